@@ -4,19 +4,6 @@
  * @packageDocumentation
  */
 
-export { Context, type ContextOptions } from './assembly/context.ts';
-export {
-  type ConfigReadOptions,
-  type Environment,
-  ProgramConfig as Config,
-} from './assembly/program/program-config.ts';
-export {
-  GaudiErrorCode,
-  GaudiErrorNumber,
-  gaudiErrorNumber,
-  gaudiErrorStatus,
-  gaudiErrorText,
-} from './hlthunk/index.ts';
 export {
   AM_HEADER_BYTES_MAX,
   AM_IDS,
@@ -27,9 +14,9 @@ export {
   type MessageDataOptions,
   type MessageQueue,
   type RendezvousAmMessage,
-} from './ucp/api/active-message.ts';
-export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/connection-request.ts';
-export type { MetricsRegistry } from './ucp/api/context.ts';
+} from './api/contract/active-message.ts';
+export type { MetricsRegistry } from './api/contract/context.ts';
+export { FEATURES, type Feature } from './api/contract/context.ts';
 export type {
   AddressEndpointOptions,
   AmSendOptions,
@@ -48,27 +35,24 @@ export type {
   TagSendOptions,
   TransferOptions,
   TransferResult,
-} from './ucp/api/endpoint.ts';
-export type { Engine, EngineName } from './ucp/api/engine.ts';
+} from './api/contract/endpoint.ts';
 export type {
   ChosenProtocol,
+  Engine,
+  EngineName,
   Explanation,
   RejectedProtocol,
   SizeExplanation,
   SizeLoser,
   SizeWinner,
-} from './ucp/api/explanation.ts';
-export { FEATURES, type Feature } from './ucp/api/features.ts';
-export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/listener.ts';
-export {
-  LIST_BLOCKS_MAX,
-  type ListCheckOptions,
-  type ListOptions,
-  type ListParams,
-  NOTIFICATION_BYTES_MAX,
-  type PreparedList,
-  type TransferEntry,
-} from './ucp/api/operation/list.ts';
+} from './api/contract/explanation.ts';
+export type {
+  ConnectionRequest,
+  ConnectionRequestAttributes,
+  Listener,
+  ListenerAttributes,
+  ListenerOptions,
+} from './api/contract/listener.ts';
 export {
   type AddressedMemory,
   type AdviseOptions,
@@ -85,7 +69,7 @@ export {
   type MessageBuffer,
   type RemoteKey,
   type RemoteKeyPart,
-} from './ucp/api/operation/memory.ts';
+} from './api/contract/memory.ts';
 export type {
   AmSendParams,
   AtomicName,
@@ -96,8 +80,18 @@ export type {
   RequestCallback,
   RequestParams,
   StreamRecvParams,
-} from './ucp/api/operation/request.ts';
-export { TAG_MASK_FULL, type Tag } from './ucp/api/operation/tag.ts';
+} from './api/contract/request.ts';
+export {
+  LIST_BLOCKS_MAX,
+  type ListCheckOptions,
+  type ListOptions,
+  type ListParams,
+  NOTIFICATION_BYTES_MAX,
+  type PreparedList,
+  TAG_MASK_FULL,
+  type Tag,
+  type TransferEntry,
+} from './api/contract/request.ts';
 export type {
   CacheSnapshot,
   CardSnapshot,
@@ -115,7 +109,7 @@ export type {
   UnexpectedSnapshot,
   WaitReason,
   WorkerSnapshot,
-} from './ucp/api/snapshot.ts';
+} from './api/contract/snapshot.ts';
 export type {
   ConnectNbxOptions,
   ConnectOptions,
@@ -127,7 +121,20 @@ export type {
   TagRecvResult,
   Worker,
   WorkerOptions,
-} from './ucp/api/worker.ts';
+} from './api/contract/worker.ts';
+export { Context, type ContextOptions } from './assembly/context.ts';
+export {
+  type ConfigReadOptions,
+  type Environment,
+  ProgramConfig as Config,
+} from './assembly/program/program-config.ts';
+export {
+  GaudiErrorCode,
+  GaudiErrorNumber,
+  gaudiErrorNumber,
+  gaudiErrorStatus,
+  gaudiErrorText,
+} from './hlthunk/index.ts';
 export type { ConfigEntry } from './ucs/config/config.ts';
 export type { ConfigPrintOptions } from './ucs/config/print.ts';
 export type {

@@ -2,15 +2,15 @@
  * Creates a context from its parts: configuration, driver, transport components, ucp.
  */
 
+import type { Context as ApiContext } from '../api/contract/context.ts';
+import { checkFeatures, type Feature } from '../api/contract/context.ts';
+import type { Engine } from '../api/contract/explanation.ts';
 import type { DriverNode } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
 import { refuseUnignorable } from '../libucx/c/ucx-variables.ts';
 import type { Context as LibucxContext } from '../libucx/core/context.ts';
 import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
-import type { Context as ApiContext } from '../ucp/api/context.ts';
-import type { Engine } from '../ucp/api/engine.ts';
-import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import type { OpenMd } from '../ucp/resources/resources.ts';

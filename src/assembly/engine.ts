@@ -1,9 +1,9 @@
 /** The choice of the engine: native, or the UCX library of the machine. */
 
+import type { Engine } from '../api/contract/explanation.ts';
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
-import type { Engine } from '../ucp/api/engine.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { packageVersion } from '../ucs/sys/package.ts';
 import { invalidParam, isUcxError, UcxError } from '../ucs/type/error.ts';

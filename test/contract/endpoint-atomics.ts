@@ -1,7 +1,7 @@
 /** The contract of atomic operations: every operation on words of both sizes, compared with BigInt arithmetic; refused operations change nothing. */
 
 import { describe, expect, it } from 'vitest';
-import { WordOperation } from '../../src/ucp/api/operation/word-operation.ts';
+import { WordOperation } from '../../src/api/operation/word-operation.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation, IfaceFlag } from '../../src/uct/api/iface.ts';

@@ -3,7 +3,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { WordOperation } from '../../src/ucp/api/operation/word-operation.ts';
+import { WordOperation } from '../../src/api/operation/word-operation.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api/iface.ts';

@@ -1,7 +1,7 @@
 /** The other process of shm-processes.test.ts: opens posix and cma, and answers its requests. Not a test. */
 
+import { WordOperation } from '../../src/api/operation/word-operation.ts';
 import { schedYield } from '../../src/sys/index.ts';
-import { WordOperation } from '../../src/ucp/api/operation/word-operation.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';

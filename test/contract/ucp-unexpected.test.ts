@@ -1,13 +1,13 @@
 /** Runs the contract of unexpected messages over three kinds of connection; no memory, too many offers, ignored credit. */
 
 import { describe, expect, it } from 'vitest';
+import { writeAm } from '../../src/api/layout/am.ts';
+import { MessageId } from '../../src/api/layout/message.ts';
+import { STREAM_ASKED, writeStream } from '../../src/api/layout/stream.ts';
+import { writeTag, writeTagRts } from '../../src/api/layout/tag.ts';
 import { type Request, Status, type Worker } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
-import { writeAm } from '../../src/ucp/wire/am.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { STREAM_ASKED, writeStream } from '../../src/ucp/wire/stream.ts';
-import { writeTag, writeTagRts } from '../../src/ucp/wire/tag.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,

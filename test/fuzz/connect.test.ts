@@ -6,10 +6,10 @@
 
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
+import { WireupCode, writeWireup } from '../../src/api/layout/control.ts';
+import { NO_ENDPOINT } from '../../src/api/layout/frame.ts';
+import { MessageId } from '../../src/api/layout/message.ts';
 import { isUcxError, Status } from '../../src/index.ts';
-import { NO_ENDPOINT } from '../../src/ucp/wire/frame.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { WireupCode, writeWireup } from '../../src/ucp/wire/wireup.ts';
 import {
   packAcceptData,
   packConnectData,

@@ -4,12 +4,12 @@
  */
 
 import { describe, expect, it } from 'vitest';
+import { writeAm, writeAmRts } from '../../src/api/layout/am.ts';
+import { MessageId } from '../../src/api/layout/message.ts';
+import { writeGetReady } from '../../src/api/layout/rma.ts';
+import { writeTagRts } from '../../src/api/layout/tag.ts';
 import { Status } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
-import { writeAm, writeAmRts } from '../../src/ucp/wire/am.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { writeGetReady } from '../../src/ucp/wire/rma.ts';
-import { writeTagRts } from '../../src/ucp/wire/tag.ts';
 import { catches } from '../fixtures/catches.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';

@@ -6,13 +6,12 @@
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
+import { MessageId } from '../../src/api/layout/message.ts';
+import { writeAtp, writeData, writeRtr } from '../../src/api/layout/rendezvous.ts';
 import { type Request, Status } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { writeRtr } from '../../src/ucp/wire/rtr.ts';
-import { writeAtp, writeData } from '../../src/ucp/wire/window.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';

@@ -2,10 +2,10 @@
 
 import { closeSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { metricFamilies } from '../../src/api/snapshot/metrics.ts';
 import { snapshotText } from '../../src/assembly/inspect/snapshot-text.ts';
 import * as hlthunk from '../../src/hlthunk.ts';
 import { Context, type DmabufSnapshot, MemoryType } from '../../src/index.ts';
-import { metricFamilies } from '../../src/ucp/api/snapshot/metrics.ts';
 import { LogLevel } from '../../src/ucs/debug/log.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';

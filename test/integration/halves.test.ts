@@ -4,14 +4,14 @@
  */
 
 import { describe, expect, it } from 'vitest';
+import { WireupCode, writeWireup } from '../../src/api/layout/control.ts';
+import { NO_ENDPOINT } from '../../src/api/layout/frame.ts';
+import { MessageId } from '../../src/api/layout/message.ts';
+import { writeRma } from '../../src/api/layout/rma.ts';
 import { type Endpoint, type Request, Status } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
-import { NO_ENDPOINT } from '../../src/ucp/wire/frame.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { writeRma } from '../../src/ucp/wire/rma.ts';
-import { WireupCode, writeWireup } from '../../src/ucp/wire/wireup.ts';
 import { LEAVING_MAX } from '../../src/ucp/wireup/connections.ts';
 import { IDLE_PEERS_MAX } from '../../src/ucp/wireup/peers.ts';
 import { WARNINGS_MAX } from '../../src/ucs/debug/limited-log.ts';

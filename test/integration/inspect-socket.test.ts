@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { WorkerSnapshot } from '../../src/api/contract/snapshot.ts';
 import { type InspectAnswer, inspectProcesses } from '../../src/assembly/inspect/inspect-client.ts';
 import { ownSocketPath } from '../../src/assembly/inspect/inspect-sockets.ts';
 import { listContext, unlistContext } from '../../src/assembly/inspect/process-snapshot.ts';
@@ -22,7 +23,6 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../src/sys/index.ts';
-import type { WorkerSnapshot } from '../../src/ucp/api/snapshot.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { Child } from '../fixtures/child.ts';
 import { MAIN, useCommandLine } from '../fixtures/command-line.ts';

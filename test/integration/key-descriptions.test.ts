@@ -2,9 +2,9 @@
 
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { metricFamilies } from '../../src/api/snapshot/metrics.ts';
 import { snapshotText } from '../../src/assembly/inspect/snapshot-text.ts';
 import { MemoryType } from '../../src/index.ts';
-import { metricFamilies } from '../../src/ucp/api/snapshot/metrics.ts';
 import { type Stack, useContexts } from '../fixtures/contexts.ts';
 import { contents, ENGINES, expectSame, keyFor, pattern, serving } from '../fixtures/pair.ts';
 

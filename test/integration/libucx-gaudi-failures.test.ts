@@ -3,15 +3,13 @@
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
+import { MessageId } from '../../src/api/layout/message.ts';
+import { writeData, writeReply } from '../../src/api/layout/rendezvous.ts';
+import { writeAtomic, writeRma } from '../../src/api/layout/rma.ts';
 import { Context, type Endpoint, type IovPiece, MemoryType, type Request, Status } from '../../src/index.ts';
 import { firstWord, packMessage } from '../../src/libucx/device/wire.ts';
 import type { EngineEndpoint } from '../../src/libucx/engine/engine.ts';
 import { STAGING_AM_ID } from '../../src/libucx/request/arrivals.ts';
-import { writeAtomic } from '../../src/ucp/wire/atomic.ts';
-import { MessageId } from '../../src/ucp/wire/message.ts';
-import { writeReply } from '../../src/ucp/wire/reply.ts';
-import { writeRma } from '../../src/ucp/wire/rma.ts';
-import { writeData } from '../../src/ucp/wire/window.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import {

@@ -1,9 +1,9 @@
 /** The snapshot of a context over libucp: what is known of its endpoints and requests, and that the rest is said to be unknown. */
 
 import { describe, expect, it } from 'vitest';
+import type { WorkerSnapshot } from '../../src/api/contract/snapshot.ts';
 import { snapshotText } from '../../src/assembly/inspect/snapshot-text.ts';
 import type { Context, Request, Status } from '../../src/index.ts';
-import type { WorkerSnapshot } from '../../src/ucp/api/snapshot.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import { connected } from '../fixtures/socket-pairs.ts';

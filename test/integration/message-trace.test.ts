@@ -1,9 +1,9 @@
 /** UCX_LOG_LEVEL=data: a line for each message at either end; none at the level above. */
 
 import { afterEach, expect, it } from 'vitest';
+import { HEADER_BYTES, MessageId } from '../../src/api/layout/message.ts';
 import { createEmulatedNode, type EmulatedNode } from '../../src/emulator/index.ts';
 import { Context, type Worker } from '../../src/index.ts';
-import { HEADER_BYTES, MessageId } from '../../src/ucp/wire/message.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 
 expectNoLeaks();

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Gauge, Registry } from 'prom-client';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { METRICS, metricFamilies } from '../../src/ucp/api/snapshot/metrics.ts';
+import { METRICS, metricFamilies } from '../../src/api/snapshot/metrics.ts';
 import { Child } from '../fixtures/child.ts';
 import { MAIN } from '../fixtures/command-line.ts';
 import { useContexts } from '../fixtures/contexts.ts';

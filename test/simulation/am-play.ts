@@ -4,7 +4,7 @@
  * the order of its sender, with its bytes.
  */
 
-import type { AmMessage } from '../../src/ucp/api/active-message.ts';
+import type { AmMessage } from '../../src/api/contract/active-message.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { eagerData } from '../fixtures/eager-data.ts';
 import type { Entry } from './ledger.ts';

@@ -3,7 +3,7 @@
  * know the operations.
  */
 
-import type { Request, RequestParams } from '../../src/ucp/api/operation/request.ts';
+import type { Request, RequestParams } from '../../src/api/contract/request.ts';
 import type { Random } from '../../src/ucs/sys/random.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status, statusName } from '../../src/ucs/type/status.ts';

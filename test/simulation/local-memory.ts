@@ -1,6 +1,6 @@
 /** Memory of the caller in every form that operations accept: plain bytes, mapped bytes, lists, device memory. It records the expected contents. */
 
-import type { PieceOf } from '../../src/ucp/api/memory/local-bytes.ts';
+import type { PieceOf } from '../../src/api/memory/local.ts';
 import type { LocalBuffer, LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { SimulatedMemory } from './memory.ts';

@@ -1,6 +1,6 @@
 /** Streams: bytes arrive in order for all sizes of sends and receives. */
 
-import type { Request } from '../../src/ucp/api/operation/request.ts';
+import type { Request } from '../../src/api/contract/request.ts';
 import { Request as NativeRequest } from '../../src/ucp/base/request/request.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';

@@ -4,7 +4,7 @@
  * of matching: no message overtakes another of the same sender, and no receive an earlier one.
  */
 
-import type { Request } from '../../src/ucp/api/operation/request.ts';
+import type { Request } from '../../src/api/contract/request.ts';
 import { Status, statusName } from '../../src/ucs/type/status.ts';
 import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';

@@ -1,8 +1,8 @@
 /** The snapshot of one thread of a process: its identity and its open contexts, which are listed here. It opens no socket. */
 
 import { hostname } from 'node:os';
+import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
-import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
 import type { OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { latencies } from '../../ucs/stats/latency-histograms.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';

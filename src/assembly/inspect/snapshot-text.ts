@@ -7,7 +7,7 @@ import type {
   EndpointSnapshot,
   RequestSnapshot,
   WorkerSnapshot,
-} from '../../ucp/api/snapshot.ts';
+} from '../../api/contract/snapshot.ts';
 import { clip } from '../../ucs/type/clip.ts';
 import type { NumberedContext, ProcessSnapshot } from './process-snapshot.ts';
 

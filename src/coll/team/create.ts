@@ -1,11 +1,11 @@
 /** Creates teams: options, the exchange, connections, and the estimates of their costs. */
 
 import { hostname } from 'node:os';
-import { checkAmId } from '../../ucp/api/active-message.ts';
-import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
-import type { Context } from '../../ucp/api/context.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
+import { AwaitedWorker } from '../../api/awaited/worker.ts';
+import { checkAmId } from '../../api/contract/active-message.ts';
+import type { Context } from '../../api/contract/context.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
+import type { Worker } from '../../api/contract/worker.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';

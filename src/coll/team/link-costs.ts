@@ -1,7 +1,7 @@
 /** The costs of a team's connections, by the estimates of the engine for one peer on this node and one on another. */
 
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
 import { type CostModel, DEFAULT_BETWEEN, DEFAULT_WITHIN, HOST_COSTS, type LinkCost, STEP_NS } from '../choice/cost.ts';
 
 /** Sizes whose estimates give latency and bandwidth. */

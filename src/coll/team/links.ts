@@ -1,7 +1,7 @@
 /** The endpoints that the teams of one worker have made to other workers. A team uses one of them to each rank; which one is agreed on in members.ts. */
 
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { Worker } from '../../api/contract/worker.ts';
 
 /** Called when an endpoint has ended without being closed here. @param address worker address of its peer */
 export type LinkListener = (endpoint: Endpoint, address: Uint8Array) => void;

@@ -7,7 +7,7 @@
  * chooses it.
  */
 
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Links } from './links.ts';

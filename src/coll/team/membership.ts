@@ -1,6 +1,6 @@
 /** The waits at both ends of a team: until its ranks have agreed on their endpoints, and until they were told that this one leaves. */
 
-import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
+import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import type { Members } from './members.ts';

@@ -1,9 +1,9 @@
 /** The operations of a team in progress: their order, their messages, failures, and ranks that do not answer. Arguments are checked before. */
 
-import { AM_HEADER_BYTES_MAX } from '../../ucp/api/active-message.ts';
-import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { AwaitedWorker } from '../../api/awaited/worker.ts';
+import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';

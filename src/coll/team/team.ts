@@ -1,9 +1,9 @@
 /** A team of ranks, and its collective operations in both tiers. How they run is decided in the files beside this one. */
 
-import type { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
-import { checkParams } from '../../ucp/api/operation/check-params.ts';
-import type { LocalMemory } from '../../ucp/api/operation/memory.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { AwaitedWorker } from '../../api/awaited/worker.ts';
+import type { LocalMemory } from '../../api/contract/memory.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { checkParams } from '../../api/contract/request.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { AbortError, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';

@@ -1,7 +1,7 @@
 /** Starts atomic operations of libucp on remote host memory, and identifies those that libucp executes wrongly; device/atomic-loop.ts replaces these. */
 
-import type { AtomicParams, Request } from '../../ucp/api/operation/request.ts';
-import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
+import type { AtomicParams, Request } from '../../api/contract/request.ts';
+import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 import { ucpDtMakeContig } from '../c/abi.ts';

@@ -3,8 +3,8 @@
  * atomic-start.ts.
  */
 
+import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
-import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';

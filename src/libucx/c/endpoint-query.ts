@@ -1,7 +1,7 @@
 /** Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. */
 
+import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
 import { allocateScratch, type InetAddress, textAt } from '../../sys/index.ts';
-import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
 import { SINCE_MINOR, UCP_EP_ATTR, UCP_EP_ATTR_FIELD, UCP_TRANSPORT_ENTRY } from './abi.ts';
 import { Fields } from './fields.ts';
 import type { Libucp } from './library.ts';

@@ -3,7 +3,7 @@
  * rejects the operation without a reason or crashes.
  */
 
-import { type Feature, missingFeature } from '../../ucp/api/features.ts';
+import { type Feature, missingFeature } from '../../api/contract/context.ts';
 import { UCP_FEATURE } from './abi.ts';
 
 const BITS: Readonly<Record<Feature, number>> = {

@@ -1,6 +1,6 @@
 /** The peers that operations of a worker over libucp may wait for, for the warning about idle ones: libucp does not tell what an operation waits for. */
 
-import type { AwaitedPeer } from '../../ucp/api/progress/idle-peers.ts';
+import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
 import { RequestState } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 

@@ -1,7 +1,7 @@
 /** The handle of a context of libucp: creating it, and the text that libucp prints about it. Its use is in context.ts. */
 
+import { FEATURES } from '../../api/contract/context.ts';
 import { textWrittenBy } from '../../sys/index.ts';
-import { FEATURES } from '../../ucp/api/features.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from '../c/abi.ts';

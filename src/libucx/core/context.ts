@@ -3,12 +3,9 @@
  * Communication is in the workers.
  */
 
-import { textWrittenBy } from '../../sys/index.ts';
-import { ClosableContext } from '../../ucp/api/awaited/closable-context.ts';
-import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
-import type { Engine } from '../../ucp/api/engine.ts';
-import type { Feature } from '../../ucp/api/features.ts';
-import { checkMapParams } from '../../ucp/api/operation/check-params.ts';
+import { ClosableContext } from '../../api/awaited/context.ts';
+import type { Context as ApiContext, ContextAttributes, Feature } from '../../api/contract/context.ts';
+import type { Engine } from '../../api/contract/explanation.ts';
 import type {
   AddressedMemory,
   AdviseOptions,
@@ -16,13 +13,14 @@ import type {
   MemoryHandle,
   MemoryInfo,
   MemoryTypeEvent,
-} from '../../ucp/api/operation/memory.ts';
-import { dmabufSummary } from '../../ucp/api/snapshot/dmabuf-summary.ts';
-import { cacheSummary, memorySummary } from '../../ucp/api/snapshot/memory-summary.ts';
-import type { ContextSnapshot } from '../../ucp/api/snapshot.ts';
-import type { WorkerOptions } from '../../ucp/api/worker.ts';
-import type { CopyingContext } from '../../ucp/staging/device-copier.ts';
-import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
+} from '../../api/contract/memory.ts';
+import { checkMapParams } from '../../api/contract/request.ts';
+import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
+import type { WorkerOptions } from '../../api/contract/worker.ts';
+import { cacheSummary, dmabufSummary, memorySummary } from '../../api/snapshot/summary.ts';
+import type { CopyingContext } from '../../api/staging/device-copier.ts';
+import { FragmentPool } from '../../api/staging/fragment-pool.ts';
+import { textWrittenBy } from '../../sys/index.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';

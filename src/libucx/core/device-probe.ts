@@ -3,8 +3,8 @@
  * write and read. Support of the memory type is not enough: the Gaudi module of libucp supports only memory of its own allocator.
  */
 
+import type { Context } from '../../api/contract/context.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
-import type { Context } from '../../ucp/api/context.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';

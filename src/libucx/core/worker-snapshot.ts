@@ -1,16 +1,16 @@
 /** The snapshot of a worker over libucp: what this library knows of its endpoints and requests. It changes nothing. */
 
-import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
-import { wantedText } from '../../ucp/api/operation/tag.ts';
-import { countBy } from '../../ucp/api/snapshot/count-by.ts';
-import { PendingRequests } from '../../ucp/api/snapshot/pending-requests.ts';
+import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
+import { printSocketAddress } from '../../api/contract/listener.ts';
+import { wantedText } from '../../api/contract/request.ts';
 import {
+  countBy,
   type EndpointSnapshot,
   SNAPSHOT_ENDPOINTS_MAX,
   type WaitReason,
   type WorkerSnapshot,
-} from '../../ucp/api/snapshot.ts';
-import { printSocketAddress } from '../../ucp/api/socket-address.ts';
+} from '../../api/contract/snapshot.ts';
+import { PendingRequests } from '../../api/snapshot/summary.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import { RequestKind, RequestState, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';

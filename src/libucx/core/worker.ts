@@ -1,28 +1,27 @@
 /** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
 
-import { allocateScratch, EventAlarm, EventFd, type ScratchBlock, textWrittenBy } from '../../sys/index.ts';
-import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
-import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
-import { checkLoopOptions } from '../../ucp/api/awaited/loop-end.ts';
-import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
-import { Notifications } from '../../ucp/api/awaited/notifications.ts';
-import type { MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import type { AddressEndpointOptions } from '../../ucp/api/endpoint.ts';
-import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
-import type { Listener, ListenerOptions } from '../../ucp/api/listener.ts';
-import { checkRawAddress } from '../../ucp/api/memory/raw-bytes.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { TAG_MASK_FULL, type Tag } from '../../ucp/api/operation/tag.ts';
-import { IdlePeers } from '../../ucp/api/progress/idle-peers.ts';
-import type { WorkerSnapshot } from '../../ucp/api/snapshot.ts';
+import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
+import type { MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { MessageQueues, Notifications } from '../../api/awaited/messages.ts';
+import { AwaitedWorker } from '../../api/awaited/worker.ts';
+import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../api/contract/active-message.ts';
+import type { AddressEndpointOptions } from '../../api/contract/endpoint.ts';
+import { checkErrorHandling } from '../../api/contract/error-handling.ts';
+import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { TAG_MASK_FULL, type Tag } from '../../api/contract/request.ts';
+import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
 import type {
   Worker as ApiWorker,
   ConnectNbxOptions,
   LoopOptions,
   TagMessage,
   WorkerOptions,
-} from '../../ucp/api/worker.ts';
-import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
+} from '../../api/contract/worker.ts';
+import { checkRawAddress } from '../../api/memory/local.ts';
+import { IdlePeers } from '../../api/progress/idle-peers.ts';
+import type { CopyingWorker } from '../../api/staging/device-copier.ts';
+import { allocateScratch, EventAlarm, EventFd, type ScratchBlock, textWrittenBy } from '../../sys/index.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { inNextTurn, nextTurn } from '../../ucs/sys/next-turn.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';

@@ -3,7 +3,7 @@
  * read, until no other operation intervenes.
  */
 
-import { WordOperation, wordAfter } from '../../ucp/api/operation/word-operation.ts';
+import { WordOperation, wordAfter } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 import { startAtomic } from '../amo/atomic-start.ts';

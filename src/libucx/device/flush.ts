@@ -1,6 +1,6 @@
 /** Flush of an endpoint or of a worker: waits for the operations in flight, then runs the flushes of its parts. Also the barrier for operations after a fence. */
 
-import { Parts } from '../../ucp/api/operation/counted-completion.ts';
+import { Parts } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';

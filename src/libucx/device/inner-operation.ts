@@ -3,7 +3,7 @@
  * barrier of a fence.
  */
 
-import type { Request } from '../../ucp/api/operation/request.ts';
+import type { Request } from '../../api/contract/request.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';

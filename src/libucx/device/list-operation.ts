@@ -3,10 +3,10 @@
  * endpoint/lists.ts.
  */
 
-import { entryError } from '../../ucp/api/list/check-list.ts';
-import type { FlushedList, ListStart } from '../../ucp/api/list/notify-order.ts';
-import { Parts } from '../../ucp/api/operation/counted-completion.ts';
-import type { Request } from '../../ucp/api/operation/request.ts';
+import type { Request } from '../../api/contract/request.ts';
+import { entryError } from '../../api/list/list.ts';
+import type { FlushedList, ListStart } from '../../api/list/notify-order.ts';
+import { Parts } from '../../api/operation/completion.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';

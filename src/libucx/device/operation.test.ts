@@ -1,8 +1,8 @@
 /** Operations made of steps and waits: how they start, end and fail, without libucp. */
 
 import { describe, expect, it } from 'vitest';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';

@@ -8,7 +8,7 @@
  * ```
  */
 
-import { CountedCompletion } from '../../ucp/api/operation/counted-completion.ts';
+import { CountedCompletion } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';

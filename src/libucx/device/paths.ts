@@ -1,7 +1,7 @@
 /** Selects the path of a put or get that accesses memory of a card. It moves nothing. */
 
-import type { ExplainedOperation } from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explanation.ts';
+import type { ExplainedOperation } from '../../api/contract/endpoint.ts';
+import type { Explanation } from '../../api/contract/explanation.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';

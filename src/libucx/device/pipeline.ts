@@ -3,9 +3,9 @@
  * next. The windows are those of ucp/staging.
  */
 
-import type { CopyDone } from '../../ucp/staging/device-copier.ts';
-import type { FragmentUser } from '../../ucp/staging/fragment-pool.ts';
-import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../ucp/staging/window-pipeline.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { RemoteTransfer } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';

@@ -6,12 +6,11 @@
  * Each operation waits for room at the peer, then sends its message and waits for the reply; a get also for its bytes, which may come before or after it.
  */
 
-import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
-import { writeAtomic } from '../../ucp/wire/atomic.ts';
-import { MessageId } from '../../ucp/wire/message.ts';
-import { readReply } from '../../ucp/wire/reply.ts';
-import { writeRma } from '../../ucp/wire/rma.ts';
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { readReply } from '../../api/layout/rendezvous.ts';
+import { writeAtomic, writeRma } from '../../api/layout/rma.ts';
+import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, LocalRange, RemoteTransfer } from '../engine/engine.ts';

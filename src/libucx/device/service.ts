@@ -3,15 +3,13 @@
  * wrong key or range is rejected.
  */
 
-import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import { ATOMIC_ACCESS } from '../../ucp/api/memory/protection.ts';
-import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
-import { DeviceWords } from '../../ucp/staging/device-words.ts';
-import { readAtomic } from '../../ucp/wire/atomic.ts';
-import { MessageId } from '../../ucp/wire/message.ts';
-import { writeReply } from '../../ucp/wire/reply.ts';
-import { readRma } from '../../ucp/wire/rma.ts';
-import { writeData } from '../../ucp/wire/window.ts';
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import { ATOMIC_ACCESS } from '../../api/contract/memory.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { writeData, writeReply } from '../../api/layout/rendezvous.ts';
+import { readAtomic, readRma } from '../../api/layout/rma.ts';
+import { WordOperation } from '../../api/operation/word-operation.ts';
+import { DeviceWords } from '../../api/staging/device-copier.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';

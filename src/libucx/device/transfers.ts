@@ -3,11 +3,11 @@
  * paths are in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
-import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import { isList, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import type { WordOperation } from '../../ucp/api/operation/word-operation.ts';
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { isList, piecesOf } from '../../api/memory/local.ts';
+import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';

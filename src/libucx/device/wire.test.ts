@@ -2,11 +2,9 @@
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readAtomic, writeAtomic } from '../../ucp/wire/atomic.ts';
-import { MessageId } from '../../ucp/wire/message.ts';
-import { readReply, writeReply } from '../../ucp/wire/reply.ts';
-import { readRma, writeRma } from '../../ucp/wire/rma.ts';
-import { writeData } from '../../ucp/wire/window.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { readReply, writeData, writeReply } from '../../api/layout/rendezvous.ts';
+import { readAtomic, readRma, writeAtomic, writeRma } from '../../api/layout/rma.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { firstWord, packMessage, parseMessage } from './wire.ts';
 

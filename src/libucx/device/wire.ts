@@ -9,7 +9,7 @@
  * The payload of PUT and DATA is the data of the active message.
  */
 
-import { HEADER_BYTES, MessageId } from '../../ucp/wire/message.ts';
+import { HEADER_BYTES, MessageId } from '../../api/layout/message.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
 const MAGIC = 0x5364;

@@ -3,7 +3,7 @@
  * events of libucp, and does not keep the process alive.
  */
 
-import { type Progressable, progressInBackground } from '../../ucp/api/progress/progressable.ts';
+import { type Progressable, progressInBackground } from '../../api/progress/progressable.ts';
 
 /** Maximum number of progress calls before the event loop runs. */
 const CALLS_MAX = 64;

@@ -1,7 +1,7 @@
 /** Creates endpoints of libucp: to a worker address, to a listener, to an accepted client; with or without peer error handling. */
 
+import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
-import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_EP_PARAM_FIELD, UCP_EP_PARAMS, UCP_ERR_HANDLING_MODE } from '../c/abi.ts';

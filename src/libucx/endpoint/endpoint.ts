@@ -1,6 +1,6 @@
 /** An endpoint over libucp: put, get, atomic operations, flush and fence on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
 
-import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
+import { resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
 import type {
   Endpoint as ApiEndpoint,
   EndpointAttributes,
@@ -8,19 +8,27 @@ import type {
   RkeyOptions,
   TransferOptions,
   TransferResult,
-} from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explanation.ts';
-import type { ListBlock } from '../../ucp/api/list/check-list.ts';
-import { entriesOf } from '../../ucp/api/list/entries.ts';
-import { isList } from '../../ucp/api/memory/local-bytes.ts';
-import { checkRemoteWord } from '../../ucp/api/memory/owned-remote-key.ts';
-import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../ucp/api/memory/protection.ts';
-import { checkRawMemory } from '../../ucp/api/memory/raw-bytes.ts';
-import { PARAM_FIELDS } from '../../ucp/api/operation/check-params.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
-import type { RemoteKey } from '../../ucp/api/operation/memory.ts';
-import type { AtomicName, AtomicParams, PutParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { WordOperation } from '../../ucp/api/operation/word-operation.ts';
+} from '../../api/contract/endpoint.ts';
+import type { Explanation } from '../../api/contract/explanation.ts';
+import type { RemoteKey } from '../../api/contract/memory.ts';
+import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
+import type {
+  AtomicName,
+  AtomicParams,
+  ListCheckOptions,
+  ListParams,
+  PreparedList,
+  PutParams,
+  Request,
+  RequestParams,
+  TransferEntry,
+} from '../../api/contract/request.ts';
+import { PARAM_FIELDS } from '../../api/contract/request.ts';
+import type { ListBlock } from '../../api/list/list.ts';
+import { entriesOf } from '../../api/list/list.ts';
+import { checkRawMemory, isList } from '../../api/memory/local.ts';
+import { checkRemoteWord } from '../../api/memory/owned.ts';
+import { WordOperation } from '../../api/operation/word-operation.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';

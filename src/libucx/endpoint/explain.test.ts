@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { catches } from '../../../test/fixtures/catches.ts';
-import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { choosePath, DevicePath } from '../device/paths.ts';

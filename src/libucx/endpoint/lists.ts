@@ -1,16 +1,23 @@
 /** The lists and notifications of one endpoint over libucp: their checks. How they run is in device/list-operation.ts. */
 
+import type {
+  ListCheckOptions,
+  ListParams,
+  NotifyParams,
+  PreparedList,
+  Request,
+  RequestParams,
+  TransferEntry,
+} from '../../api/contract/request.ts';
 import {
   checkList,
   checkListOptions,
   checkListParams,
   checkNotification,
   notificationOf,
-} from '../../ucp/api/list/check-list.ts';
-import { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
-import { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../../ucp/api/operation/list.ts';
-import type { NotifyParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
+  PlannedList,
+} from '../../api/list/list.ts';
+import { NotifyOrder } from '../../api/list/notify-order.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';

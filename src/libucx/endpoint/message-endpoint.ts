@@ -1,12 +1,11 @@
 /** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
 
+import { ClosableEndpoint } from '../../api/awaited/endpoint.ts';
+import { checkAmHeader } from '../../api/contract/active-message.ts';
+import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
+import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
+import { PARAM_FIELDS, type Tag, tagLow } from '../../api/contract/request.ts';
 import { textWrittenBy } from '../../sys/index.ts';
-import { checkAmHeader } from '../../ucp/api/active-message.ts';
-import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
-import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
-import { PARAM_FIELDS } from '../../ucp/api/operation/check-params.ts';
-import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/operation/request.ts';
-import { type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

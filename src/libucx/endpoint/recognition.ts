@@ -6,7 +6,7 @@
  * is greeted back. Other UCX programs are sent no such message: they have no marked id.
  */
 
-import type { WorkerOptions } from '../../ucp/api/worker.ts';
+import type { WorkerOptions } from '../../api/contract/worker.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 
 /** Multiplier of the mark: the upper half of a marked id is the lower half times this, modulo 2^32. An odd number, so that all ids differ. */

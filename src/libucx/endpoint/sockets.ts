@@ -3,6 +3,19 @@
  * the handles of libucp.
  */
 
+import { checkConnectOptions } from '../../api/awaited/worker.ts';
+import type { EndpointOptions } from '../../api/contract/endpoint.ts';
+import {
+  ConnectionRequest,
+  checkListenerOptions,
+  type Driver,
+  Listener,
+  type ListenerOptions,
+  printSocketAddress,
+} from '../../api/contract/listener.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import type { ConnectNbxOptions } from '../../api/contract/worker.ts';
+import type { Progressable } from '../../api/progress/progressable.ts';
 import {
   allocateScratch,
   Errno,
@@ -11,14 +24,6 @@ import {
   SOCKADDR_BYTES_MAX,
   SyscallError,
 } from '../../sys/index.ts';
-import { checkConnectOptions } from '../../ucp/api/awaited/connect.ts';
-import { ConnectionRequest } from '../../ucp/api/connection-request.ts';
-import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
-import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/listener.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import type { Progressable } from '../../ucp/api/progress/progressable.ts';
-import { printSocketAddress } from '../../ucp/api/socket-address.ts';
-import type { ConnectNbxOptions } from '../../ucp/api/worker.ts';
 import type { Timer } from '../../ucs/sys/clock.ts';
 import { checkStatus, closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -1,16 +1,15 @@
 /** The interfaces between the parts of the engine over libucp: a context, its workers, their endpoints. Types only. */
 
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import type { PromiseTier } from '../../api/awaited/promises.ts';
+import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
+import type { Engine } from '../../api/contract/explanation.ts';
+import type { AmSendParams, Request, RequestParams } from '../../api/contract/request.ts';
+import type { ListBlock, PlannedList } from '../../api/list/list.ts';
+import type { NotifyOrder } from '../../api/list/notify-order.ts';
+import type { CopyingContext, CopyingWorker } from '../../api/staging/device-copier.ts';
+import type { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import type { ScratchBlock } from '../../sys/index.ts';
-import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
-import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
-import type { Engine } from '../../ucp/api/engine.ts';
-import type { ListBlock } from '../../ucp/api/list/check-list.ts';
-import type { NotifyOrder } from '../../ucp/api/list/notify-order.ts';
-import type { PlannedList } from '../../ucp/api/list/planned-list.ts';
-import type { AmSendParams, Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
-import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';

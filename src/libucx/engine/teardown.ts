@@ -1,7 +1,7 @@
 /** Teardown of one worker: the operations that it waits for, and its close timeout. libucp never ends some operations of a peer that is gone. */
 
-import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import type { PromiseTier } from '../../api/awaited/promises.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';

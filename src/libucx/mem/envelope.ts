@@ -10,7 +10,7 @@ import {
   malformed,
   PACKED_MARKS,
   type PackedKind,
-} from '../../ucp/api/memory/raw-bytes.ts';
+} from '../../api/memory/local.ts';
 
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;

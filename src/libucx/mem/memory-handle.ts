@@ -1,9 +1,9 @@
 /** Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Mapping is in memory-map.ts. */
 
+import type { MemoryHandle } from '../../api/contract/memory.ts';
+import { isList, type PieceOf } from '../../api/memory/local.ts';
+import { type NativeMemory, OwnedMemory } from '../../api/memory/owned.ts';
 import type { ForeignMemory } from '../../sys/index.ts';
-import { isList, type PieceOf } from '../../ucp/api/memory/local-bytes.ts';
-import { type NativeMemory, OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 

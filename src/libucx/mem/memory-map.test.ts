@@ -1,9 +1,9 @@
 /** Parameters of libucp for memory that is mapped for some accesses only: the rest is tested over libucp itself. */
 
 import { describe, expect, it, vi } from 'vitest';
+import type { Context } from '../../api/contract/context.ts';
+import { accessOf } from '../../api/contract/memory.ts';
 import { viewAt } from '../../sys/index.ts';
-import type { Context } from '../../ucp/api/context.ts';
-import { accessOf } from '../../ucp/api/memory/protection.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_MEM_MAP_PARAM_FIELD, UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';

@@ -3,11 +3,11 @@
  * detect its type. It moves no bytes.
  */
 
+import type { Context } from '../../api/contract/context.ts';
+import type { AdviseOptions, MapParams, MemoryHandle } from '../../api/contract/memory.ts';
+import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import { OwnedMemory } from '../../api/memory/owned.ts';
 import { ForeignMemory, isReadable, VIEW_LENGTH_MAX } from '../../sys/index.ts';
-import type { Context } from '../../ucp/api/context.ts';
-import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
-import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
-import type { AdviseOptions, MapParams, MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';

@@ -3,14 +3,13 @@
  * for host memory of the same process, and the export id by which the owner finds memory of a card.
  */
 
+import type { Context } from '../../api/contract/context.ts';
+import type { RawRemoteMemory } from '../../api/contract/endpoint.ts';
+import type { RemoteKey, RemoteKeyPart } from '../../api/contract/memory.ts';
+import { type Accesses, accessWithout, deniedOf, REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import { checkLocal, malformed } from '../../api/memory/local.ts';
+import { checkRemote, OwnedRemoteKey } from '../../api/memory/owned.ts';
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
-import type { Context } from '../../ucp/api/context.ts';
-import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
-import { checkLocal } from '../../ucp/api/memory/local-bytes.ts';
-import { checkRemote, OwnedRemoteKey } from '../../ucp/api/memory/owned-remote-key.ts';
-import { type Accesses, accessWithout, deniedOf, REMOTE_ACCESS } from '../../ucp/api/memory/protection.ts';
-import { malformed } from '../../ucp/api/memory/raw-bytes.ts';
-import type { RemoteKey, RemoteKeyPart } from '../../ucp/api/operation/memory.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';

@@ -1,9 +1,9 @@
 /** Receives the data of an active message over libucp. Arrival of messages is in arrivals.ts. */
 
-import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
-import type { ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
-import { isList } from '../../ucp/api/memory/local-bytes.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
+import { lengthOf } from '../../api/awaited/endpoint.ts';
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { isList } from '../../api/memory/local.ts';
 import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';

@@ -8,9 +8,9 @@
  * ```
  */
 
+import type { Request, StreamRecvParams } from '../../api/contract/request.ts';
+import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../api/memory/local.ts';
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
-import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../ucp/api/memory/local-bytes.ts';
-import type { Request, StreamRecvParams } from '../../ucp/api/operation/request.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';

@@ -1,10 +1,9 @@
 /** Receives and probes of tagged messages of one worker. libucp does the matching. */
 
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { TAG_MASK_FULL, type Tag, TagInfo, tagLow } from '../../api/contract/request.ts';
+import type { TagMessage } from '../../api/contract/worker.ts';
 import { allocateScratch } from '../../sys/index.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/operation/tag.ts';
-import { TagInfo } from '../../ucp/api/operation/tag-info.ts';
-import type { TagMessage } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';

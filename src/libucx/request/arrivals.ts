@@ -3,10 +3,10 @@
  * permitted. The data of long messages stays with libucp until it is received.
  */
 
+import type { MessageHandler, MessageHandlers } from '../../api/awaited/messages.ts';
+import { type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { AM_IDS } from '../../api/contract/active-message.ts';
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import { AM_IDS } from '../../ucp/api/active-message.ts';
-import type { MessageHandler, MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
-import { type MessageOwner, ReceivedMessage } from '../../ucp/api/awaited/received-message.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -1,6 +1,5 @@
 /** Local memory in the form that libucp accepts: an address and a length, a list of these, or a datatype that copies from and to cards. */
 
-import { addressOf, allocateScratch } from '../../sys/index.ts';
 import {
   bytesOf,
   checkLocal,
@@ -10,8 +9,9 @@ import {
   type Piece,
   type PieceOf,
   piecesOf,
-} from '../../ucp/api/memory/local-bytes.ts';
-import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
+} from '../../api/memory/local.ts';
+import { OwnedMemory } from '../../api/memory/owned.ts';
+import { addressOf, allocateScratch } from '../../sys/index.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';

@@ -1,7 +1,7 @@
 /** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. Requests are in requests.ts. */
 
+import { OwnedMemory } from '../../api/memory/owned.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
-import { OwnedMemory } from '../../ucp/api/memory/owned-memory.ts';
 import { highOf } from '../../ucs/type/int64.ts';
 import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM } from '../c/abi.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';

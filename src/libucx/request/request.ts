@@ -7,11 +7,9 @@
  * ```
  */
 
+import type { Request as ApiRequest, RequestCallback } from '../../api/contract/request.ts';
+import { checkCallback, showRequests, TAG_MASK_FULL, type Tag } from '../../api/contract/request.ts';
 import type { ScratchBlock } from '../../sys/index.ts';
-import { checkCallback } from '../../ucp/api/operation/check-params.ts';
-import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/operation/request.ts';
-import { showRequests } from '../../ucp/api/operation/show-request.ts';
-import { TAG_MASK_FULL, type Tag } from '../../ucp/api/operation/tag.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';

@@ -3,9 +3,9 @@
  * report the others. Callbacks of the application never run inside calls of C.
  */
 
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import { CoarseClock } from '../../api/snapshot/summary.ts';
 import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
-import type { Request, RequestParams } from '../../ucp/api/operation/request.ts';
-import { CoarseClock } from '../../ucp/api/snapshot/coarse-clock.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';

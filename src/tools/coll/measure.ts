@@ -1,9 +1,9 @@
 /** Measurement on one rank of `gaudi-ucx coll`: memory, warm-up, measured iterations, comparison with the oracle. */
 
+import type { Context } from '../../api/contract/context.ts';
+import type { LocalMemory } from '../../api/contract/memory.ts';
 import { dtypeBytes } from '../../coll/dtype/dtype.ts';
 import type { Team } from '../../coll/team/team.ts';
-import type { Context } from '../../ucp/api/context.ts';
-import type { LocalMemory } from '../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import {

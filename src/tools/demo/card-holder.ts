@@ -4,11 +4,11 @@
 
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
+import type { Endpoint, TransferResult } from '../../api/contract/endpoint.ts';
+import type { IovPiece, MemoryHandle, RemoteKey } from '../../api/contract/memory.ts';
+import type { Request } from '../../api/contract/request.ts';
+import type { Worker } from '../../api/contract/worker.ts';
 import { Context } from '../../assembly/context.ts';
-import type { Endpoint, TransferResult } from '../../ucp/api/endpoint.ts';
-import type { IovPiece, MemoryHandle, RemoteKey } from '../../ucp/api/operation/memory.ts';
-import type { Request } from '../../ucp/api/operation/request.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';

@@ -5,13 +5,13 @@
 
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { Explanation } from '../../api/contract/explanation.ts';
+import type { MemoryHandle, RemoteKey } from '../../api/contract/memory.ts';
+import type { Request } from '../../api/contract/request.ts';
+import type { Worker } from '../../api/contract/worker.ts';
 import { Context } from '../../assembly/context.ts';
 import { memcpy } from '../../sys/index.ts';
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { Explanation } from '../../ucp/api/explanation.ts';
-import type { MemoryHandle, RemoteKey } from '../../ucp/api/operation/memory.ts';
-import type { Request } from '../../ucp/api/operation/request.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';

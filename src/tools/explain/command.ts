@@ -4,13 +4,13 @@
  */
 
 import { Command } from 'commander';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import { Context } from '../../assembly/context.ts';
 import { labelsEmulation, openNode } from '../../assembly/open-node.ts';
 import type { EngineChoice } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';

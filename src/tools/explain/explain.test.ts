@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { catches } from '../../../test/fixtures/catches.ts';
-import type { SizeExplanation } from '../../ucp/api/explanation.ts';
+import type { SizeExplanation } from '../../api/contract/explanation.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './options.ts';
 import { type ExplainReport, explainText, REPORT_COLUMNS } from './report.ts';

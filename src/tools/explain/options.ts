@@ -1,7 +1,7 @@
 /** Arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. */
 
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
 import { ENGINE_CHOICES, type EngineChoice } from '../../assembly/program/config.ts';
-import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

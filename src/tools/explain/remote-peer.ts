@@ -4,11 +4,11 @@
  */
 
 import { isIPv6 } from 'node:net';
+import type { Endpoint } from '../../api/contract/endpoint.ts';
+import { printSocketAddress } from '../../api/contract/listener.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
+import type { Worker } from '../../api/contract/worker.ts';
 import type { Context } from '../../assembly/context.ts';
-import type { Endpoint } from '../../ucp/api/endpoint.ts';
-import type { MemoryHandle } from '../../ucp/api/operation/memory.ts';
-import { printSocketAddress } from '../../ucp/api/socket-address.ts';
-import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 

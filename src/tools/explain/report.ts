@@ -1,7 +1,6 @@
 /** Formats the output of `gaudi-ucx explain`: one row for consecutive sizes with the same choice, followed by the reasons against the alternatives. */
 
-import type { Engine } from '../../ucp/api/engine.ts';
-import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
+import type { Engine, SizeExplanation, SizeLoser } from '../../api/contract/explanation.ts';
 import { formatBytes, formatTime, MEGABYTE } from '../base/text-table.ts';
 
 /** Maximum length of a line. */

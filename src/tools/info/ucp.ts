@@ -1,8 +1,8 @@
 /** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. */
 
 import { readdirSync } from 'node:fs';
+import type { Feature } from '../../api/contract/context.ts';
 import { type Context, Context as ContextFactory } from '../../assembly/context.ts';
-import type { Feature } from '../../ucp/api/features.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';

@@ -3,6 +3,7 @@
  * cards keep them. Cards of an emulated node have the label `emulated`.
  */
 
+import type { MetricFamily, MetricLabels, MetricValue } from '../../api/snapshot/metrics.ts';
 import {
   type ControlDevice,
   DramRowCause,
@@ -22,7 +23,6 @@ import {
   type NicPort,
   namedCards,
 } from '../../hlthunk/index.ts';
-import type { MetricFamily, MetricLabels, MetricValue } from '../../ucp/api/snapshot/metrics.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
 import { askCard, OPERATIONAL, stateOf } from '../node/card-state.ts';

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { METRICS } from '../../ucp/api/snapshot/metrics.ts';
+import { METRICS } from '../../api/snapshot/metrics.ts';
 import { cardFamilies } from './cards.ts';
 
 it('the dashboard uses the names of the metrics', () => {

@@ -2,8 +2,8 @@
  * Model of the page: the model of `top`, snapshots of processes as in `inspect`, and the actions that are available. Data for JSON.
  */
 
+import type { CardSnapshot } from '../../api/contract/snapshot.ts';
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
-import type { CardSnapshot } from '../../ucp/api/snapshot.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
 import type { TopModel } from './top-model.ts';

@@ -2,13 +2,13 @@
  * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
-import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import type { AmFrame } from '../../uct/api/iface.ts';
-import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../api/active-message.ts';
-import type { MessageHandler } from '../api/awaited/message-queue.ts';
-import { type MessageOwner, ReceivedMessage } from '../api/awaited/received-message.ts';
+import type { MessageHandler } from '../../api/awaited/messages.ts';
+import { type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../../api/contract/active-message.ts';
+import type { AmSendParams, RequestParams } from '../../api/contract/request.ts';
+import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
 import {
   areHost,
   areMapped,
@@ -19,8 +19,11 @@ import {
   hostBytes,
   isList,
   piecesOf,
-} from '../api/memory/local-bytes.ts';
-import type { AmSendParams, RequestParams } from '../api/operation/request.ts';
+} from '../../api/memory/local.ts';
+import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
@@ -35,9 +38,6 @@ import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
-import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../wire/am.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
 
 /** Where the data of a long message waits. */
 export interface WaitingData {

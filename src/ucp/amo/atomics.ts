@@ -3,16 +3,20 @@
  * after the other. Operations of one kind are atomic among themselves; a program accesses each word by one kind only.
  */
 
+import { ATOMIC_ACCESS } from '../../api/contract/memory.ts';
+import type { AtomicName, AtomicParams } from '../../api/contract/request.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { readAtomic, writeAtomic } from '../../api/layout/rma.ts';
+import { checkRemoteWord } from '../../api/memory/owned.ts';
+import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
+import { modifyWord, WordOperation } from '../../api/operation/word-operation.ts';
+import { DeviceWords } from '../../api/staging/device-copier.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
-import { checkRemoteWord } from '../api/memory/owned-remote-key.ts';
-import { ATOMIC_ACCESS } from '../api/memory/protection.ts';
-import { ENDED_IN_CALL } from '../api/operation/counted-completion.ts';
-import type { AtomicName, AtomicParams } from '../api/operation/request.ts';
-import { modifyWord, WordOperation } from '../api/operation/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -27,10 +31,6 @@ import { Operation } from '../proto/selection.ts';
 import { planFor, refusalsOf } from '../rma/plan.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
-import { DeviceWords } from '../staging/device-words.ts';
-import { readAtomic, writeAtomic } from '../wire/atomic.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
 
 const NO_BYTES = new Uint8Array(0);
 const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));

@@ -3,12 +3,12 @@
  * all credit that is free when it is sent.
  */
 
+import { CreditCode, writeCredit } from '../../api/layout/control.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { OutboundCredit } from '../credit/outbound-credit.ts';
-import { CreditCode, writeCredit } from '../wire/credit.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
 import { sendMessage } from './message-packer.ts';
 import { SendRequest } from './request/message-request.ts';
 import type { Connection, RequestOwner } from './request/request.ts';

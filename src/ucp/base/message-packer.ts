@@ -2,10 +2,10 @@
  * Sends a message of header and payload, short or packed (bcopy) by its length. The contents of messages are defined in wire/.
  */
 
+import { gather, hostBytes } from '../../api/memory/local.ts';
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
-import { gather, hostBytes } from '../api/memory/local-bytes.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request/request.ts';
 

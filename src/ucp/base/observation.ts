@@ -3,11 +3,11 @@
  * request, even one that could end without it.
  */
 
+import { MessageTrace } from '../../api/layout/message.ts';
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
-import { MessageTrace } from '../wire/message-trace.ts';
 import type { Request } from './request/request.ts';
 
 /** Whether ended operations have subscribers. */

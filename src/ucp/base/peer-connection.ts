@@ -3,12 +3,17 @@
  * of the API use connections; establishing them is the task of wireup/.
  */
 
+import type { SocketAddresses } from '../../api/contract/listener.ts';
+import { writeClose } from '../../api/layout/control.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import type { MessageTrace } from '../../api/layout/message.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { TAG_BYTES } from '../../api/layout/tag.ts';
+import { NotifyOrder } from '../../api/list/notify-order.ts';
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { isFailure, Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
-import { NotifyOrder } from '../api/list/notify-order.ts';
-import type { SocketAddresses } from '../api/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
 import { InboundWindow, OFFERS_MAX } from '../credit/inbound-window.ts';
 import { OutboundCredit } from '../credit/outbound-credit.ts';
@@ -20,11 +25,6 @@ import { MessageKeys } from '../mem/message-keys.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
-import type { MessageTrace } from '../wire/message-trace.ts';
-import { TAG_BYTES } from '../wire/tag.ts';
-import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
 import { PostedMessage } from './posted-message.ts';

@@ -2,10 +2,10 @@
  * The interface that protocols use of their worker. Types only: the worker implements it and passes itself.
  */
 
+import type { RequestParams } from '../../api/contract/request.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import type { RequestParams } from '../api/operation/request.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
 import type { RailLimits } from '../lane/rails.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';

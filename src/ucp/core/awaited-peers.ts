@@ -1,7 +1,7 @@
 /** The peers that operations of a worker of the native engine wait for, for the warning about idle ones. */
 
-import type { AwaitedPeer } from '../api/progress/idle-peers.ts';
-import type { CoarseClock } from '../api/snapshot/coarse-clock.ts';
+import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
+import type { CoarseClock } from '../../api/snapshot/summary.ts';
 import { PeerConnection } from '../base/peer-connection.ts';
 import { SendRequest } from '../base/request/message-request.ts';
 import { type Request, RequestState } from '../base/request/request.ts';

@@ -2,6 +2,22 @@
  * A context: the opened memory domains of a program, its configuration, and the memory mapped with them. Workers communicate, contexts own.
  */
 
+import { ClosableContext } from '../../api/awaited/context.ts';
+import type { Context as ApiContext, ContextAttributes } from '../../api/contract/context.ts';
+import type { Engine } from '../../api/contract/explanation.ts';
+import type {
+  AddressedMemory,
+  AdviseOptions,
+  MemMapParams,
+  MemoryInfo,
+  MemoryTypeEvent,
+} from '../../api/contract/memory.ts';
+import { checkMapParams } from '../../api/contract/request.ts';
+import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
+import type { WorkerOptions } from '../../api/contract/worker.ts';
+import { MemoryCopier } from '../../api/memory/copier.ts';
+import type { SignalFd } from '../../api/progress/worker-event.ts';
+import { cacheSummary, cardSummary, dmabufSummary, memorySummary } from '../../api/snapshot/summary.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { hasMemoryType, MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
@@ -21,24 +37,6 @@ import type {
   MemoryDomain,
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
-import { ClosableContext } from '../api/awaited/closable-context.ts';
-import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
-import type { Engine } from '../api/engine.ts';
-import { MemoryCopier } from '../api/memory/memory-copier.ts';
-import { checkMapParams } from '../api/operation/check-params.ts';
-import type {
-  AddressedMemory,
-  AdviseOptions,
-  MemMapParams,
-  MemoryInfo,
-  MemoryTypeEvent,
-} from '../api/operation/memory.ts';
-import type { SignalFd } from '../api/progress/worker-event.ts';
-import { cardSummary } from '../api/snapshot/card-summary.ts';
-import { dmabufSummary } from '../api/snapshot/dmabuf-summary.ts';
-import { cacheSummary, memorySummary } from '../api/snapshot/memory-summary.ts';
-import type { ContextSnapshot } from '../api/snapshot.ts';
-import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';

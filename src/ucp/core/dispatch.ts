@@ -2,11 +2,14 @@
  * The protocols of one worker, and the dispatch of messages to them.
  */
 
+import type { MessageOwner } from '../../api/awaited/messages.ts';
+import { CreditCode, readCredit, readWithdraw } from '../../api/layout/control.ts';
+import { HEADER_BYTES, MessageId } from '../../api/layout/message.ts';
+import { readReply } from '../../api/layout/rendezvous.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
-import type { MessageOwner } from '../api/awaited/received-message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaLists } from '../rma/list/lists.ts';
@@ -16,10 +19,6 @@ import { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply, readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
-import { CreditCode, readCredit } from '../wire/credit.ts';
-import { HEADER_BYTES, MessageId } from '../wire/message.ts';
-import { readReply } from '../wire/reply.ts';
-import { readWithdraw } from '../wire/withdraw.ts';
 import type { Connections } from '../wireup/connections.ts';
 
 /** The protocols. */

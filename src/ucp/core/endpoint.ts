@@ -3,11 +3,8 @@
  * folders of the protocols.
  */
 
-import { checkFlag } from '../../ucs/type/check-options.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
-import { ClosableEndpoint } from '../api/awaited/closable-endpoint.ts';
-import type { PromiseTier } from '../api/awaited/promise-tier.ts';
+import { ClosableEndpoint, resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
+import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type {
   Endpoint as ApiEndpoint,
   EndpointAttributes,
@@ -16,26 +13,28 @@ import type {
   RkeyOptions,
   TransferOptions,
   TransferResult,
-} from '../api/endpoint.ts';
-import type { Engine } from '../api/engine.ts';
-import type { Explanation } from '../api/explanation.ts';
-import { explainedBy } from '../api/explanation.ts';
-import { checkListOptions, checkListParams, checkNotification } from '../api/list/check-list.ts';
-import { entriesOf } from '../api/list/entries.ts';
-import { isList } from '../api/memory/local-bytes.ts';
-import { checkPackedKey, checkRawMemory, otherPrograms } from '../api/memory/raw-bytes.ts';
-import { PARAM_FIELDS } from '../api/operation/check-params.ts';
-import type { ListCheckOptions, ListParams, PreparedList, TransferEntry } from '../api/operation/list.ts';
+} from '../../api/contract/endpoint.ts';
+import type { Engine, Explanation } from '../../api/contract/explanation.ts';
+import { explainedBy } from '../../api/contract/explanation.ts';
 import type {
   AmSendParams,
   AtomicName,
   AtomicParams,
+  ListCheckOptions,
+  ListParams,
   NotifyParams,
+  PreparedList,
   PutParams,
   RequestParams,
   StreamRecvParams,
-} from '../api/operation/request.ts';
-import type { Tag } from '../api/operation/tag.ts';
+  Tag,
+  TransferEntry,
+} from '../../api/contract/request.ts';
+import { PARAM_FIELDS } from '../../api/contract/request.ts';
+import { checkListOptions, checkListParams, checkNotification, entriesOf } from '../../api/list/list.ts';
+import { checkPackedKey, checkRawMemory, isList, otherPrograms } from '../../api/memory/local.ts';
+import { checkFlag } from '../../ucs/type/check-options.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';

@@ -1,8 +1,8 @@
 /** The text of `printInfo()`: contexts, workers and endpoints in the layout of ucx_info. */
 
 import { hostname } from 'node:os';
+import type { Engine } from '../../api/contract/explanation.ts';
 import { type Iface, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
-import type { Engine } from '../api/engine.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Lane } from '../lane/lane.ts';
 import { nameOf } from '../lane/lanes.ts';

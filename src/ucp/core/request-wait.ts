@@ -1,11 +1,11 @@
 /** What a pending request of the native engine waits for, from its state. It decides nothing. */
 
+import { wantedText } from '../../api/contract/request.ts';
+import type { WaitReason } from '../../api/contract/snapshot.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
-import { wantedText } from '../api/operation/tag.ts';
-import type { WaitReason } from '../api/snapshot.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
 import { ConnectRequest, FlushRequest, type Request } from '../base/request/request.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
 
 /** A reason with its details. */
 export interface Wait {

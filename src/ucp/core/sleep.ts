@@ -2,11 +2,11 @@
  * Sleeping on the events of transports, without blocking the event loop. It drives nothing.
  */
 
+import { SLEEP_NS_MAX } from '../../api/progress/progress-driver.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
-import { SLEEP_NS_MAX } from '../api/progress/progress-driver.ts';
 
 /** Pause if no transport can wake the worker in spite of requests in use: the application must free them. */
 const PAUSE_NS = 1e6;

@@ -3,10 +3,10 @@
  * wireup/ does.
  */
 
+import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import type { EndpointOptions } from '../api/endpoint.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { endWithoutPeer } from '../rndv/stopped-peer.ts';

@@ -1,24 +1,24 @@
 /** The snapshot of a worker of the native engine: reads its endpoints, requests and unexpected messages. It changes nothing. */
 
-import { Status, statusName } from '../../ucs/type/status.ts';
-import type { Iface } from '../../uct/api/iface.ts';
-import { tagWordsText } from '../api/operation/tag.ts';
-import type { CoarseClock } from '../api/snapshot/coarse-clock.ts';
-import { countBy } from '../api/snapshot/count-by.ts';
-import { PendingRequests } from '../api/snapshot/pending-requests.ts';
+import { printSocketAddress } from '../../api/contract/listener.ts';
+import { tagWordsText } from '../../api/contract/request.ts';
 import {
+  countBy,
   type EndpointSnapshot,
   SNAPSHOT_ENDPOINTS_MAX,
   SNAPSHOT_MESSAGES_MAX,
   type UnexpectedSnapshot,
   type WorkerSnapshot,
-} from '../api/snapshot.ts';
-import { printSocketAddress } from '../api/socket-address.ts';
+} from '../../api/contract/snapshot.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import type { CoarseClock } from '../../api/snapshot/summary.ts';
+import { PendingRequests } from '../../api/snapshot/summary.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
+import type { Iface } from '../../uct/api/iface.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { type Connection, type Request, RequestState } from '../base/request/request.ts';
 import type { RequestPool } from '../base/request/request-pool.ts';
 import { nameOf } from '../lane/lanes.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
 import type { Protocols } from './dispatch.ts';
 import { waitReasonOf, waitTextOf } from './request-wait.ts';
 

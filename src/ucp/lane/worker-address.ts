@@ -7,10 +7,10 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { malformed as malformedBytes, PACKED_MARKS } from '../../api/memory/local.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { malformed as malformedBytes, PACKED_MARKS } from '../api/memory/raw-bytes.ts';
 
 const MAGIC = PACKED_MARKS.native['worker address'];
 const VERSION = 3;

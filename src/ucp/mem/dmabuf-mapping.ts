@@ -4,6 +4,7 @@
  */
 
 import { fstatSync } from 'node:fs';
+import type { MapParams } from '../../api/contract/memory.ts';
 import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
@@ -11,7 +12,6 @@ import { Status } from '../../ucs/type/status.ts';
 import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { type DmabufRegion, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
-import type { MapParams } from '../api/operation/memory.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
 /** Parameters of memMap for a dma-buf. */

@@ -2,11 +2,11 @@
  * Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys.
  */
 
+import type { Piece, PieceOf } from '../../api/memory/local.ts';
+import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import type { Piece, PieceOf } from '../api/memory/local-bytes.ts';
-import { type MemoryOwner, OwnedMemory } from '../api/memory/owned-memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
 const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;

@@ -3,6 +3,9 @@
  * no bytes; keys of it are packed here and unpacked by the context.
  */
 
+import type { AdviseOptions, MapParams, MemoryInfo } from '../../api/contract/memory.ts';
+import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
 import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
@@ -23,9 +26,6 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
-import { type MemoryOwner, OwnedMemory } from '../api/memory/owned-memory.ts';
-import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../api/memory/protection.ts';
-import type { AdviseOptions, MapParams, MemoryInfo } from '../api/operation/memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
 import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';

@@ -3,6 +3,7 @@
  * the memory domains that detect memory. It allocates and registers nothing.
  */
 
+import type { AddressedMemory, MemoryInfo, TypeEvent } from '../../api/contract/memory.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
@@ -10,7 +11,6 @@ import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/type/
 import { Status } from '../../ucs/type/status.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
-import type { AddressedMemory, MemoryInfo, TypeEvent } from '../api/operation/memory.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 /** Stands for memory in the address space of the process that is on none of our devices. */

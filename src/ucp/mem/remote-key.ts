@@ -2,13 +2,13 @@
  * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once.
  */
 
+import type { RemoteKeyPart } from '../../api/contract/memory.ts';
+import { REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import { OwnedRemoteKey } from '../../api/memory/owned.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { OwnedRemoteKey } from '../api/memory/owned-remote-key.ts';
-import { REMOTE_ACCESS } from '../api/memory/protection.ts';
-import type { RemoteKeyPart } from '../api/operation/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 

@@ -1,11 +1,11 @@
 import { crc32 } from 'node:zlib';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { REMOTE_ACCESS } from '../../api/contract/memory.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { REMOTE_ACCESS } from '../api/memory/protection.ts';
 import { packRkey, type RkeyFields, unpackRkey } from './rkey-bytes.ts';
 
 const FIELDS: RkeyFields = {

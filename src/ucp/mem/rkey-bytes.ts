@@ -7,11 +7,11 @@
  */
 
 import { crc32 } from 'node:zlib';
+import { accessWithout, deniedOf } from '../../api/contract/memory.ts';
+import { malformed as malformedBytes, PACKED_MARKS } from '../../api/memory/local.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
-import { accessWithout, deniedOf } from '../api/memory/protection.ts';
-import { malformed as malformedBytes, PACKED_MARKS } from '../api/memory/raw-bytes.ts';
 
 const MAGIC = PACKED_MARKS.native['remote key'];
 const VERSION = 1;

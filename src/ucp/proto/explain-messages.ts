@@ -3,11 +3,11 @@
  * not a plan; the rules are those of am/, tag/, stream/ and amo/. Pure: data in, data out.
  */
 
+import type { ExplainedChoice, RejectedProtocol } from '../../api/contract/explanation.ts';
+import { AM_BYTES } from '../../api/layout/am.ts';
+import { STREAM_BYTES } from '../../api/layout/stream.ts';
+import { TAG_BYTES } from '../../api/layout/tag.ts';
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import type { ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
-import { AM_BYTES } from '../wire/am.ts';
-import { STREAM_BYTES } from '../wire/stream.ts';
-import { TAG_BYTES } from '../wire/tag.ts';
 import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
 import { MESSAGE_OVERHEAD_NS } from './selection.ts';

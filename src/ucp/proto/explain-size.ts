@@ -2,8 +2,8 @@
  * The explanation for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out.
  */
 
+import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../../api/contract/explanation.ts';
 import { checkPositive } from '../../ucs/type/check-options.ts';
-import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explanation.ts';
 
 /** A protocol on a transport for a range of sizes, with the names that users see. */
 export interface ExplainedCandidate {

@@ -2,10 +2,10 @@
  * Explains a plan: every candidate, the range of sizes it was chosen for, and why the others were not. Text and data, no decisions.
  */
 
+import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../../api/contract/explanation.ts';
+import { explanationText } from '../../api/contract/explanation.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
-import { explanationText } from '../api/explanation.ts';
 import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
 import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
 

@@ -3,12 +3,12 @@
  * proto/protocol-table.ts.
  */
 
+import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 import { matchesItem } from '../../ucs/config/list.ts';
 import type { ConfigType } from '../../ucs/config/value.ts';
 import { boolType } from '../../ucs/config/value.ts';
 import type { OperationEnd } from '../../ucs/debug/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
-import type { ExplainedChoice } from '../api/explanation.ts';
 import {
   choiceTable,
   choiceTitle,

@@ -1,6 +1,6 @@
 /** Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else. */
 
-import type { ExplainedChoice } from '../api/explanation.ts';
+import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 
 /** Descriptions of protocols in the words of UCX, by their name, or by their name without the operation. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {

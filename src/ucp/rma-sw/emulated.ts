@@ -3,22 +3,8 @@
  * is the sender of a put and the receiver of a get.
  */
 
-import { Status } from '../../ucs/type/status.ts';
-import type { AmFrame } from '../../uct/api/iface.ts';
-import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { bytesOf } from '../api/memory/local-bytes.ts';
-import { sendMessage } from '../base/message-packer.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
-import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
-import type { Connection } from '../base/request/request.ts';
-import { RmaRequest } from '../base/request/rma-request.ts';
-import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
-import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
-import { Operation } from '../proto/selection.ts';
-import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { postReply } from '../rndv/reply.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
 import {
   type AskedRma,
   RMA_BLOCK_BYTES,
@@ -30,7 +16,21 @@ import {
   writeGetReady,
   writeRma,
   writeRmaBlocks,
-} from '../wire/rma.ts';
+} from '../../api/layout/rma.ts';
+import { bytesOf } from '../../api/memory/local.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
+import { sendMessage } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import type { Connection } from '../base/request/request.ts';
+import { RmaRequest } from '../base/request/rma-request.ts';
+import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
+import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import { Operation } from '../proto/selection.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
 
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
 /** Maximum number of blocks of a transfer: a peer walks through all of them for each window. */

@@ -1,12 +1,12 @@
 /** The explanation of operations on a connection: collects its inputs. The text is made in proto/explain.ts. */
 
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
+import type { ExplainedChoice } from '../../api/contract/explanation.ts';
+import { accessesOf } from '../../api/contract/memory.ts';
+import { checkLocal } from '../../api/memory/local.ts';
+import { checkRemote } from '../../api/memory/owned.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
-import type { ExplainedChoice } from '../api/explanation.ts';
-import { checkLocal } from '../api/memory/local-bytes.ts';
-import { checkRemote } from '../api/memory/owned-remote-key.ts';
-import { accessesOf } from '../api/memory/protection.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { rendezvousFrom } from '../base/read-threshold.ts';
 import { nameOf } from '../lane/lanes.ts';

@@ -3,13 +3,13 @@
  * executes is in rma-sw/; puts and gets of the protocols themselves are in internal-rma.ts.
  */
 
+import { GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
+import { checkLocal } from '../../api/memory/local.ts';
+import { checkRemote } from '../../api/memory/owned.ts';
+import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
 import { isBytes } from '../../ucs/memory/is-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { checkLocal } from '../api/memory/local-bytes.ts';
-import { checkRemote } from '../api/memory/owned-remote-key.ts';
-import { GET_ACCESSES, PUT_ACCESSES } from '../api/memory/protection.ts';
-import { ENDED_IN_CALL } from '../api/operation/counted-completion.ts';
-import type { RequestParams } from '../api/operation/request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';

@@ -1,10 +1,10 @@
 /** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
 
+import { hostBytes } from '../../api/memory/local.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import { hostBytes } from '../api/memory/local-bytes.ts';
 import { type Connection, notInitialized } from '../base/request/request.ts';
 import type { RmaRequest } from '../base/request/rma-request.ts';
 import { type EntryOwner, type MappedMemoryIndex, setMappedEntry } from '../mem/mapped-entry.ts';

@@ -14,19 +14,18 @@
  * The states of a window are those of window-pipeline.ts: filled by the sender, drained to device memory.
  */
 
+import { MessageId } from '../../api/layout/message.ts';
+import { ATP_IN_TARGET, RTR_BYTES, writeRtr } from '../../api/layout/rendezvous.ts';
+import { areHost, areMapped, bytesOf, scatter } from '../../api/memory/local.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import { type FragmentUser, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped, bytesOf, scatter } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { CopyDone } from '../staging/device-copier.ts';
-import { type FragmentUser, fragmentBytesOf } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
-import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
-import { MessageId } from '../wire/message.ts';
-import { RTR_BYTES, writeRtr } from '../wire/rtr.ts';
-import { ATP_IN_TARGET } from '../wire/window.ts';
 import type { OwnKey } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 

@@ -1,9 +1,9 @@
 /** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
 
+import { eachPart } from '../../api/memory/local.ts';
+import { Parts } from '../../api/operation/completion.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { eachPart } from '../api/memory/local-bytes.ts';
-import { Parts } from '../api/operation/counted-completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';

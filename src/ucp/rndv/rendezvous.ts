@@ -6,11 +6,14 @@
  * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */
 
+import { writeWithdraw } from '../../api/layout/control.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { RTR_BYTES, readAtp, readData, readRtr } from '../../api/layout/rendezvous.ts';
+import { areMapped, bytesOf } from '../../api/memory/local.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { areMapped, bytesOf } from '../api/memory/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
@@ -19,10 +22,6 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { Staging } from '../staging/staging.ts';
-import { MessageId } from '../wire/message.ts';
-import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
-import { readAtp, readData } from '../wire/window.ts';
-import { writeWithdraw } from '../wire/withdraw.ts';
 import { joinPieces } from './one-range.ts';
 import { keyOfPieces, type OwnKey } from './own-key.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';

@@ -1,11 +1,11 @@
 /** The reply that ends a request of the peer, and the names of the carrier of its bytes. The protocols decide when to reply. */
 
+import { MessageId } from '../../api/layout/message.ts';
+import { writeReply } from '../../api/layout/rendezvous.ts';
 import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { RmaRequest } from '../base/request/rma-request.ts';
-import { MessageId } from '../wire/message.ts';
-import { writeReply } from '../wire/reply.ts';
 
 /**
  * Replies to a request of the peer.

@@ -10,12 +10,12 @@
  * A request that ends for another reason takes the message from every state to ENDED.
  */
 
+import { areHost, bytesOf } from '../../api/memory/local.ts';
+import { CountedCompletion } from '../../api/operation/completion.ts';
+import type { WindowPipeline } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, bytesOf } from '../api/memory/local-bytes.ts';
-import { CountedCompletion } from '../api/operation/counted-completion.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { WindowPipeline } from '../staging/window-pipeline.ts';
 import type { OwnKey } from './own-key.ts';
 import { type RemoteRange, releaseRanges } from './remote-ranges.ts';
 import { postReply } from './reply.ts';

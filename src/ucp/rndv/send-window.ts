@@ -3,8 +3,13 @@
  * of the message if the memory of the receiver is mapped into this process, else from fragments; in messages if no lane writes the memory of the receiver.
  */
 
+import { MessageId } from '../../api/layout/message.ts';
+import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../../api/layout/rendezvous.ts';
+import { areMapped } from '../../api/memory/local.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { areMapped } from '../api/memory/local-bytes.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { SendRequest } from '../base/request/message-request.ts';
@@ -13,12 +18,7 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import type { CopyDone } from '../staging/device-copier.ts';
-import type { FragmentUser } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
-import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
-import { MessageId } from '../wire/message.ts';
-import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
 import { moveRemote, type RemoteMove, transfersOf } from './remote-move.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { SendState, type SendTransfer } from './send-transfer.ts';

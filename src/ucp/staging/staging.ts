@@ -1,17 +1,17 @@
 /** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
 
+import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../../api/memory/local.ts';
+import { Parts } from '../../api/operation/completion.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
+import { FragmentPool, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/memory/local-bytes.ts';
-import { Parts } from '../api/operation/counted-completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { initTransfer } from '../rma/internal-rma.ts';
-import type { CopyDone, DeviceCopier, DeviceCopy } from './device-copier.ts';
-import { FragmentPool, fragmentBytesOf } from './fragment-pool.ts';
 
 /** Windows in flight of one message, however many fragments there are. */
 const WINDOWS_MAX = 64;

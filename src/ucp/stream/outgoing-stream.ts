@@ -3,8 +3,12 @@
  * connection, so that it holds nothing else up.
  */
 
+import { CreditCode } from '../../api/layout/control.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../../api/layout/stream.ts';
+import { areHost, areMapped } from '../../api/memory/local.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, areMapped } from '../api/memory/local-bytes.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -14,10 +18,6 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
-import { CreditCode } from '../wire/credit.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
-import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
 import { passedOn, ZcopyMessages } from './zcopy-messages.ts';
 
 /** Bytes of a send that have credit, in messages of at most `messageBytes`. */

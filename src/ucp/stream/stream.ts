@@ -3,11 +3,14 @@
  * bytes that have arrived, or waits until its memory is full.
  */
 
+import type { RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
+import { CreditCode } from '../../api/layout/control.ts';
+import { readStream, STREAM_ASKED, STREAM_BYTES } from '../../api/layout/stream.ts';
+import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../../api/memory/local.ts';
+import { fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../api/memory/local-bytes.ts';
-import type { RequestParams, StreamRecvParams } from '../api/operation/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
@@ -18,9 +21,6 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { fragmentBytesOf } from '../staging/fragment-pool.ts';
-import { CreditCode } from '../wire/credit.ts';
-import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
 import { MessageBlocks } from './message-blocks.ts';
 import { OutgoingStream } from './outgoing-stream.ts';
 

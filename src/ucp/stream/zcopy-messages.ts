@@ -3,6 +3,8 @@
  * their memory any more. How much may be sent is decided before.
  */
 
+import { MessageId } from '../../api/layout/message.ts';
+import { STREAM_BYTES, writeStream } from '../../api/layout/stream.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../../uct/api/iface.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -10,8 +12,6 @@ import type { SendRequest } from '../base/request/message-request.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { NO_MEMORY, RequestEntry } from '../base/request/rma-request.ts';
 import { setMappedEntry } from '../mem/mapped-entry.ts';
-import { MessageId } from '../wire/message.ts';
-import { STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
 /** Bytes of a message from which its copy takes longer than the list of its memory, as measured over tcp: see UCX_ZCOPY_THRESH. */
 const ZCOPY_BYTES_MIN = 32_768;

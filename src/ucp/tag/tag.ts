@@ -2,12 +2,21 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import { invalidParam } from '../../ucs/type/error.ts';
-import { joinBig } from '../../ucs/type/int64.ts';
-import { Status } from '../../ucs/type/status.ts';
-import type { AmFrame } from '../../uct/api/iface.ts';
-import { MemAccess } from '../../uct/api/memory-domain.ts';
-import type { PieceOf } from '../api/memory/local-bytes.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
+import { TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
+import type { TagMessage } from '../../api/contract/worker.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import {
+  readTag,
+  readTagRts,
+  TAG_BYTES,
+  TAG_RTS_BYTES,
+  type TagOffer,
+  writeTag,
+  writeTagRts,
+} from '../../api/layout/tag.ts';
+import type { PieceOf } from '../../api/memory/local.ts';
 import {
   areHost,
   areMapped,
@@ -17,11 +26,12 @@ import {
   cut,
   hostBytes,
   isList,
-} from '../api/memory/local-bytes.ts';
-import type { RequestParams } from '../api/operation/request.ts';
-import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/operation/tag.ts';
-import { TagInfo } from '../api/operation/tag-info.ts';
-import type { TagMessage } from '../api/worker.ts';
+} from '../../api/memory/local.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
@@ -36,9 +46,6 @@ import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
-import { readTag, readTagRts, TAG_BYTES, TAG_RTS_BYTES, type TagOffer, writeTag, writeTagRts } from '../wire/tag.ts';
 import { TagMatcher } from './matching.ts';
 import { UnexpectedMessage } from './unexpected.ts';
 

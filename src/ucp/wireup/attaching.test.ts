@@ -1,10 +1,10 @@
 /** Halves that wait for their clients: how many, and for how long. */
 
 import { describe, expect, it } from 'vitest';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
 import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './attaching.ts';
 
 const TIMEOUT_NS = 5e9;

@@ -3,10 +3,10 @@
  * address of clients, and in time. A client that asks and does not come costs no more than that.
  */
 
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
 
 /** Halves of one listener that wait for their clients, at most; further clients are rejected with BUSY. */
 export const ATTACHING_MAX = 1024;

@@ -12,6 +12,9 @@
  * client's half attaches to it, as the first message between them.
  */
 
+import { readWireup, WIREUP_BYTES, WireupCode, type WireupFields, writeWireup } from '../../api/layout/control.ts';
+import { endpointOf, NO_ENDPOINT, payloadOf } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
 import { endpointConnect } from '../../ucs/debug/diagnostics.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
@@ -25,9 +28,6 @@ import { connectLanes, identitiesOf, type OpenIface } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import { type ExplainContext, tellMessageProtocols } from '../rma/explain-transfer.ts';
-import { endpointOf, NO_ENDPOINT, payloadOf } from '../wire/frame.ts';
-import { MessageId } from '../wire/message.ts';
-import { readWireup, WIREUP_BYTES, WireupCode, type WireupFields, writeWireup } from '../wire/wireup.ts';
 import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';
 import { type Peer, Peers } from './peers.ts';
 

@@ -3,10 +3,10 @@
  * does.
  */
 
+import { progressInBackground } from '../../api/progress/progressable.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
-import { progressInBackground } from '../api/progress/progressable.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Connection } from '../base/request/request.ts';
 

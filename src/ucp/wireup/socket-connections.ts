@@ -3,6 +3,20 @@
  * exchanged data. The connection manager is opened at the first use.
  */
 
+import { checkConnectOptions } from '../../api/awaited/worker.ts';
+import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
+import {
+  ConnectionRequest,
+  checkListenerOptions,
+  type Driver,
+  Listener,
+  type ListenerOptions,
+  printSocketAddress,
+  type RequestListener,
+} from '../../api/contract/listener.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
+import type { ConnectNbxOptions } from '../../api/contract/worker.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { closedError, isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type {
@@ -11,17 +25,9 @@ import type {
   ConnectAttempt,
   ConnectionManager,
 } from '../../uct/api/connection-manager.ts';
-import { checkConnectOptions } from '../api/awaited/connect.ts';
-import { ConnectionRequest, type RequestListener } from '../api/connection-request.ts';
-import type { Endpoint, EndpointOptions } from '../api/endpoint.ts';
-import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/listener.ts';
-import type { RequestParams } from '../api/operation/request.ts';
-import { printSocketAddress } from '../api/socket-address.ts';
-import type { ConnectNbxOptions } from '../api/worker.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ConnectRequest, Request } from '../base/request/request.ts';
 import type { RequestPool } from '../base/request/request-pool.ts';
-import { NO_ENDPOINT } from '../wire/frame.ts';
 import { Attaching } from './attaching.ts';
 import {
   type ConnectData,

@@ -1,8 +1,8 @@
 /** The arguments of a collective operation, checked before anything moves, as the plan of its algorithm. */
 
-import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
-import { GET_ACCESSES, PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
-import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
+import type { LocalMemory } from '../../../api/contract/memory.ts';
+import { GET_ACCESSES, PUT_ACCESSES } from '../../../api/contract/memory.ts';
+import { OwnedMemory } from '../../../api/memory/owned.ts';
 import { isBytes } from '../../../ucs/memory/is-bytes.ts';
 import { checkNoNulls, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, outsideOf } from '../../../ucs/type/error.ts';

@@ -1,6 +1,6 @@
 /** Starts nbx operations, again after back-pressure, and counts them until they end. It does not know their purpose. */
 
-import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
+import type { Request, RequestParams } from '../../../api/contract/request.ts';
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

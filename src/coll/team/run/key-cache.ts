@@ -1,7 +1,7 @@
 /** Unpacked remote keys of peers, kept for the next part that goes to the same memory: unpacking one maps the memory into this process. */
 
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { RemoteKey } from '../../../ucp/api/operation/memory.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { RemoteKey } from '../../../api/contract/memory.ts';
 
 /** Keys that are kept; those in use count, and are kept in any case. */
 const KEYS_MAX = 128;

@@ -1,10 +1,10 @@
 /** The memories of an operation: user memory of any type and host scratch, and copies between them. It does not check ranges. */
 
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import { OwnedMemory } from '../../../ucp/api/memory/owned-memory.ts';
-import { PUT_ACCESSES } from '../../../ucp/api/memory/protection.ts';
-import type { LocalMemory, RemoteKey } from '../../../ucp/api/operation/memory.ts';
-import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
+import { PUT_ACCESSES } from '../../../api/contract/memory.ts';
+import type { Request, RequestParams } from '../../../api/contract/request.ts';
+import { OwnedMemory } from '../../../api/memory/owned.ts';
 import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

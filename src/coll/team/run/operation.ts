@@ -1,8 +1,8 @@
 /** One collective operation of one rank: its slices, their messages, and how it ends. The algorithm is chosen before. */
 
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { LocalMemory } from '../../../ucp/api/operation/memory.ts';
-import type { Request } from '../../../ucp/api/operation/request.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { LocalMemory } from '../../../api/contract/memory.ts';
+import type { Request } from '../../../api/contract/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { rankFailed, reportedBy } from '../wire/errors.ts';

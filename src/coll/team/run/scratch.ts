@@ -1,7 +1,7 @@
 /** Host memory for the schedules of a worker's teams, kept for the next operation. It is mapped, so that peers can write to it. */
 
-import type { Context } from '../../../ucp/api/context.ts';
-import type { LocalMemory, MemoryHandle } from '../../../ucp/api/operation/memory.ts';
+import type { Context } from '../../../api/contract/context.ts';
+import type { LocalMemory, MemoryHandle } from '../../../api/contract/memory.ts';
 
 /** From this length on it is mapped; shorter parts are sent in messages anyway. */
 const MAPPED_MIN = 64 * 1024;

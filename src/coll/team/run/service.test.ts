@@ -1,7 +1,7 @@
 /** The messages of a worker by their team: those of a team that is not made yet are kept, those of a closed one are dropped. */
 
 import { expect, it } from 'vitest';
-import type { AmCallback } from '../../../ucp/api/active-message.ts';
+import type { AmCallback } from '../../../api/contract/active-message.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { HEADER_BYTES, type Header, Kind, writeHeader } from '../wire/header.ts';
 import { COLL_AM_ID, type Message, TeamService } from './service.ts';

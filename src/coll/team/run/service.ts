@@ -3,9 +3,9 @@
  * has not made yet are kept; the credit of their senders bounds them.
  */
 
-import type { AmMessage } from '../../../ucp/api/active-message.ts';
-import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
-import type { Worker } from '../../../ucp/api/worker.ts';
+import type { ReceivedMessage } from '../../../api/awaited/messages.ts';
+import type { AmMessage } from '../../../api/contract/active-message.ts';
+import type { Worker } from '../../../api/contract/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { type Header, isCheck, readHeader } from '../wire/header.ts';
 

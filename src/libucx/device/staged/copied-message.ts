@@ -3,8 +3,8 @@
  * outgoing.ts and incoming.ts.
  */
 
-import { holdsBytes, hostBytes, type Piece } from '../../../ucp/api/memory/local-bytes.ts';
-import { CountedCompletion } from '../../../ucp/api/operation/counted-completion.ts';
+import { holdsBytes, hostBytes, type Piece } from '../../../api/memory/local.ts';
+import { CountedCompletion } from '../../../api/operation/completion.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
 import { addressIn } from '../../request/buffers.ts';

@@ -3,8 +3,8 @@
  * meanwhile. The receive ends with the last copy.
  */
 
+import { eachPart } from '../../../api/memory/local.ts';
 import { memcpy } from '../../../sys/index.ts';
-import { eachPart } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
 import { isHost } from '../../request/buffers.ts';

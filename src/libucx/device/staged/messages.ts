@@ -3,8 +3,8 @@
  * like any other: the peer may be any program that uses libucp.
  */
 
+import type { Piece } from '../../../api/memory/local.ts';
 import { addressOf, NativeCallback } from '../../../sys/index.ts';
-import type { Piece } from '../../../ucp/api/memory/local-bytes.ts';
 import { checkStatus } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../../c/abi.ts';

@@ -4,8 +4,8 @@
  * returns. request/buffers.ts decides which messages are sent this way.
  */
 
+import { eachPart, type Piece } from '../../../api/memory/local.ts';
 import { addressOf, memcpy, memset } from '../../../sys/index.ts';
-import { eachPart, type Piece } from '../../../ucp/api/memory/local-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
 import { isHost } from '../../request/buffers.ts';

@@ -1,7 +1,7 @@
 /** Staging of a worker over libucp: fragments that become available late, for a worker that makes progress or is closed. */
 
 import { describe, expect, it } from 'vitest';
-import { FragmentPool } from '../../../ucp/staging/fragment-pool.ts';
+import { FragmentPool } from '../../../api/staging/fragment-pool.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { EngineWorker } from '../../engine/engine.ts';
 import type { UcpMemory } from '../../mem/memory-handle.ts';

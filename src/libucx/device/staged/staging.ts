@@ -3,12 +3,12 @@
  * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
  */
 
+import type { ReceivedMessage } from '../../../api/awaited/messages.ts';
+import type { MemoryHandle } from '../../../api/contract/memory.ts';
+import type { Request, RequestParams } from '../../../api/contract/request.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from '../../../api/staging/device-copier.ts';
+import type { FragmentPool, FragmentUser } from '../../../api/staging/fragment-pool.ts';
 import { memcpy } from '../../../sys/index.ts';
-import type { ReceivedMessage } from '../../../ucp/api/awaited/received-message.ts';
-import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
-import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
-import type { CopyDone, DeviceCopier, DeviceCopy } from '../../../ucp/staging/device-copier.ts';
-import type { FragmentPool, FragmentUser } from '../../../ucp/staging/fragment-pool.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { EngineWorker, LocalRange } from '../../engine/engine.ts';

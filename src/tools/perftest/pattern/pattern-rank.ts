@@ -1,12 +1,12 @@
 /** One rank of `perftest --pattern`: its memory, its transfers, the measured iterations, and the summary of all ranks. */
 
 import { setImmediate as afterEvents } from 'node:timers/promises';
+import type { Worker } from '../../../api/contract/worker.ts';
 import { Context } from '../../../assembly/context.ts';
 import type { LaunchedRank } from '../../../coll/exchange/listener.ts';
 import { createTeam } from '../../../coll/team/create.ts';
 import type { Team } from '../../../coll/team/team.ts';
 import { schedYield } from '../../../sys/index.ts';
-import type { Worker } from '../../../ucp/api/worker.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { percentileOf } from '../measure/meter.ts';
 import { SpinBudget } from '../measure/spin-budget.ts';

@@ -1,6 +1,6 @@
 /** Specification of a run of `perftest --pattern`, shared by its ranks, and the closed formula of its bytes. */
 
-import { LIST_BLOCKS_MAX } from '../../../ucp/api/operation/list.ts';
+import { LIST_BLOCKS_MAX } from '../../../api/contract/request.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { sizesOfRange, specOf, type TestOptions } from '../options/options.ts';
 import { type MemoryName, type TestSpec, unsupported } from '../options/spec.ts';

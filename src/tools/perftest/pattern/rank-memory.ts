@@ -1,7 +1,7 @@
 /** Memory of one rank of a pattern: bytes to send, and one part for each sender; their contents and their verification. */
 
-import type { Context } from '../../../ucp/api/context.ts';
-import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
+import type { Context } from '../../../api/contract/context.ts';
+import type { MemoryHandle } from '../../../api/contract/memory.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { MemoryName } from '../options/spec.ts';
 import { memoryTypeOf } from '../side/test-context.ts';

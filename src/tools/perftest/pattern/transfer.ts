@@ -1,9 +1,8 @@
 /** Transfer of one flow: lists of blocks, started repeatedly; each transfer is timed from its start until all bytes have arrived. */
 
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { ListParams, PreparedList } from '../../../ucp/api/operation/list.ts';
-import type { MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.ts';
-import type { Request } from '../../../ucp/api/operation/request.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { MemoryHandle, RemoteKey } from '../../../api/contract/memory.ts';
+import type { ListParams, PreparedList, Request } from '../../../api/contract/request.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -3,11 +3,11 @@
  * endpoint of the worker to itself, outside of measurements.
  */
 
-import type { Context } from '../../../ucp/api/context.ts';
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.ts';
-import type { Request } from '../../../ucp/api/operation/request.ts';
-import type { Worker } from '../../../ucp/api/worker.ts';
+import type { Context } from '../../../api/contract/context.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { MemoryHandle, RemoteKey } from '../../../api/contract/memory.ts';
+import type { Request } from '../../../api/contract/request.ts';
+import type { Worker } from '../../../api/contract/worker.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -3,6 +3,7 @@
  * node. UCX_TLS chooses the transports.
  */
 
+import type { MemoryHandle } from '../../../api/contract/memory.ts';
 import {
   type AllowedCard,
   allowedCards,
@@ -15,7 +16,6 @@ import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import { openNode } from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
 import type { DriverNode } from '../../../driver/port.ts';
-import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError } from '../../../ucs/type/error.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from '../options/spec.ts';

@@ -1,7 +1,7 @@
 /** Put, get and atomic operations on remote memory as traffic of a test. */
 
-import type { LocalBuffer, LocalMemory, RemoteKey } from '../../../ucp/api/operation/memory.ts';
-import type { AtomicName, AtomicParams, Request } from '../../../ucp/api/operation/request.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
+import type { AtomicName, AtomicParams, Request } from '../../../api/contract/request.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { dataError } from './content.ts';

@@ -1,9 +1,8 @@
 /** Tagged messages, active messages and streams as traffic of a test. */
 
-import type { AmMessage } from '../../../ucp/api/active-message.ts';
-import type { LocalBuffer, LocalMemory } from '../../../ucp/api/operation/memory.ts';
-import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../../ucp/api/operation/request.ts';
-import type { Tag } from '../../../ucp/api/operation/tag.ts';
+import type { AmMessage } from '../../../api/contract/active-message.ts';
+import type { LocalBuffer, LocalMemory } from '../../../api/contract/memory.ts';
+import type { AmSendParams, Request, RequestParams, StreamRecvParams, Tag } from '../../../api/contract/request.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';

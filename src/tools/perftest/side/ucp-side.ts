@@ -2,10 +2,10 @@
  * One side of a UCP test: context, worker, memory, and the endpoint to the other side.
  */
 
-import type { Context } from '../../../ucp/api/context.ts';
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../../ucp/api/operation/memory.ts';
-import type { Worker } from '../../../ucp/api/worker.ts';
+import type { Context } from '../../../api/contract/context.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../../api/contract/memory.ts';
+import type { Worker } from '../../../api/contract/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { Datatype, TestSpec } from '../options/spec.ts';
 import type { Part } from './content.ts';

@@ -1,8 +1,8 @@
 /** Base class of the traffic of UCP operations: pending requests, the flush, and the check of contents. */
 
-import type { Endpoint } from '../../../ucp/api/endpoint.ts';
-import type { Request, RequestParams } from '../../../ucp/api/operation/request.ts';
-import type { Worker } from '../../../ucp/api/worker.ts';
+import type { Endpoint } from '../../../api/contract/endpoint.ts';
+import type { Request, RequestParams } from '../../../api/contract/request.ts';
+import type { Worker } from '../../../api/contract/worker.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { messageBytes, type TestSpec } from '../options/spec.ts';

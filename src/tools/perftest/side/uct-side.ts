@@ -2,8 +2,8 @@
  * One side of a UCT test: one interface, memory of its memory domain, and the endpoint to the interface of the other side.
  */
 
-import type { Context } from '../../../ucp/api/context.ts';
-import type { MemoryHandle } from '../../../ucp/api/operation/memory.ts';
+import type { Context } from '../../../api/contract/context.ts';
+import type { MemoryHandle } from '../../../api/contract/memory.ts';
 import { Context as NativeContext } from '../../../ucp/core/context.ts';
 import { MemoryHandle as NativeMemoryHandle } from '../../../ucp/mem/memory-handle.ts';
 import type { OpenMd } from '../../../ucp/resources/resources.ts';

@@ -1,6 +1,6 @@
 /** Active messages, put, get and atomic operations of one interface as traffic of a test. */
 
-import { WordOperation } from '../../../ucp/api/operation/word-operation.ts';
+import { WordOperation } from '../../../api/operation/word-operation.ts';
 import { memoryTypeName } from '../../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';

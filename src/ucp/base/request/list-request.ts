@@ -8,9 +8,9 @@
  * A failure ends the request from every phase, and nothing is sent then.
  */
 
+import type { FlushedList, ListStart } from '../../../api/list/notify-order.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../../uct/api/iface.ts';
-import type { FlushedList, ListStart } from '../../api/list/notify-order.ts';
 import type { Lane } from '../../lane/lane.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 

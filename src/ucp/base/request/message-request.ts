@@ -1,18 +1,10 @@
 /** Requests of messages: sends and receives of tag matching, active messages and streams. */
 
+import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../../../api/memory/local.ts';
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { AmFrame } from '../../../uct/api/iface.ts';
-import {
-  areHost,
-  areIntact,
-  areMapped,
-  bytesOf,
-  holdsBytes,
-  hostBytes,
-  scatter,
-} from '../../api/memory/local-bytes.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../../mem/memory-handle.ts';
 import { type Connection, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';

@@ -2,12 +2,12 @@
  * The requests of one worker, with a pool for each kind: provides, starts and recycles them. The protocol that takes a request defines its operation.
  */
 
+import type { RequestParams } from '../../../api/contract/request.ts';
+import { checkLocal, checkPieces, isList } from '../../../api/memory/local.ts';
 import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import { checkLocal, checkPieces, isList } from '../../api/memory/local-bytes.ts';
-import type { RequestParams } from '../../api/operation/request.ts';
 import type { LocalBuffer } from '../../mem/memory-handle.ts';
 import { ListRequest } from './list-request.ts';
 import { ReceiveRequest, SendRequest } from './message-request.ts';

@@ -8,15 +8,15 @@
  *    '---- RequestPool.free() ---------------------------------'
  */
 
+import type { Request as ApiRequest, RequestCallback } from '../../../api/contract/request.ts';
+import { checkCallback, showRequests } from '../../../api/contract/request.ts';
+import type { MessageTrace } from '../../../api/layout/message.ts';
+import type { NotifyOrder } from '../../../api/list/notify-order.ts';
+import { CountedCompletion } from '../../../api/operation/completion.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../../uct/api/iface.ts';
-import type { NotifyOrder } from '../../api/list/notify-order.ts';
-import { checkCallback } from '../../api/operation/check-params.ts';
-import { CountedCompletion } from '../../api/operation/counted-completion.ts';
-import type { Request as ApiRequest, RequestCallback } from '../../api/operation/request.ts';
-import { showRequests } from '../../api/operation/show-request.ts';
 import type { InboundWindow } from '../../credit/inbound-window.ts';
 import type { OutboundCredit } from '../../credit/outbound-credit.ts';
 import type { Lane } from '../../lane/lane.ts';
@@ -26,7 +26,6 @@ import type { MessageKeys } from '../../mem/message-keys.ts';
 import type { RkeyCache } from '../../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../../proto/protocol-info.ts';
 import type { Rejection } from '../../resources/resource-filter.ts';
-import type { MessageTrace } from '../../wire/message-trace.ts';
 /** The worker behind a request. */
 export interface RequestOwner {
   /** A request that is observed has ended. */

@@ -1,11 +1,11 @@
 /** Requests of operations on remote memory: puts and gets, of the application and of protocols, and atomic operations. */
 
+import { areIntact, holdsBytes } from '../../../api/memory/local.ts';
+import { WordOperation } from '../../../api/operation/word-operation.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { IovEntry } from '../../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../../uct/api/memory.ts';
-import { areIntact, holdsBytes } from '../../api/memory/local-bytes.ts';
-import { WordOperation } from '../../api/operation/word-operation.ts';
 import type { Lane } from '../../lane/lane.ts';
 import type { LocalPiece } from '../../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../../mem/memory-map.ts';

@@ -1,11 +1,11 @@
 /** One move of a list: starts its blocks in order, lane by lane; blocks that the worker of the peer moves are combined into few transfers. */
 
+import type { PlannedList } from '../../../api/list/list.ts';
+import { entryError } from '../../../api/list/list.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../../uct/api/iface.ts';
 import type { MdMemory } from '../../../uct/api/memory.ts';
-import { entryError } from '../../api/list/check-list.ts';
-import type { PlannedList } from '../../api/list/planned-list.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
 import type { ListMove, ListRequest } from '../../base/request/list-request.ts';
 import { type Connection, start } from '../../base/request/request.ts';

@@ -1,6 +1,6 @@
 /** Divides the blocks of a list between the devices of a network: a long block like a put, shorter ones in turns. Pure. */
 
-import type { ListBlock } from '../../api/list/check-list.ts';
+import type { ListBlock } from '../../../api/list/list.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import { type Rail, type RailLimits, railsOf } from '../../lane/rails.ts';
 import type { LocalMemory } from '../../mem/memory-handle.ts';

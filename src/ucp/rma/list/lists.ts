@@ -1,11 +1,15 @@
 /** Lists of puts and gets, and notifications of their end: checks them once, and runs the phases of their requests. */
 
+import type {
+  ListParams,
+  PreparedList,
+  RequestCallback,
+  RequestParams,
+  TransferEntry,
+} from '../../../api/contract/request.ts';
+import { checkList, entryError, type ListBlock, notificationOf, PlannedList } from '../../../api/list/list.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { checkList, entryError, type ListBlock, notificationOf } from '../../api/list/check-list.ts';
-import { PlannedList } from '../../api/list/planned-list.ts';
-import type { ListParams, PreparedList, TransferEntry } from '../../api/operation/list.ts';
-import type { RequestCallback, RequestParams } from '../../api/operation/request.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import type { ProtocolHost } from '../../base/protocol-host.ts';
 import { ListPhase, type ListRequest, type Notice } from '../../base/request/list-request.ts';

@@ -1,11 +1,11 @@
 /** A block of a list with the lane that carries it. It is moved by list-move.ts. */
 
+import type { ListBlock } from '../../../api/list/list.ts';
+import { hostBytes } from '../../../api/memory/local.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import { type Completion, IfaceFlag, type IovEntry } from '../../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../../uct/api/memory.ts';
-import type { ListBlock } from '../../api/list/check-list.ts';
-import { hostBytes } from '../../api/memory/local-bytes.ts';
 import type { PeerConnection } from '../../base/peer-connection.ts';
 import { NO_MEMORY } from '../../base/request/rma-request.ts';
 import type { Lane } from '../../lane/lane.ts';

@@ -1,0 +1,455 @@
+/** The interface of an endpoint, a connection to a worker: the operations of both tiers. Types only. */
+
+import type { Status } from '../../ucs/type/status.ts';
+import type { SocketAddress } from '../../uct/api/connection-manager.ts';
+import type { Explanation } from './explanation.ts';
+import type { LocalBuffer, LocalMemory, MessageBuffer, RemoteKey } from './memory.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  ListCheckOptions,
+  ListOptions,
+  ListParams,
+  NotifyParams,
+  PreparedList,
+  PutParams,
+  Request,
+  RequestParams,
+  StreamRecvParams,
+  Tag,
+  TransferEntry,
+} from './request.ts';
+
+/** Options of an endpoint. */
+export interface EndpointOptions {
+  /**
+   * Behaviour if the peer fails: `peer` (the default) ends every operation with its status, when the keepalive notices
+   * (UCX_KEEPALIVE_INTERVAL) or the transport does (UCX_TCP_PEER_TIMEOUT of silence; UCX_RC_RETRY_COUNT repetitions after UCX_RC_TIMEOUT each), and calls
+   * `onError`; with `none` the peer is not monitored, and its failure is not reported.
+   */
+  readonly errorHandling?: 'peer' | 'none' | undefined;
+  /**
+   * Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. {@link Endpoint.closedByPeer} tells whether the
+   * peer has closed it or is gone.
+   */
+  readonly onError?: ((endpoint: Endpoint, status: Status) => void) | undefined;
+}
+
+/** Options of an endpoint to a worker address. */
+export interface AddressEndpointOptions extends EndpointOptions {
+  /**
+   * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. They
+   * cannot be checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
+   */
+  readonly rawAddress?: boolean | undefined;
+}
+
+/** Address and length of the memory behind a remote key of another program, which libucp does not know. */
+export interface RawRemoteMemory {
+  /** Address of the first byte at the owner, which the owner sends together with the key. */
+  readonly address: number | bigint;
+  /** Accessible bytes: operations beyond them are refused here. */
+  readonly byteLength: number;
+}
+
+/** Options of unpacking a remote key. */
+export interface RkeyOptions {
+  /**
+   * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid bytes may
+   * end this process. With the engine `libucx` only.
+   */
+  readonly raw?: RawRemoteMemory | undefined;
+}
+
+/** Attributes of an endpoint (ucp_ep_attr_t). */
+export interface EndpointAttributes {
+  /** Local address of the connection between client and listener; undefined for endpoints by worker address. */
+  readonly localAddress: SocketAddress | undefined;
+  /** Address of the peer on that connection. */
+  readonly remoteAddress: SocketAddress | undefined;
+  /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
+  readonly transports: readonly string[];
+  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
+  readonly messageTransport: string | undefined;
+}
+
+/** Options of closing an endpoint. */
+export interface CloseOptions {
+  /** Ends operations that wait for the peer with CANCELED instead of waiting for it. */
+  readonly force?: boolean | undefined;
+}
+
+/** The operations that explain() supports. */
+export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
+/** An operation that explain() supports. */
+export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
+
+/** Options of an awaited put or get. */
+export interface TransferOptions {
+  /** Byte of the local memory to start at. Default 0. */
+  readonly offset?: number | undefined;
+  /** Bytes to move. Default: what the local memory has from `offset` on. */
+  readonly byteLength?: number | undefined;
+  /** Byte of the remote memory to start at. Default 0. */
+  readonly remoteOffset?: number | undefined;
+  /** An address inside the remote memory, instead of `remoteOffset`. */
+  readonly remoteAddress?: bigint | undefined;
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of an awaited put. */
+export interface PutOptions extends TransferOptions {
+  /** See PutParams. */
+  readonly notify?: Uint8Array | undefined;
+  /** See PutParams. */
+  readonly notifyId?: number | undefined;
+}
+
+/** Options of an awaited message. */
+export interface SendOptions {
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of an awaited notification. */
+export interface NotifyOptions extends SendOptions {
+  /** See PutParams. */
+  readonly notifyId?: number | undefined;
+}
+
+/** Options of an awaited tagged message. */
+export interface TagSendOptions extends SendOptions {
+  /** Tag, 0 to 2^64 - 1. Default 0. */
+  readonly tag?: Tag | undefined;
+}
+
+/** Options of an awaited active message. */
+export interface AmSendOptions extends SendOptions {
+  /** At most 4096 bytes. */
+  readonly header?: Uint8Array | undefined;
+  /** See AmSendParams. */
+  readonly protocol?: 'eager' | 'rendezvous' | undefined;
+}
+
+/** Options of an awaited receive of a stream. */
+export interface StreamRecvOptions extends SendOptions {
+  /** See StreamRecvParams: `signal` cancels it only until its first byte has arrived. */
+  readonly waitAll?: boolean | undefined;
+}
+
+/** Options of an awaited atomic operation. */
+export interface AtomicOptions {
+  /** Byte of the remote memory, a multiple of the word. Default 0. */
+  readonly remoteOffset?: number | undefined;
+  /** Bits of the word. Default 64. */
+  readonly bits?: 32 | 64 | undefined;
+  /** For cswap: the expected value of the word. */
+  readonly compare?: number | bigint | undefined;
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The result of an awaited transfer. */
+export interface TransferResult {
+  /** Bytes that were moved. */
+  readonly byteLength: number;
+  /** Transport that moved the bytes; undefined if there were none, or if messages carried them. */
+  readonly transport: string | undefined;
+  /** Device that moved them, such as `gaudi0`. */
+  readonly device: string | undefined;
+  /** Protocol that moved them, such as `put/zcopy`. */
+  readonly protocol: string | undefined;
+}
+
+/**
+ * An endpoint. Bytes that an operation has accepted (it returned OK, or its request has ended) leave this process with the next progress of its
+ * worker, and at the latest when the running job of the event loop, or the process, ends: make progress before a call that blocks the thread
+ * (Atomics.wait, spawnSync). Only a flush confirms that puts have arrived; of messages it says that they have left: an answer of the peer, or {@link tagSendSync}, says more.
+ */
+export interface Endpoint extends AsyncDisposable {
+  /** True after `close()`. */
+  readonly closed: boolean;
+  /** OK, or why the connection has ended without being closed here. */
+  readonly status: Status;
+  /**
+   * How the connection has ended: true if the peer announced it, by closing its endpoint, worker or context; false if it did not, for example because
+   * its process was killed. Undefined while the connection exists, and if it is unknown: over libucp it is known only of peers that use this
+   * library too, with the feature `am`, and by socket address only if the program of the client has not chosen a `clientId`.
+   */
+  readonly closedByPeer: boolean | undefined;
+  /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
+  readonly transports: readonly string[];
+  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
+  readonly messageTransport: string | undefined;
+
+  /** Attributes of the endpoint (ucp_ep_query). */
+  query(): EndpointAttributes;
+
+  /**
+   * The lanes with the roles that they can have, and the protocols of messages from host memory, as text in the layout of `ucx_info -e` (ucp_ep_print_info). Over libucp that of libucp.
+   * @throws UcxError ERR_CLOSED; the failure of an endpoint that has failed, over libucp
+   */
+  printInfo(): string;
+
+  /**
+   * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
+   * reused; flush waits for remote completion.
+   * @param local host bytes, mapped memory, or a list of pieces (UCP_DATATYPE_IOV) whose bytes are one range of remote memory in order; must not be changed,
+   *   detached or transferred until the request has ended. `offset` and `byteLength` are 0 with a list of pieces
+   * @param byteLength bytes; 0 moves nothing
+   * @param remoteOffset byte of the memory behind `rkey`
+   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker
+   *   are in use
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; no bytes have moved then
+   */
+  putNbx(
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: PutParams,
+  ): Status | Request;
+
+  /** Reads remote memory into local memory (ucp_get_nbx): the bytes have arrived when OK is returned or the request has ended. See {@link putNbx}. */
+  getNbx(
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /**
+   * Checks a list of puts or gets once, to move it many times: `putListNbx` and `getListNbx` then allocate and check nothing but liveness.
+   * @param list its host memory must be mapped
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; `details.entry` is the number of the entry
+   */
+  prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options?: ListCheckOptions): PreparedList;
+
+  /**
+   * Writes a list of blocks, of any memories and keys of this endpoint, as one operation.
+   * @param list at most 2^20 blocks; one without bytes ends at once
+   * @returns see {@link putNbx}. A failed request has the error with the number of the entry; blocks before it may have been moved then
+   * @throws UcxError as {@link prepareList}, before anything has moved
+   */
+  putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+
+  /** Reads a list of blocks. See {@link putListNbx}. */
+  getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
+
+  /**
+   * Sends a notification, behind those of all puts and lists that were started before.
+   * @param bytes at most 4096; copied
+   * @returns see {@link putNbx}
+   */
+  notifyNbx(bytes: Uint8Array, params?: NotifyParams): Status | Request;
+
+  /**
+   * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
+   * @param operation add, and, or, xor, swap, or cswap with `params.compare`
+   * @param value integer of the word's bits
+   * @param remoteOffset byte of the remote memory, a multiple of the word
+   * @returns see {@link putNbx}
+   */
+  atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request;
+
+  /**
+   * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be reused.
+   * @param local bytes, mapped memory of any type, or a list of pieces; `offset` and `byteLength` are 0 with a list
+   * @param tag 0 to 2^64 - 1
+   */
+  tagSendNbx(
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /** Like {@link tagSendNbx}, but ends only when a receive has matched the message (ucp_tag_send_sync_nbx). */
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /**
+   * Sends an active message (ucp_am_send_nbx).
+   * @param id of the handler at the peer, 0 to 65535
+   * @param header at most 4096 bytes; copied
+   */
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request;
+
+  /** Sends bytes of the stream (ucp_stream_send_nbx). */
+  streamSendNbx(local: LocalBuffer, offset: number, byteLength: number, params?: RequestParams): Status | Request;
+
+  /** Receives bytes of the stream (ucp_stream_recv_nbx): the available ones, at least one, or all of the memory with `waitAll`. */
+  streamRecvNbx(local: LocalBuffer, offset: number, byteLength: number, params?: StreamRecvParams): Status | Request;
+
+  /**
+   * Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. The program may
+   * keep the memory, transfer it to a thread, or give it back by {@link streamDataRelease}.
+   */
+  streamRecvData(): Uint8Array | undefined;
+
+  /**
+   * Gives back the memory of bytes of the stream, which is then used for later ones (ucp_stream_data_release): a program that does so makes no garbage. It
+   * must not read the bytes any more. Possible after the endpoint is closed, too.
+   * @param data what {@link streamRecvData} has returned; other memory, and memory that was given back before, stays as it is
+   * @throws UcxError ERR_INVALID_PARAM if it is not a Uint8Array
+   */
+  streamDataRelease(data: Uint8Array): void;
+
+  /**
+   * Waits until all earlier operations have reached remote memory (ucp_ep_flush_nbx).
+   * @returns OK if they have, a request in progress, the failure of an earlier put, or NO_RESOURCE
+   */
+  flushNbx(params?: RequestParams): Status | Request;
+
+  /** Orders earlier puts, gets and atomic operations before later ones (ucp_worker_fence, for one endpoint). */
+  fence(): void;
+
+  /**
+   * Unpacks a remote key for this endpoint (ucp_ep_rkey_unpack).
+   * @param packed from Context.packRkey of the peer, or with `raw` from another program
+   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED; ERR_INVALID_PARAM; ERR_UNSUPPORTED for `raw` if the engine is not libucx
+   */
+  unpackRkey(packed: Uint8Array, options?: RkeyOptions): RemoteKey;
+
+  /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
+  explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation;
+
+  /**
+   * Writes local bytes to remote memory and waits until they have arrived.
+   * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not
+   *   cancelled, and the promise settles when it no longer uses the local memory
+   * @example
+   * ```ts
+   * const { transport, byteLength } = await endpoint.put(new Uint8Array(4096).fill(42), rkey, { remoteOffset: 4096 });
+   * console.log(`${byteLength} bytes by ${transport}`);
+   * ```
+   */
+  put(local: LocalBuffer, rkey: RemoteKey, options?: PutOptions): Promise<TransferResult>;
+
+  /**
+   * Reads remote memory into local memory. See {@link put}.
+   * @example
+   * ```ts
+   * const target = new Uint8Array(4096);
+   * await endpoint.get(target, rkey, { offset: 1024, byteLength: 512 });
+   * ```
+   */
+  get(local: LocalBuffer, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+
+  /**
+   * Writes a list of blocks and waits until all have arrived. See {@link putListNbx}.
+   * @throws UcxError whose details, or those of its cause, name the entry that failed; AbortError
+   * @example
+   * ```ts
+   * const pages = [3, 17, 4].map((page, i) => ({ local: memory, offset: page * 4096, rkey, remoteOffset: i * 4096, byteLength: 4096 }));
+   * await endpoint.putList(pages, { notify: Buffer.from('layer 0') });
+   * ```
+   */
+  putList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
+
+  /** Reads a list of blocks. See {@link putList}. */
+  getList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
+
+  /**
+   * Sends a notification; resolves when it is on its way. See {@link notifyNbx}.
+   * @example
+   * ```ts
+   * await endpoint.notify(Buffer.from('done')); // the peer takes it from worker.notifications()
+   * ```
+   */
+  notify(bytes: Uint8Array, options?: NotifyOptions): Promise<void>;
+
+  /**
+   * Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}.
+   * @example
+   * ```ts
+   * const before = await endpoint.atomic('add', 1, rkey, { remoteOffset: 8 });
+   * ```
+   */
+  atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;
+
+  /**
+   * Sends a tagged message; resolves when the local memory can be reused.
+   * @example
+   * ```ts
+   * await endpoint.tagSend(Buffer.from('hello'), { tag: 1 }); // the peer: await worker.tagRecv(buffer, { tag: 1 })
+   * ```
+   */
+  tagSend(local: MessageBuffer, options?: TagSendOptions): Promise<TransferResult>;
+
+  /** Sends a tagged message; resolves when a receive has matched it. */
+  tagSendSync(local: MessageBuffer, options?: TagSendOptions): Promise<TransferResult>;
+
+  /**
+   * Sends an active message; resolves when the local memory can be reused.
+   * @example
+   * ```ts
+   * await endpoint.amSend(7, Buffer.from('the data'), { header: Buffer.from('a header') });
+   * ```
+   */
+  amSend(id: number, local: MessageBuffer, options?: AmSendOptions): Promise<TransferResult>;
+
+  /**
+   * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
+   * IO_ERROR, because a card could not read it, a part of it may have been sent, and the stream goes on with the next send: close the endpoint then.
+   * @example
+   * ```ts
+   * await endpoint.streamSend(Buffer.from('some bytes'));
+   * ```
+   */
+  streamSend(local: MessageBuffer, options?: SendOptions): Promise<TransferResult>;
+
+  /**
+   * Receives bytes of the stream; resolves with their number.
+   * @example
+   * ```ts
+   * const buffer = new Uint8Array(4096);
+   * const received = await endpoint.streamRecv(buffer); // at least one byte
+   * await endpoint.streamRecv(buffer.subarray(received), { waitAll: true });
+   * ```
+   */
+  streamRecv(local: MessageBuffer, options?: StreamRecvOptions): Promise<number>;
+
+  /**
+   * The bytes of the stream as they arrive, until the peer closes or the loop ends.
+   * @example
+   * ```ts
+   * for await (const chunk of endpoint.stream()) process.stdout.write(chunk);
+   * ```
+   */
+  stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
+
+  /** Waits until all earlier operations have reached remote memory. */
+  flush(options?: SendOptions): Promise<void>;
+
+  /**
+   * Closes the endpoint: waits until earlier operations have ended; with `force`, operations that only the peer
+   * could end are ended with CANCELED. Idempotent; failures of earlier operations are not reported here.
+   * @throws UcxError ERR_INVALID_PARAM for invalid options: the endpoint then stays open
+   */
+  close(options?: CloseOptions): Promise<void>;
+}

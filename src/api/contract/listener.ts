@@ -1,0 +1,440 @@
+/**
+ * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. It does not
+ * handle sockets; connection managers do. The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h).
+ * Socket addresses: checking, printing, and name resolution. It does not connect. Callbacks of AbortSignals: one listener per signal, shared by all
+ * operations, loops and waits of all workers, because Node warns about a signal with more than ten.
+ */
+
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { AbortError, awaitedHere, invalidParam, statusError, throwIfAborted } from '../../ucs/type/error.ts';
+import { inJson, showAs } from '../../ucs/type/inspect.ts';
+import { isFailure, Status } from '../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import type { ClientRequest, SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
+import type { Endpoint, EndpointOptions } from './endpoint.ts';
+import { checkErrorHandling } from './error-handling.ts';
+
+/** Default length of the queue of the socket. */
+const BACKLOG_DEFAULT = 128;
+const BACKLOG_MAX = 65_535;
+
+/** Options of a listener. */
+export interface ListenerOptions {
+  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` for every device, `::` for both families (over libucp, IPv6 only). */
+  readonly address?: string | undefined;
+  /** Default 0: a free port. */
+  readonly port?: number | undefined;
+  /** Length of the queue of the socket for connections that are not accepted yet; the kernel may keep a few more. Default 128. */
+  readonly backlog?: number | undefined;
+  /** Called with each request, inside progress. Without it, {@link Listener.next} or `for await` returns the requests. */
+  readonly onConnection?: ((request: ConnectionRequest) => void) | undefined;
+  /**
+   * Closes the listener when it fires, as the `signal` of `net.Server.listen` does: a `for await` over it ends, without an error. A signal that has fired
+   * already is an AbortError of `worker.listener`.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Attributes of a listener (ucp_listener_attr_t). */
+export interface ListenerAttributes extends SocketAddress {
+  /** Length of the queue of the socket, as passed to listen(2). */
+  readonly backlog: number;
+  /** Unanswered requests. */
+  readonly waiting: number;
+}
+
+/** Options with defaults. */
+export type CheckedListenerOptions = SocketAddress & { readonly backlog: number } & Pick<
+    ListenerOptions,
+    'onConnection' | 'signal'
+  >;
+
+/**
+ * Checks options and adds the defaults.
+ * @throws UcxError ERR_INVALID_PARAM; AbortError for a signal that has fired
+ */
+export function checkListenerOptions(options: ListenerOptions): CheckedListenerOptions {
+  checkOptions(options, 'options', ['address', 'port', 'backlog', 'onConnection', 'signal']);
+  const { address = '127.0.0.1', port = 0, backlog = BACKLOG_DEFAULT, onConnection, signal } = options;
+  checkSocketAddress({ address, port }, 0);
+  if (!Number.isInteger(backlog) || backlog < 1 || backlog > BACKLOG_MAX) {
+    throw invalidParam('backlog', `must be an integer from 1 to ${BACKLOG_MAX}`, backlog);
+  }
+  if (onConnection !== undefined && typeof onConnection !== 'function') {
+    throw invalidParam('onConnection', 'must be a function', onConnection);
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw invalidParam('signal', 'must be an AbortSignal', signal);
+  }
+  throwIfAborted(signal);
+  return {
+    address,
+    port,
+    backlog,
+    ...(onConnection === undefined ? {} : { onConnection }),
+    ...(signal === undefined ? {} : { signal }),
+  };
+}
+
+/** Drives the worker while a request is awaited. */
+export interface Driver {
+  begin(): void;
+  end(): void;
+  /** A callback of the application has thrown this. */
+  onThrown(error: unknown): void;
+}
+
+/** A listener. */
+export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
+  /** @internal Marks the object as bound to the thread that made it. */
+  readonly thread: symbol = THREAD_BOUND;
+  readonly #options: CheckedListenerOptions;
+  readonly #socket: SocketListener;
+  readonly #driver: Driver;
+  readonly #onClose: (listener: Listener) => void;
+  readonly #abort: Disposable | undefined;
+  /** Unanswered requests. */
+  readonly #unanswered: Set<ConnectionRequest> = new Set();
+  /** Unanswered requests that were not returned yet. */
+  #queue: ConnectionRequest[] = [];
+  /** Pending calls of next. */
+  readonly #waiting: Set<() => void> = new Set();
+  #closed = false;
+
+  /** @internal Made by Worker.listener, whose parameter `listen` opens the socket. */
+  constructor(
+    options: CheckedListenerOptions,
+    driver: Driver,
+    listen: (listener: Listener) => SocketListener,
+    onClose: (listener: Listener) => void,
+  ) {
+    this.#options = options;
+    this.#driver = driver;
+    this.#onClose = onClose;
+    this.#socket = listen(this);
+    const { signal } = options;
+    this.#abort = signal === undefined ? undefined : addAbortListener(signal, () => this.#end());
+  }
+
+  /** The address of the options. */
+  get address(): string {
+    return this.#socket.address.address;
+  }
+
+  /** The bound port. */
+  get port(): number {
+    return this.#socket.address.port;
+  }
+
+  /** True after `close()`. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Attributes of the listener (ucp_listener_query). */
+  query(): ListenerAttributes {
+    this.#forgetGone();
+    const { address, port, backlog } = { ...this.#options, ...this.#socket.address };
+    return { address, port, backlog, waiting: this.#unanswered.size };
+  }
+
+  /**
+   * The next request, in order of arrival; undefined when the listener has closed. Progress is driven while it is awaited: like
+   * `worker.serve`, this keeps the process alive.
+   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal` has fired: that of the listener closes it
+   */
+  async next(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ConnectionRequest | undefined> {
+    checkOptions(options, 'options', ['signal']);
+    const { signal } = options;
+    if (this.#options.onConnection !== undefined) {
+      throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);
+    }
+    if (signal !== undefined && !(signal instanceof AbortSignal)) {
+      throw invalidParam('signal', 'must be an AbortSignal', signal);
+    }
+    for (;;) {
+      throwIfAborted(signal);
+      if (this.#closed) return undefined;
+      const request = this.#queue.shift();
+      if (request === undefined) await this.#arrival(signal);
+      else if (request.live) return request;
+    }
+  }
+
+  /** The requests until the listener closes, by its signal too. Ending the loop does not close the listener. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest, void, void> {
+    for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
+  }
+
+  /** Stops listening and rejects the unanswered requests. Endpoints stay open. Idempotent, never fails. */
+  close(): Promise<void> {
+    this.#end();
+    return Promise.resolve();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  // Callbacks for the worker and the requests.
+
+  /** @internal A request has arrived. */
+  requested(request: ConnectionRequest): void {
+    this.#forgetGone();
+    this.#unanswered.add(request);
+    const { onConnection } = this.#options;
+    if (onConnection !== undefined) {
+      try {
+        onConnection(request);
+      } catch (error) {
+        this.#driver.onThrown(error);
+      }
+      return;
+    }
+    this.#queue.push(request);
+    for (const wake of this.#waiting) wake();
+  }
+
+  /** @internal A request was accepted or rejected. */
+  answered(request: ConnectionRequest): void {
+    this.#unanswered.delete(request);
+  }
+
+  #end(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#abort?.[Symbol.dispose]();
+    this.#socket.close();
+    for (const request of this.#unanswered) request.reject(Status.REJECTED, 'the listener has closed');
+    this.#queue = [];
+    for (const wake of this.#waiting) wake();
+    this.#onClose(this);
+  }
+
+  /** Removes requests of disconnected clients, which would otherwise accumulate. */
+  #forgetGone(): void {
+    for (const request of this.#unanswered) if (!request.live) this.#unanswered.delete(request);
+    if (this.#queue.length > this.#unanswered.size) this.#queue = this.#queue.filter(({ live }) => live);
+  }
+
+  async #arrival(signal: AbortSignal | undefined): Promise<void> {
+    let listener: Disposable | undefined;
+    let wake: () => void = () => undefined;
+    // Before driving starts, because a request may arrive at once.
+    const arrival = new Promise<void>((resolve) => {
+      wake = resolve;
+      this.#waiting.add(wake);
+      if (signal !== undefined) listener = addAbortListener(signal, wake);
+    });
+    this.#driver.begin();
+    await arrival;
+    this.#driver.end();
+    this.#waiting.delete(wake);
+    listener?.[Symbol.dispose]();
+  }
+}
+
+showAs(Listener, 'Listener', ({ address, port, closed }) => ({ address, port, closed: closed ? 'yes' : undefined }));
+
+/** Attributes of a request (ucp_conn_request_attr_t). */
+export interface ConnectionRequestAttributes {
+  /** Address of the client. */
+  readonly clientAddress: SocketAddress;
+  /** Address to which the client has connected, even if the listener is bound to all addresses. */
+  readonly serverAddress: SocketAddress;
+  /** Client id of the client's worker; undefined if the client did not send it. */
+  readonly clientId: bigint | undefined;
+}
+
+/** Services of the listener that received a request. */
+export interface RequestListener {
+  /** Creates the endpoint of an accepted client. */
+  accept(options: EndpointOptions): Endpoint;
+  answered(request: ConnectionRequest): void;
+}
+
+/** The client behind a request. */
+export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
+
+/** A request. It is answered once, by accept or reject; one without an answer is rejected when the listener closes. */
+export class ConnectionRequest {
+  /** @internal Marks the object as bound to the thread that made it. */
+  readonly thread: symbol = THREAD_BOUND;
+  readonly #listener: RequestListener;
+  readonly #request: AskingClient;
+  /** Client id of the client's worker: see Worker.clientId. Undefined if the client did not send it. It is not verified. */
+  readonly clientId: bigint | undefined;
+
+  /** @internal Created by listeners. */
+  constructor(listener: RequestListener, request: AskingClient, clientId: bigint | undefined) {
+    this.#listener = listener;
+    this.#request = request;
+    this.clientId = clientId;
+  }
+
+  /** Address of the client. */
+  get clientAddress(): SocketAddress {
+    return this.#request.clientAddress;
+  }
+
+  /** False once it was answered, the client has disconnected, or the listener has closed. */
+  get live(): boolean {
+    return this.#request.live;
+  }
+
+  /** Attributes of the request (ucp_conn_request_query). */
+  query(): ConnectionRequestAttributes {
+    const { clientAddress, serverAddress } = this.#request;
+    return inJson({ clientAddress, serverAddress, clientId: this.clientId });
+  }
+
+  /**
+   * Creates the endpoint to the client. It can be used at once: operations that need the client wait until its half of the connection has attached, and
+   * end with CONNECTION_RESET or ENDPOINT_TIMEOUT if the client disconnects instead.
+   * @throws UcxError ERR_NOT_CONNECTED if the client has disconnected or was answered; ERR_UNREACHABLE with the reason of every transport, the client
+   *   is rejected then; ERR_INVALID_PARAM, ERR_CLOSED
+   */
+  accept(options: EndpointOptions = {}): Endpoint {
+    checkErrorHandling(options);
+    if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
+    try {
+      return this.#listener.accept(options);
+    } finally {
+      this.#listener.answered(this);
+    }
+  }
+
+  /**
+   * Rejects the client: its attempt ends with the status (ucp_listener_reject). No effect on a request that is not live.
+   * @param status a failure
+   * @param reason text for the users of the client; truncated to 512 bytes
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  reject(status: Status = Status.REJECTED, reason = ''): void {
+    if (!Number.isInteger(status) || !isFailure(status) || status < Status.ENDPOINT_TIMEOUT) {
+      throw invalidParam('status', 'must be a failure of Status', status);
+    }
+    if (typeof reason !== 'string') throw invalidParam('reason', 'must be a string', reason);
+    this.#request.reject(status, reason);
+    this.#listener.answered(this);
+  }
+}
+
+showAs(ConnectionRequest, 'ConnectionRequest', ({ clientAddress, clientId, live }) => ({
+  clientAddress: printSocketAddress(clientAddress),
+  clientId,
+  live: live ? 'yes' : 'no',
+}));
+
+const PORT_MAX = 65_535;
+const HOST_LENGTH_MAX = 253;
+/** fe80::/10. The kernel refuses such an address without an interface (EINVAL). */
+const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
+
+/** Both addresses of the connection by which client and listener found each other. */
+export interface SocketAddresses {
+  readonly local: SocketAddress;
+  readonly remote: SocketAddress;
+}
+
+/**
+ * Checks an address.
+ * @param portMin 0 if the system may choose the port, else 1
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkSocketAddress({ address, port }: SocketAddress, portMin: 0 | 1): void {
+  if (typeof address !== 'string' || isIP(address) === 0) {
+    throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address', address);
+  }
+  if (LINK_LOCAL.test(address) && !address.includes('%')) {
+    throw invalidParam('address', 'must name its interface, as in fe80::1%eth0, because it is link-local', address);
+  }
+  if (!Number.isInteger(port) || port < portMin || port > PORT_MAX) {
+    throw invalidParam('port', `must be an integer from ${portMin} to ${PORT_MAX}`, port);
+  }
+}
+
+/** `127.0.0.1:7`, `[::1]:7`. */
+export function printSocketAddress({ address, port }: SocketAddress): string {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/**
+ * The numeric addresses of a host, at least one, in the order of the system.
+ * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE for an unknown name; AbortError if `signal` fires
+ */
+export async function addressesOf(host: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
+  if (typeof host !== 'string' || host === '' || host.length > HOST_LENGTH_MAX || host.includes('\0')) {
+    throw invalidParam('host', `must be a name of 1 to ${HOST_LENGTH_MAX} characters`, host);
+  }
+  if (isIP(host) !== 0) return [host];
+  if (/^[^:]*:\d*$/.test(host)) throw invalidParam('host', 'must be a name without the port, which is an option', host);
+  const found = lookup(host, { all: true }).then(
+    (addresses) => addresses.map(({ address }) => address),
+    (error: unknown) => {
+      throw statusError(Status.UNREACHABLE, `look up host ${host}`, error);
+    },
+  );
+  return await awaitedHere(signal === undefined ? found : untilAborted(found, signal));
+}
+
+/** Resolves like the promise, or rejects when the signal fires: name resolution may be slow. */
+async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) {
+    promise.catch(() => undefined);
+    throw new AbortError(signal);
+  }
+  let listener: Disposable | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    listener = addAbortListener(signal, () => reject(new AbortError(signal)));
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    listener?.[Symbol.dispose]();
+  }
+}
+
+/** @throws UcxError ERR_INVALID_PARAM for a value that is not an AbortSignal */
+export function checkSignal(signal: AbortSignal): void {
+  if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
+}
+
+const CALLBACKS: WeakMap<AbortSignal, Set<() => void>> = new WeakMap();
+
+function onAbort({ target }: Event): void {
+  for (const callback of CALLBACKS.get(target as AbortSignal) ?? []) callback();
+}
+
+/** Calls `callback`, which must not throw, when the signal fires, until {@link removeAbortCallback}; soon if it has fired already. */
+export function addAbortCallback(signal: AbortSignal, callback: () => void): void {
+  if (signal.aborted) {
+    queueMicrotask(callback);
+    return;
+  }
+  let callbacks = CALLBACKS.get(signal);
+  if (callbacks === undefined) {
+    callbacks = new Set();
+    CALLBACKS.set(signal, callbacks);
+    signal.addEventListener('abort', onAbort);
+  }
+  callbacks.add(callback);
+}
+
+/** Removes a callback of {@link addAbortCallback}. Idempotent. */
+export function removeAbortCallback(signal: AbortSignal, callback: () => void): void {
+  const callbacks = CALLBACKS.get(signal);
+  if (callbacks === undefined) return;
+  callbacks.delete(callback);
+  if (callbacks.size > 0) return;
+  CALLBACKS.delete(signal);
+  signal.removeEventListener('abort', onAbort);
+}
+
+/** {@link addAbortCallback} in the form of events.addAbortListener. */
+export function addAbortListener(signal: AbortSignal, callback: () => void): Disposable {
+  addAbortCallback(signal, callback);
+  return { [Symbol.dispose]: () => removeAbortCallback(signal, callback) };
+}

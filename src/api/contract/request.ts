@@ -1,0 +1,291 @@
+/**
+ * The interface of a request, an operation that was not finished when its call returned, and its parameters. Types only. The interface of lists of
+ * puts and gets. Types only. Tags as parameters: 64 bits, as a number if that is exact, or a bigint. Checks the parameters of requests, and the names
+ * of the parameters of memMap, whose values are checked where memory is mapped. How requests of both engines are shown by `console.log` and in JSON.
+ * What is known of a tagged message that was found or received.
+ */
+
+import { withMemoryType } from '../../ucs/memory/memory-type.ts';
+import { checkFlag, checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
+import { highOf, highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
+import { type Status, statusName } from '../../ucs/type/status.ts';
+import type { LocalMemory, MapParams, MemMapParams, RemoteKey } from './memory.ts';
+
+/** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. See Worker.progress for an error of it. */
+export type RequestCallback = (request: Request, status: Status) => void;
+
+/** Options of an nbx call (ucp_request_param_t). The object can be reused: the call keeps no reference to it. */
+export interface RequestParams {
+  /** Returns a request even if the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
+  readonly noImmediateCompletion?: boolean | undefined;
+  /** Called when the request ends; not called if the operation ended at once. */
+  readonly callback?: RequestCallback | undefined;
+  /** Any value; returned as `userData` of the request. */
+  readonly userData?: unknown;
+}
+
+/** Parameters of a notification. */
+export interface NotifyParams extends RequestParams {
+  /**
+   * Id of active messages whose handler gets the notification, as a message that consists of its header: a channel of its own. Default: it is one of
+   * `worker.notifications()`.
+   */
+  readonly notifyId?: number | undefined;
+}
+
+/** Parameters of a put. */
+export interface PutParams extends NotifyParams {
+  /** Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. */
+  readonly notify?: Uint8Array | undefined;
+}
+
+/** Parameters of sending an active message. */
+export interface AmSendParams extends RequestParams {
+  /** Sends it eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, it is sent by rendezvous in any case. */
+  readonly protocol?: 'eager' | 'rendezvous' | undefined;
+}
+
+/** Names of the atomic operations. */
+export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
+
+/** An atomic operation on a word of remote memory. */
+export interface AtomicParams extends RequestParams {
+  /** Bits of the word. Default 64. */
+  readonly bits?: 32 | 64 | undefined;
+  /** For cswap: the expected value of the word. */
+  readonly compare?: number | bigint | undefined;
+}
+
+/** Parameters of receiving from a stream. */
+export interface StreamRecvParams extends RequestParams {
+  /**
+   * Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). Once it has received bytes it cannot be canceled: the stream would lose
+   * them. It ends with the rest, or with the endpoint. libucp cancels no receive of a stream at all.
+   */
+  readonly waitAll?: boolean | undefined;
+}
+
+/** A request. Pooled: after `free()` the object belongs to another operation. */
+export interface Request {
+  /** INPROGRESS, then the final status. */
+  readonly status: Status;
+  /** True once `status` is final. */
+  readonly isCompleted: boolean;
+  /** An error that was thrown during the operation, for the cause of an error; undefined for most failures. */
+  readonly error: unknown;
+  /** The `callback` of the parameters. It may be set until the operation has ended. */
+  callback: RequestCallback | undefined;
+  /** The `userData` of the parameters. */
+  readonly userData: unknown;
+  /** Bytes of the operation. */
+  readonly byteLength: number;
+  /** Bytes of the message that was received. */
+  readonly receivedBytes: number;
+  /** Tag of the received message. */
+  readonly senderTag: bigint;
+  /** Word before an atomic operation that has ended. */
+  readonly atomicResult: bigint;
+  /** Name of the transport that carries it, such as `gaudi_cpy`; undefined if there is none, as for a flush. */
+  readonly transport: string | undefined;
+  /** Name of the device that carries it, such as `gaudi0`. */
+  readonly device: string | undefined;
+  /** Name of the protocol, such as `put/zcopy`. */
+  readonly protocol: string;
+  /**
+   * Returns the object to its pool once the operation has ended.
+   * @throws UcxError ERR_BUSY before that, ERR_INVALID_PARAM the second time
+   */
+  free(): void;
+  /**
+   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message whose receiver has not taken it is
+   * withdrawn: the peer is asked to forget it, and the request ends with CANCELED when its worker has, in its progress. The receiver does not find a withdrawn
+   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages. An
+   * operation that waits for a stopped process (SIGSTOP) of this host ends at once if that process cannot reach its memory any more, otherwise with its
+   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two checks of UCX_KEEPALIVE_INTERVAL.
+   * @returns false if the request ends by itself: it is too late, or the message is being withdrawn
+   */
+  cancel(): boolean;
+}
+
+/** A block of a list: a range of local memory and one of the same length in remote memory; or `count` such blocks at regular distances. */
+export interface TransferEntry {
+  /** Host bytes or mapped memory. */
+  readonly local: LocalMemory;
+  /** First byte in the local memory. Default 0. */
+  readonly offset?: number | undefined;
+  /** Key of the remote memory, unpacked by the endpoint of the list. */
+  readonly rkey: RemoteKey;
+  /** First byte in the remote memory. Default 0. */
+  readonly remoteOffset?: number | undefined;
+  /** Bytes of each block; a block of 0 bytes moves nothing. */
+  readonly byteLength: number;
+  /** Number of blocks. Default 1. */
+  readonly count?: number | undefined;
+  /** Bytes from the beginning of one local block to that of the next. Default `byteLength`. */
+  readonly localStride?: number | undefined;
+  /** The same in the remote memory. Default `byteLength`. */
+  readonly remoteStride?: number | undefined;
+}
+
+/** Options of checking a list. */
+export interface ListCheckOptions {
+  /**
+   * Refuses lists in which two blocks write the same byte. Without it, the order of such writes is undefined. Default false.
+   */
+  readonly strict?: boolean | undefined;
+}
+
+/** Parameters of lists of the nbx tier. */
+export interface ListParams extends PutParams, ListCheckOptions {
+  /** The request ends only when every byte is visible in remote memory; without it, when the local memory can be reused. Default false. */
+  readonly flush?: boolean | undefined;
+  /** For a prepared list: the blocks to move, by their numbers. Default: all. */
+  readonly blocks?: ArrayLike<number> | undefined;
+}
+
+/** Options of awaited lists. */
+export interface ListOptions extends Omit<ListParams, keyof RequestParams | 'flush'> {
+  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A list that was checked once, and can be moved many times. The mapped memory and keys that it names must be kept. */
+export interface PreparedList {
+  /** Operation that it was prepared for. */
+  readonly operation: 'put' | 'get';
+  /** Number of blocks: those of neighbouring entries that are adjacent in both memories are one. */
+  readonly blockCount: number;
+  /** Bytes of all blocks. */
+  readonly byteLength: number;
+}
+
+/** Longest notification. */
+export const NOTIFICATION_BYTES_MAX = 4096;
+/** Maximum number of blocks of a list, before adjacent ones are merged. */
+export const LIST_BLOCKS_MAX: number = 2 ** 20;
+
+/** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
+export type Tag = number | bigint;
+
+/** The mask with all bits: matches only an equal tag. */
+export const TAG_MASK_FULL = 0xffff_ffff_ffff_ffffn;
+
+const TAG_END = 1n << 64n;
+
+/** The low 32 bits of a tag, as a signed word. @throws UcxError ERR_INVALID_PARAM for a value that is not a tag */
+export function tagLow(argument: string, tag: Tag): number {
+  if (typeof tag === 'number' && tag >= 0 && Number.isSafeInteger(tag)) return tag | 0;
+  if (typeof tag === 'bigint' && tag >= 0n && tag < TAG_END) return lowWord(tag);
+  throw invalidParam(argument, 'must be an integer from 0 to 2^64 - 1, as a bigint from 2^53 on', tag);
+}
+
+/** The high 32 bits of a tag that {@link tagLow} has accepted, as a signed word. */
+export function tagHigh(tag: Tag): number {
+  if (typeof tag === 'number') return highOf(tag);
+  return highWord(tag);
+}
+
+/** `0x12` for a tag. */
+export function tagText(tag: Tag): string {
+  return `0x${tag.toString(16)}`;
+}
+
+/** `0x12` for the two signed words of a tag. */
+export function tagWordsText(low: number, high: number): string {
+  return tagText(joinBig(low, high));
+}
+
+/** What a receive waits for. */
+export function wantedText(tag: Tag, mask: Tag): string {
+  const bits = BigInt(mask) === TAG_MASK_FULL ? '' : ` in the bits ${tagText(mask)}`;
+  return `a message with tag ${tagText(tag)}${bits}`;
+}
+
+const MAP_OPTIONS = {
+  buffer: ['buffer', 'protection'],
+  address: ['address', 'byteLength', 'memoryType', 'sysDevice', 'protection'],
+  dmabuf: ['dmabuf', 'memoryType', 'sysDevice', 'protection'],
+  allocate: ['allocate', 'memoryType', 'sysDevice', 'shared', 'protection'],
+} as const;
+
+/**
+ * Checks the names of the parameters of memMap, and replaces the name of a memory type by its number.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkMapParams(params: MemMapParams): MapParams {
+  checkOptions(params, 'params');
+  const kind = (['buffer', 'address', 'dmabuf', 'allocate'] as const).find((name) => name in params);
+  if (kind !== undefined) checkOptions(params, 'params', MAP_OPTIONS[kind]);
+  const sysDevice: unknown = (params as { readonly sysDevice?: unknown }).sysDevice;
+  if (sysDevice !== undefined && !(Number.isSafeInteger(sysDevice) && (sysDevice as number) >= 0)) {
+    throw invalidParam('sysDevice', 'must be an integer of 0 or more', sysDevice);
+  }
+  return withMemoryType(params);
+}
+
+const REQUEST_FIELDS = ['noImmediateCompletion', 'callback', 'userData'] as const;
+const PUT_FIELDS = [...REQUEST_FIELDS, 'notify', 'notifyId'] as const;
+
+/** The parameters of the operations that have more than a request has. */
+export const PARAM_FIELDS: Readonly<
+  Record<'put' | 'notify' | 'list' | 'atomic' | 'am' | 'streamRecv', readonly string[]>
+> = {
+  put: PUT_FIELDS,
+  notify: [...REQUEST_FIELDS, 'notifyId'],
+  list: [...PUT_FIELDS, 'strict', 'flush', 'blocks'],
+  atomic: [...REQUEST_FIELDS, 'bits', 'compare'],
+  am: [...REQUEST_FIELDS, 'protocol'],
+  streamRecv: [...REQUEST_FIELDS, 'waitAll'],
+};
+
+/**
+ * Checks the parameters of a request. Allocates nothing.
+ * @param names the parameters of the operation
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkParams(params: RequestParams | undefined, names?: readonly string[]): void {
+  if (params === undefined) return;
+  checkOptions(params, 'params');
+  for (const name in params) {
+    // Comparisons with constants take a tenth of the time of a search.
+    if (name === 'callback' || name === 'noImmediateCompletion' || name === 'userData') continue;
+    if (names?.includes(name) !== true) checkOptions(params, 'params', names ?? REQUEST_FIELDS);
+  }
+  const { noImmediateCompletion, callback } = params;
+  checkFlag('params.noImmediateCompletion', noImmediateCompletion);
+  checkCallback('params.callback', callback);
+}
+
+/** Checks the callback of a request. @throws UcxError ERR_INVALID_PARAM */
+export function checkCallback(argument: string, callback: RequestCallback | undefined): void {
+  if (callback !== undefined && typeof callback !== 'function') {
+    throw invalidParam(argument, 'must be a function', callback);
+  }
+}
+
+/** Makes the requests of a class show what an application asks of them. */
+export function showRequests(type: { readonly prototype: Request }): void {
+  showAs(type, 'Request', ({ protocol, status, byteLength, transport, device }) => ({
+    protocol: protocol === '' ? undefined : protocol,
+    status: statusName(status),
+    byteLength,
+    transport,
+    device,
+  }));
+}
+
+/** Tag and length of a message. */
+export class TagInfo {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+
+  constructor(senderTag: bigint, byteLength: number) {
+    this.senderTag = senderTag;
+    this.byteLength = byteLength;
+  }
+}
+
+// JSON has no bigint.
+showAs(TagInfo, 'TagMessage', ({ senderTag, byteLength }) => ({ senderTag, byteLength }));

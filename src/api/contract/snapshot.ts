@@ -1,0 +1,268 @@
+/**
+ * The state of a context at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data that JSON can
+ * carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Types and bounds only. Counts by name.
+ */
+
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { ChannelTraffic } from '../../uct/api/memory.ts';
+import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
+import type { Engine } from './explanation.ts';
+
+/** Endpoints of a worker that a snapshot lists; those with the most pending requests first. */
+export const SNAPSHOT_ENDPOINTS_MAX = 256;
+/** Requests of a worker that a snapshot lists; the oldest first. */
+export const SNAPSHOT_REQUESTS_MAX = 64;
+/** Unexpected messages of a worker that a snapshot lists; in the order of their arrival. */
+export const SNAPSHOT_MESSAGES_MAX = 32;
+
+/** A resource of the machine that a context does not use. */
+export interface UnavailableResource {
+  /** Component, transport or device. */
+  readonly name: string;
+  /** Why it is not used. */
+  readonly reason: string;
+}
+
+/** What a pending request waits for. */
+export type WaitReason =
+  /** The connection to the peer is not established. */
+  | 'connection'
+  /** The window of the peer for unexpected messages is used up. */
+  | 'credit'
+  /** Operations queued before it, or a transport that has no room. */
+  | 'resources'
+  /** A message or bytes of a stream that have not arrived. */
+  | 'message'
+  /** An answer of the peer's worker. */
+  | 'peer'
+  /** A transport, which works on it. */
+  | 'transport'
+  /** Operations that began before it. */
+  | 'operations';
+
+/** A pending request. */
+export interface RequestSnapshot {
+  /** Protocol, such as `tag/rndv`, `put/zcopy` or `tag/recv`. */
+  readonly protocol: string;
+  /** Bytes of the operation; for a receive those of its memory. */
+  readonly byteLength: number;
+  /** Bytes of them that have been moved, as far as this end knows. */
+  readonly doneBytes: number;
+  /** Upper bound of its age in milliseconds: counted from the last reading of the clock before its start, long ago if there was no progress since. */
+  readonly ageMs: number;
+  /** Id of its endpoint; undefined for a receive from any peer and for operations on a worker. */
+  readonly endpoint: number | undefined;
+  /** Such as `gaudi_cpy/gaudi0`; undefined as long as no single transport carries it. */
+  readonly transport: string | undefined;
+  /** What it waits for. */
+  readonly reason: WaitReason;
+  /** The same with its details, for people. */
+  readonly waitsFor: string;
+}
+
+/** Pending requests of one protocol that wait for the same thing. */
+export interface RequestGroup {
+  /** As in {@link RequestSnapshot}. */
+  readonly protocol: string;
+  /** As in {@link RequestSnapshot}. */
+  readonly reason: WaitReason;
+  /** Number of requests. */
+  readonly count: number;
+  /** Sum of their bytes. */
+  readonly byteLength: number;
+  /** As {@link RequestSnapshot.ageMs}, of the oldest. */
+  readonly oldestMs: number;
+}
+
+/** The pending requests of a worker. */
+export interface RequestsSnapshot {
+  /** Requests that have not ended. */
+  readonly pending: number;
+  /** Requests that have ended and were not freed by the program. */
+  readonly ended: number;
+  /** Requests that may be in use at once (UCX_REQUESTS_MAX). */
+  readonly max: number;
+  /** All pending requests in groups. */
+  readonly groups: readonly RequestGroup[];
+  /** The oldest of them, at most {@link SNAPSHOT_REQUESTS_MAX}. */
+  readonly oldest: readonly RequestSnapshot[];
+}
+
+/** A lane of an endpoint. */
+export interface LaneSnapshot {
+  /** Transport and device, such as `posix/memory`. */
+  readonly transport: string;
+  /** Whether messages go over it; undefined if the engine does not know it. */
+  readonly carriesMessages: boolean | undefined;
+}
+
+/** An endpoint. */
+export interface EndpointSnapshot {
+  /** Number that identifies it within its worker. */
+  readonly id: number;
+  /** The worker that it leads to: {@link WorkerSnapshot.id}, or `host:port`; undefined if the engine does not know it. */
+  readonly peer: string | undefined;
+  /** `connecting`, `connected`, `loopback`, `not known` to the engine, or the failure, such as `CONNECTION_RESET`. */
+  readonly state: string;
+  /** Whether the program has an endpoint for it; false for a connection that only the peer has asked for. */
+  readonly isClaimed: boolean;
+  /** Its lanes. */
+  readonly lanes: readonly LaneSnapshot[];
+  /** Requests that wait for resources; undefined if the engine does not know it. */
+  readonly queued: number | undefined;
+  /** Requests that wait for an answer of the peer; undefined if the engine does not know it. */
+  readonly awaitingPeer: number | undefined;
+  /** Bytes that may be sent without being asked for; undefined if the engine does not know it. */
+  readonly creditBytes: number | undefined;
+  /** Transports that do not serve this peer, and why. */
+  readonly notUsed: readonly UnavailableResource[];
+}
+
+/** A message that came before its receive. */
+export interface MessageSnapshot {
+  /** Tag, as 0x and hexadecimal digits. */
+  readonly tag: string;
+  /** Length in bytes. */
+  readonly byteLength: number;
+}
+
+/** Messages and bytes that have arrived at a worker and were not received. */
+export interface UnexpectedSnapshot {
+  /** Tagged messages, and the bytes that are kept of them. */
+  readonly messages: number;
+  /** Bytes that are kept of tagged messages. */
+  readonly messageBytes: number;
+  /** Bytes of streams. */
+  readonly streamBytes: number;
+  /** Bytes of active messages. */
+  readonly amBytes: number;
+  /** Limit of all of them (UCX_UNEXP_MAX_BYTES). */
+  readonly bytesMax: number;
+  /** The first tagged messages, at most {@link SNAPSHOT_MESSAGES_MAX}. */
+  readonly first: readonly MessageSnapshot[];
+}
+
+/** A worker. */
+export interface WorkerSnapshot {
+  /** Identifies the worker among all of all processes: hexadecimal digits, or the number within the process if the engine has none. */
+  readonly id: string;
+  /** Client id, as 0x and hexadecimal digits. */
+  readonly clientId: string;
+  /** Interfaces, such as `posix/memory`; those of the node if libucp has others of its own. */
+  readonly transports: readonly string[];
+  /** Number of endpoints; {@link endpoints} has at most {@link SNAPSHOT_ENDPOINTS_MAX} of them. */
+  readonly endpointCount: number;
+  /** Number of endpoints by {@link EndpointSnapshot.state}. */
+  readonly endpointStates: Readonly<Record<string, number>>;
+  /** The endpoints. */
+  readonly endpoints: readonly EndpointSnapshot[];
+  /** Its pending requests. */
+  readonly requests: RequestsSnapshot;
+  /** Undefined if the engine does not know it. */
+  readonly unexpected: UnexpectedSnapshot | undefined;
+}
+
+/** Mapped memory of one type. */
+export interface MemorySnapshot {
+  /** Such as `host` or `gaudi`. */
+  readonly memoryType: string;
+  /** Card; undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Number of mappings. */
+  readonly mappings: number;
+  /** Sum of their bytes. */
+  readonly byteLength: number;
+}
+
+/** A registration cache. */
+export interface CacheSnapshot {
+  /** Name, such as `gaudi_copy`. */
+  readonly name: string;
+  /** Registrations in it. */
+  readonly regions: number;
+  /** Sum of their bytes. */
+  readonly byteLength: number;
+}
+
+/** The dma-bufs of one owner: a card, the RDMA devices, or host memory. */
+export interface DmabufSnapshot {
+  /** Such as `gaudi0`, `ib` or `host`. */
+  readonly owner: string;
+  /** Descriptors that were made for programs, peers and other drivers. */
+  readonly exports: number;
+  /** Sum of the bytes that they were made for. */
+  readonly exportBytes: number;
+  /** Dma-bufs that were mapped or registered. */
+  readonly imports: number;
+  /** Sum of their mapped bytes. */
+  readonly importBytes: number;
+  /** Those of them that are mapped now. */
+  readonly mappings: number;
+  /** Bytes of these. */
+  readonly mappedBytes: number;
+  /** Descriptors that the library keeps open: one for each exported arena, and one for each mapped dma-buf. */
+  readonly descriptors: number;
+}
+
+/** Transfers of a card in one direction. */
+export interface CardTransfersSnapshot {
+  /** Such as `host_to_device`. */
+  readonly direction: string;
+  /** Transfers that have not ended. */
+  readonly inFlight: number;
+  /** Transfers that have ended. */
+  readonly operations: number;
+  /** Bytes of them. */
+  readonly byteLength: number;
+  /** Transfers that failed. */
+  readonly errors: number;
+}
+
+/** A card that a context has open. */
+export interface CardSnapshot {
+  /** Such as `gaudi0`. */
+  readonly name: string;
+  /** Such as `card 0 (accel2, 0000:33:00.0)`. */
+  readonly label: string;
+  /** Its module on the base board, if known. */
+  readonly moduleId?: number | undefined;
+  /** Command submissions that have not ended. */
+  readonly submissionsInFlight: number;
+  /** Its arenas of device memory, the first 128: their maps have 128 cells together at most. */
+  readonly arenas: readonly DeviceMemoryMap[];
+  /** By direction; those that were used. */
+  readonly transfers: readonly CardTransfersSnapshot[];
+}
+
+/** A context. */
+export interface ContextSnapshot {
+  /** The engine, and why it was selected. */
+  readonly engine: Engine;
+  /** Whether the cards are emulated. */
+  readonly emulated: boolean;
+  /** Devices of the transports that it uses, such as `gaudi_cpy/gaudi0`. */
+  readonly resources: readonly string[];
+  /** Resources that it does not use, and why. */
+  readonly unavailable: readonly UnavailableResource[];
+  /** Its open cards. */
+  readonly cards: readonly CardSnapshot[];
+  /** Memory that the program has mapped. */
+  readonly memory: readonly MemorySnapshot[];
+  /** Its dma-bufs, by owner. */
+  readonly dmabufs: readonly DmabufSnapshot[];
+  /** The channels between its cards and those of the memory that it accessed. */
+  readonly channels: readonly ChannelTraffic[];
+  /** Its registration caches. */
+  readonly caches: readonly CacheSnapshot[];
+  /** Its open workers. */
+  readonly workers: readonly WorkerSnapshot[];
+  /** All counters: cards, interfaces, workers. */
+  readonly stats: StatsNode;
+}
+
+/** How often each name occurs. */
+export function countBy<T>(items: readonly T[], nameOf: (item: T) => string): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const item of items) counts[nameOf(item)] = (counts[nameOf(item)] ?? 0) + 1;
+  return counts;
+}

@@ -1,0 +1,402 @@
+/**
+ * Snapshots as metrics: families with names, types and labelled values, in the form that registries of prom-client collect. Pure data; nothing is
+ * counted and no registry is made here. The metrics of contexts in a registry of prom-client that a program has: every family is registered once, and
+ * collects from all contexts of the registry. It does not load prom-client.
+ */
+
+import { DMABUF_CLASS } from '../../ucs/stats/dmabuf-counts.ts';
+import {
+  acquireLatencies,
+  LATENCY_BOUNDS_NS,
+  latencies,
+  type OperationLatencies,
+  releaseLatencies,
+} from '../../ucs/stats/latency-histograms.ts';
+import type { Counters, StatsNode } from '../../ucs/stats/stats-node.ts';
+import { checkMethods } from '../../ucs/type/check-options.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { keysOf } from '../../ucs/type/keys.ts';
+import type { MetricsRegistry } from '../contract/context.ts';
+import type { ContextSnapshot } from '../contract/snapshot.ts';
+
+/** Labels of a value. */
+export type MetricLabels = Readonly<Record<string, string>>;
+
+/** A value. */
+export interface MetricValue {
+  /** Name, if it is not that of the family: `_bucket`, `_sum` and `_count` of a histogram. */
+  readonly metricName?: string;
+  readonly labels: MetricLabels;
+  readonly value: number;
+}
+
+/** The values of one name. */
+export interface MetricFamily {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly values: readonly MetricValue[];
+}
+
+/** The data of one context. */
+export interface ContextSource {
+  readonly snapshot: ContextSnapshot;
+  /** Labels of all of its values. */
+  readonly labels: MetricLabels;
+}
+
+/** The latencies of one thread. */
+export interface LatencySource {
+  readonly latencies: readonly OperationLatencies[];
+  readonly labels: MetricLabels;
+}
+
+const NS_PER_S = 1e9;
+const MS_PER_S = 1e3;
+
+/** The name of a family. */
+type MetricName =
+  | 'ucx_context_info'
+  | 'ucx_endpoints'
+  | 'ucx_requests_pending'
+  | 'ucx_requests_oldest_seconds'
+  | 'ucx_unexpected_messages'
+  | 'ucx_unexpected_bytes'
+  | 'ucx_mapped_bytes'
+  | 'ucx_operations_total'
+  | 'ucx_bytes_total'
+  | 'ucx_received_messages_total'
+  | 'ucx_received_bytes_total'
+  | 'ucx_no_resource_total'
+  | 'ucx_protocol_events_total'
+  | 'ucx_rcache_events_total'
+  | 'ucx_rcache_regions'
+  | 'ucx_rcache_bytes'
+  | 'ucx_dmabuf_exports_total'
+  | 'ucx_dmabuf_export_bytes_total'
+  | 'ucx_dmabuf_imports_total'
+  | 'ucx_dmabuf_import_bytes_total'
+  | 'ucx_dmabuf_mappings'
+  | 'ucx_dmabuf_mapped_bytes'
+  | 'ucx_dmabuf_descriptors'
+  | 'ucx_channel_operations_total'
+  | 'ucx_channel_bytes_total'
+  | 'ucx_dma_operations_total'
+  | 'ucx_dma_bytes_total'
+  | 'ucx_dma_errors_total'
+  | 'ucx_operation_failures_total'
+  | 'ucx_operation_duration_seconds';
+
+/** Types and texts of all families, in the order in which they are shown. */
+export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type'], string]>> = {
+  ucx_context_info: ['gauge', 'Open contexts; the value is 1'],
+  ucx_endpoints: ['gauge', 'Endpoints by state'],
+  ucx_requests_pending: ['gauge', 'Requests that have not ended, by protocol and what they wait for'],
+  ucx_requests_oldest_seconds: ['gauge', 'Upper bound of the age of the oldest pending request of a protocol'],
+  ucx_unexpected_messages: ['gauge', 'Tagged messages that came before their receive'],
+  ucx_unexpected_bytes: ['gauge', 'Bytes that arrived and were not received'],
+  ucx_mapped_bytes: ['gauge', 'Memory that programs have mapped'],
+  ucx_operations_total: ['counter', 'Operations of transports'],
+  ucx_bytes_total: ['counter', 'Bytes that transports have moved, by the way of moving them'],
+  ucx_received_messages_total: ['counter', 'Messages that transports have received'],
+  ucx_received_bytes_total: ['counter', 'Bytes of these messages'],
+  ucx_no_resource_total: ['counter', 'Operations that a transport had no room for, and that were started again'],
+  ucx_protocol_events_total: ['counter', 'Events of the protocols, by the names of the counters of UCX'],
+  ucx_rcache_events_total: ['counter', 'Events of registration caches, by the names of the counters of UCX'],
+  ucx_rcache_regions: ['gauge', 'Registrations in a cache'],
+  ucx_rcache_bytes: ['gauge', 'Bytes of the registrations in a cache'],
+  ucx_dmabuf_exports_total: [
+    'counter',
+    'Descriptors of dma-bufs that were made for others, by the owner of the memory',
+  ],
+  ucx_dmabuf_export_bytes_total: ['counter', 'Bytes that these were made for'],
+  ucx_dmabuf_imports_total: ['counter', 'Dma-bufs of others that were mapped or registered'],
+  ucx_dmabuf_import_bytes_total: ['counter', 'Bytes of these'],
+  ucx_dmabuf_mappings: ['gauge', 'Dma-bufs of others that are mapped'],
+  ucx_dmabuf_mapped_bytes: ['gauge', 'Bytes of these'],
+  ucx_dmabuf_descriptors: ['gauge', 'Descriptors of dma-bufs that are kept open'],
+  ucx_channel_operations_total: ['counter', 'Transfers of a card with the memory of another card, by channel'],
+  ucx_channel_bytes_total: ['counter', 'Bytes of these transfers'],
+  ucx_dma_operations_total: ['counter', 'Transfers of a card by direction'],
+  ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
+  ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
+  ucx_operation_failures_total: ['counter', 'Operations that ended with a failure'],
+  ucx_operation_duration_seconds: ['histogram', 'Latency of operations by protocol, transport and size class'],
+};
+
+/** Names of the families. */
+const METRIC_NAMES: readonly MetricName[] = keysOf(METRICS);
+
+/** Sums, and maxima, of values by name and labels. */
+class Sums {
+  readonly #values: Map<MetricName, Map<string, { labels: MetricLabels; value: number; metricName?: string }>> =
+    new Map();
+
+  add(name: MetricName, labels: MetricLabels, value: number, metricName?: string): void {
+    this.#at(name, labels, metricName).value += value;
+  }
+
+  /** The value is the largest one; none is negative. */
+  raise(name: MetricName, labels: MetricLabels, value: number): void {
+    const known = this.#at(name, labels);
+    known.value = Math.max(known.value, value);
+  }
+
+  #at(name: MetricName, labels: MetricLabels, metricName?: string): { value: number } {
+    const values = this.#values.get(name) ?? new Map();
+    this.#values.set(name, values);
+    const key = `${metricName} ${JSON.stringify(labels)}`;
+    const known = values.get(key);
+    if (known !== undefined) return known;
+    const added = { labels, value: 0, ...(metricName === undefined ? {} : { metricName }) };
+    values.set(key, added);
+    return added;
+  }
+
+  families(): MetricFamily[] {
+    return METRIC_NAMES.map((name) => {
+      const [type, help] = METRICS[name];
+      return { name, help, type, values: [...(this.#values.get(name)?.values() ?? [])] };
+    });
+  }
+}
+
+/** All families, including those without values. */
+export function metricFamilies(
+  contexts: readonly ContextSource[],
+  threads: readonly LatencySource[],
+): readonly MetricFamily[] {
+  const sums = new Sums();
+  for (const source of contexts) addContext(sums, source);
+  for (const source of threads) addLatencies(sums, source);
+  return sums.families();
+}
+
+function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
+  const { engine, emulated, memory, channels, workers, stats } = snapshot;
+  const { name, version } = engine;
+  sums.add('ucx_context_info', { ...labels, engine: name, version, cards: emulated ? 'emulated' : 'real' }, 1);
+  for (const { memoryType, sysDevice, byteLength } of memory) {
+    const card = sysDevice === undefined ? {} : { card: String(sysDevice) };
+    sums.add('ucx_mapped_bytes', { ...labels, memory_type: memoryType, ...card }, byteLength);
+  }
+  for (const { id, local, remote, puts, gets, bytesPut, bytesGot } of channels) {
+    const channel = { ...labels, channel: String(id), local, remote };
+    sums.add('ucx_channel_operations_total', { ...channel, operation: 'put' }, puts);
+    sums.add('ucx_channel_operations_total', { ...channel, operation: 'get' }, gets);
+    sums.add('ucx_channel_bytes_total', { ...channel, operation: 'put' }, bytesPut);
+    sums.add('ucx_channel_bytes_total', { ...channel, operation: 'get' }, bytesGot);
+  }
+  for (const { endpointStates, requests, unexpected } of workers) {
+    for (const [state, count] of Object.entries(endpointStates)) sums.add('ucx_endpoints', { ...labels, state }, count);
+    for (const { protocol, reason, count, oldestMs } of requests.groups) {
+      sums.add('ucx_requests_pending', { ...labels, protocol, reason }, count);
+      sums.raise('ucx_requests_oldest_seconds', { ...labels, protocol, reason }, oldestMs / MS_PER_S);
+    }
+    if (unexpected === undefined) continue;
+    sums.add('ucx_unexpected_messages', labels, unexpected.messages);
+    sums.add('ucx_unexpected_bytes', { ...labels, kind: 'tag' }, unexpected.messageBytes);
+    sums.add('ucx_unexpected_bytes', { ...labels, kind: 'stream' }, unexpected.streamBytes);
+    sums.add('ucx_unexpected_bytes', { ...labels, kind: 'am' }, unexpected.amBytes);
+  }
+  addStats(sums, stats, labels);
+}
+
+function addStats(sums: Sums, node: StatsNode, labels: MetricLabels, parent = ''): void {
+  const { className, name, counters, children } = node;
+  const add = ADDERS[className];
+  add?.(sums, counters, labels, { name, parent });
+  for (const child of children) addStats(sums, child, labels, name);
+}
+
+type Adder = (
+  sums: Sums,
+  counters: Counters,
+  labels: MetricLabels,
+  place: { readonly name: string; readonly parent: string },
+) => void;
+
+/** Values that a worker has now, among its counters. */
+const WORKER_LEVELS: ReadonlySet<string> = new Set([
+  'requests_in_use',
+  'endpoints',
+  'unexp_messages',
+  'unexp_bytes',
+  'stream_bytes',
+  'am_bytes',
+  'unexp_granted',
+]);
+const OPERATIONS = ['put', 'get', 'am', 'atomic', 'flush', 'fence'] as const;
+const PATHS = ['short', 'bcopy', 'zcopy'] as const;
+/** Values that a cache has now; those of gaudi_ipc have names of their own. */
+const CACHE_LEVELS: Readonly<Record<string, MetricName>> = {
+  num_regions: 'ucx_rcache_regions',
+  regions: 'ucx_rcache_regions',
+  total_size: 'ucx_rcache_bytes',
+  bytes: 'ucx_rcache_bytes',
+};
+
+const addCache: Adder = (sums, counters, labels, { name, parent }) => {
+  const cache = { ...labels, cache: name === '' ? parent : name };
+  for (const [counter, value] of Object.entries(counters)) {
+    const level = CACHE_LEVELS[counter];
+    if (level === undefined) sums.add('ucx_rcache_events_total', { ...cache, event: counter }, value);
+    else sums.add(level, cache, value);
+  }
+};
+
+const ADDERS: Readonly<Record<string, Adder>> = {
+  uct_iface(sums, counters, labels, { name }) {
+    const [transport = '', device = ''] = name.split('/');
+    const place = { ...labels, transport, device };
+    for (const operation of OPERATIONS) {
+      sums.add('ucx_operations_total', { ...place, operation }, counters[operation] ?? 0);
+    }
+    for (const path of PATHS) sums.add('ucx_bytes_total', { ...place, path }, counters[`bytes_${path}`] ?? 0);
+    sums.add('ucx_received_messages_total', place, counters['rx_am'] ?? 0);
+    sums.add('ucx_received_bytes_total', place, counters['rx_am_bytes'] ?? 0);
+    sums.add('ucx_no_resource_total', place, counters['no_res'] ?? 0);
+  },
+  ucp_worker(sums, counters, labels) {
+    // Of all operations, whether latencies are measured or not.
+    sums.add('ucx_operation_failures_total', labels, counters['failures'] ?? 0);
+    for (const [event, value] of Object.entries(counters)) {
+      if (event !== 'failures' && !WORKER_LEVELS.has(event))
+        sums.add('ucx_protocol_events_total', { ...labels, event }, value);
+    }
+  },
+  ucs_rcache: addCache,
+  gaudi_ipc_cache: addCache,
+  [DMABUF_CLASS](sums, counters, labels, { name: owner }) {
+    for (const [counter, value] of Object.entries(counters)) {
+      const metric = METRIC_NAMES.find((known) => known === `ucx_${counter}_total` || known === `ucx_${counter}`);
+      if (metric !== undefined) sums.add(metric, { ...labels, owner }, value);
+    }
+  },
+  gaudi_dma(sums, counters, labels, { name, parent }) {
+    const place = { ...labels, card: parent, direction: name };
+    sums.add('ucx_dma_operations_total', place, counters['operations'] ?? 0);
+    sums.add('ucx_dma_bytes_total', place, counters['bytes'] ?? 0);
+    sums.add('ucx_dma_errors_total', place, counters['errors'] ?? 0);
+  },
+};
+
+function addLatencies(sums: Sums, { latencies, labels }: LatencySource): void {
+  const family = 'ucx_operation_duration_seconds';
+  for (const { protocol, transport, size, buckets, count, sumNs } of latencies) {
+    const kind = { ...labels, protocol, transport, size };
+    let below = 0;
+    for (const [index, inBucket] of buckets.entries()) {
+      below += inBucket;
+      const boundNs = LATENCY_BOUNDS_NS[index];
+      const le = boundNs === undefined ? '+Inf' : String(boundNs / NS_PER_S);
+      sums.add(family, { ...kind, le }, below, `${family}_bucket`);
+    }
+    sums.add(family, kind, sumNs / NS_PER_S, `${family}_sum`);
+    sums.add(family, kind, count, `${family}_count`);
+  }
+}
+
+/** A context. */
+export interface MeasuredContext {
+  snapshot(): ContextSnapshot;
+}
+
+/** The contexts of one registry, by the number that labels them. */
+class Collector {
+  readonly #contexts: Map<MeasuredContext, string> = new Map();
+  #added = 0;
+  /** The values, until the end of the call that collects the families. */
+  #families: ReadonlyMap<string, MetricFamily> | undefined = undefined;
+
+  add(context: MeasuredContext): void {
+    this.#added += 1;
+    this.#contexts.set(context, String(this.#added));
+  }
+
+  has(context: MeasuredContext): boolean {
+    return this.#contexts.has(context);
+  }
+
+  remove(context: MeasuredContext): void {
+    this.#contexts.delete(context);
+  }
+
+  family(name: MetricName): MetricFamily {
+    if (this.#families === undefined) {
+      const sources = [...this.#contexts].map(([context, number]) => {
+        return { snapshot: context.snapshot(), labels: { context: number } };
+      });
+      const families = metricFamilies(sources, [{ latencies: latencies(), labels: {} }]);
+      this.#families = new Map(families.map((family) => [family.name, family]));
+      // A registry calls `get()` of all families before microtasks run.
+      queueMicrotask(() => {
+        this.#families = undefined;
+      });
+    }
+    return this.#families.get(name)!;
+  }
+}
+
+const collectors = new WeakMap<MetricsRegistry, Collector>();
+
+/**
+ * Adds a context to a registry; its latencies are measured from now on. Does nothing for one that is there.
+ * @returns a function that removes it, once
+ * @throws UcxError ERR_INVALID_PARAM, also if the registry has another metric with one of the names; nothing was added then
+ */
+export function addToRegistry(registry: MetricsRegistry, context: MeasuredContext): () => void {
+  checkMethods('registry', registry, ['registerMetric', 'getSingleMetric']);
+  const joined = collectors.get(registry) ?? new Collector();
+  registerFamilies(registry, joined);
+  collectors.set(registry, joined);
+  if (joined.has(context)) return () => {};
+  joined.add(context);
+  acquireLatencies();
+  return () => {
+    joined.remove(context);
+    releaseLatencies();
+  };
+}
+
+/** Registers the families that the registry does not have: all of them at first, and after it was cleared. */
+function registerFamilies(registry: MetricsRegistry, collector: Collector): void {
+  const missing: Family[] = [];
+  for (const name of METRIC_NAMES) {
+    const known = registry.getSingleMetric(name);
+    if (known === undefined) missing.push(new Family(name, collector));
+    else if (!(known instanceof Family && known.isOf(collector))) {
+      throw invalidParam('registry', 'must have no other metric with a name of this package', name);
+    }
+  }
+  for (const family of missing) registry.registerMetric(family);
+}
+
+/** A family as registries of prom-client call it. */
+class Family {
+  /** Registries change it: they remove `_total` for the OpenMetrics format, and add it to the values. */
+  name: string;
+  readonly type: MetricFamily['type'];
+  readonly help: string;
+  readonly #key: MetricName;
+  readonly #collector: Collector;
+
+  constructor(name: MetricName, collector: Collector) {
+    this.name = name;
+    [this.type, this.help] = METRICS[name];
+    this.#key = name;
+    this.#collector = collector;
+  }
+
+  isOf(collector: Collector): boolean {
+    return this.#collector === collector;
+  }
+
+  /** The values now. */
+  async get(): Promise<MetricFamily> {
+    return { ...this.#collector.family(this.#key), name: this.name };
+  }
+
+  /** Counters of contexts are not reset. */
+  reset(): void {}
+}
