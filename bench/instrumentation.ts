@@ -2,7 +2,7 @@
 
 import { Context } from '../src/index.ts';
 import { operationEnd } from '../src/ucs/debug/diagnostics.ts';
-import { Transfer, TransferCounters } from '../src/uct/base/transfer-counters.ts';
+import { Transfer, TransferCounters } from '../src/uct/base/counters.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const ROUNDS = 15;

@@ -8,7 +8,7 @@ import { systemClock } from '../src/ucs/sys/clock.ts';
 import type { Completion, Iface, UctEndpoint } from '../src/uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../src/uct/api/memory-domain.ts';
-import { posixComponent } from '../src/uct/shm/posix/component.ts';
+import { posixComponent } from '../src/uct/shm/posix/md.ts';
 
 const MEBIBYTE = 2 ** 20;
 const TURNS = 200_000;

@@ -6,7 +6,7 @@ import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
-import { hostRange } from '../../src/uct/base/host/host-range.ts';
+import { hostRange } from '../../src/uct/base/host/memory.ts';
 import { requires } from '../fixtures/requires.ts';
 import { errorOf, type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 

@@ -8,8 +8,8 @@ import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
-import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
-import { posixComponent } from '../../src/uct/shm/posix/component.ts';
+import { cmaComponent } from '../../src/uct/shm/cma/md.ts';
+import { posixComponent } from '../../src/uct/shm/posix/md.ts';
 import { answerRequests, report } from '../fixtures/child-side.ts';
 
 /** Requests of the parent. */

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
+import { TransferCounters } from '../../src/uct/base/counters.ts';
 import type { Segment } from '../../src/uct/base/key/segment.ts';
-import { TransferCounters } from '../../src/uct/base/transfer-counters.ts';
 import {
   ELEMENT_HEADER_BYTES,
   ElementWord,
@@ -14,8 +14,8 @@ import {
   ringBytes,
   segmentsAt,
   writeRingHeader,
-} from '../../src/uct/shm/posix/ring/ring-layout.ts';
-import { RingReader } from '../../src/uct/shm/posix/ring/ring-reader.ts';
+} from '../../src/uct/shm/posix/layout.ts';
+import { RingReader } from '../../src/uct/shm/posix/ring.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 

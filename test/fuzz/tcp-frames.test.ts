@@ -9,7 +9,7 @@ import { LogLevel } from '../../src/ucs/debug/log.ts';
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
-import type { HostMemory } from '../../src/uct/base/host/host-memory.ts';
+import type { HostMemory } from '../../src/uct/base/host/memory.ts';
 import { PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
 import { Identity } from '../../src/uct/tcp/connect/identity.ts';
 import {

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Context, type Endpoint, type MemoryHandle, Status, type Worker } from '../../src/index.ts';
-import { PosixEndpoint } from '../../src/uct/shm/posix/posix-endpoint.ts';
+import { PosixEndpoint } from '../../src/uct/shm/posix/endpoint.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { connectionKind, driveUntil, expectSame, pattern, usePairs } from '../fixtures/pair.ts';

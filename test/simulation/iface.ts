@@ -6,7 +6,7 @@
 import { type StatsNode, statsNode } from '../../src/ucs/stats/stats-node.ts';
 import type { Timer } from '../../src/ucs/sys/clock.ts';
 import type { AmHandler, Iface, IfaceAttributes, UctEndpoint } from '../../src/uct/api/iface.ts';
-import { unreachable } from '../../src/uct/base/iface-address.ts';
+import { unreachable } from '../../src/uct/base/iface.ts';
 import { SimulatedEndpoint } from './endpoint.ts';
 import { ADDRESS_BYTES, attributesOf, type LaneOptions } from './lane.ts';
 import type { MemoryOwner } from './memory.ts';

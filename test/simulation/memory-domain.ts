@@ -20,10 +20,9 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../src/uct/api/memory-domain.ts';
-import { hostBytesOf } from '../../src/uct/base/host/host-buffer.ts';
-import { KEY_BYTES, unpackKey } from '../../src/uct/base/key/key-bytes.ts';
-import { KeyTable } from '../../src/uct/base/key/key-table.ts';
-import { isInside } from '../../src/uct/base/range.ts';
+import { isInside } from '../../src/uct/base/checks.ts';
+import { hostBytesOf } from '../../src/uct/base/host/memory.ts';
+import { KEY_BYTES, KeyTable, unpackKey } from '../../src/uct/base/key/keys.ts';
 import { SimulatedIface } from './iface.ts';
 import { type LaneOptions, resourceOf } from './lane.ts';
 import { type MemoryOwner, SimulatedKey, SimulatedMemory } from './memory.ts';

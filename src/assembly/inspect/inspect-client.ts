@@ -16,7 +16,7 @@ import {
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { asError } from '../../ucs/type/error.ts';
-import { unlinkIfThere } from '../../uct/base/key/owned-files.ts';
+import { unlinkIfThere } from '../../uct/base/key/segment.ts';
 import { REASON_BYTES_MAX, SNAPSHOT_SEALS } from './inspect-server.ts';
 import { type InspectSocket, inspectSockets } from './inspect-sockets.ts';
 import { type ProcessSnapshot, SNAPSHOT_FORMAT } from './process-snapshot.ts';

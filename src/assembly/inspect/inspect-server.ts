@@ -25,7 +25,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { asError, isUcxError, type UcxError } from '../../ucs/type/error.ts';
-import { ownFile, unlinkIfThere } from '../../uct/base/key/owned-files.ts';
+import { ownFile, unlinkIfThere } from '../../uct/base/key/segment.ts';
 import { inspectSockets, ownSocketPath } from './inspect-sockets.ts';
 import { processSnapshot } from './process-snapshot.ts';
 

@@ -8,8 +8,8 @@ import { defaultSocketPath, prepareFolder } from '../../emulator/index.ts';
 import { gettid } from '../../sys/index.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { asError } from '../../ucs/type/error.ts';
-import { unlinkIfThere } from '../../uct/base/key/owned-files.ts';
 import { hasEnded, ownIdentity, type ProcessIdentity } from '../../uct/base/key/process-identity.ts';
+import { unlinkIfThere } from '../../uct/base/key/segment.ts';
 
 /** `.new`: not ready yet. */
 const NAME = /^inspect-(\d+)-(\d+)-(\d+)-(\d+)-[\da-f]{8}\.sock(\.new)?$/;

@@ -26,11 +26,11 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { inJson } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
   Component,
   DmabufExport,
+  HostDmabufs,
   HostRange,
   LostDevice,
   MemoryAdvice,

@@ -9,8 +9,8 @@ import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
+import type { DmabufRange } from '../../uct/api/memory-domain.ts';
 import { type DmabufRegion, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { OpenMd } from '../resources/resources.ts';
 

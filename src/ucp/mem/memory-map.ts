@@ -14,8 +14,8 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkOptions, isOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
-import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
+import type { DmabufMemory, HostDmabufs } from '../../uct/api/memory-domain.ts';
 import {
   type AllocateOptions,
   type HostRange,

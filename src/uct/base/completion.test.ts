@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../ucs/type/status.ts';
-import { completeOne } from './completion.ts';
+import { completeOne } from './checks.ts';
 
 describe('completeOne', () => {
   it('calls onComplete once, when the last operation has ended, and keeps the first failure', () => {

@@ -3,7 +3,7 @@
 import type { AnyConfigTable } from '../../ucs/config/config.ts';
 import type { VerbsPort } from '../../verbs/port.ts';
 import type { Component } from '../api/memory-domain.ts';
-import { checkServices } from '../base/check-services.ts';
+import { checkServices } from '../base/checks.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IB_NAME, RC_NAME } from './base/ib-memory.ts';
 import { IbMd, noDevice } from './ib-md.ts';

@@ -16,9 +16,8 @@ import {
   type UctEndpoint,
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
-import { isCompletion } from '../base/completion.ts';
-import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
-import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
+import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.ts';
+import { Transfer, type TransferCounters } from '../base/counters.ts';
 import type { Buffers } from './base/buffers.ts';
 import { IbKey } from './base/ib-key.ts';
 import { IB_NAME, IbMemory } from './base/ib-memory.ts';

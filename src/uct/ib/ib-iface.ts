@@ -22,11 +22,10 @@ import type {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkAmHandler, checkHandler } from '../base/check-services.ts';
-import { completeOne } from '../base/completion.ts';
-import { identityText, unreachable } from '../base/iface-address.ts';
+import { checkAmHandler, checkHandler, completeOne } from '../base/checks.ts';
+import { TransferCounters } from '../base/counters.ts';
+import { identityText, unreachable } from '../base/iface.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
-import { TransferCounters } from '../base/transfer-counters.ts';
 import { AtomicRetries } from './atomic-retries.ts';
 import { ibAttributes } from './attributes.ts';
 import type { Buffers } from './base/buffers.ts';

@@ -17,7 +17,7 @@ import { AccessFlag } from '../../verbs/abi.ts';
 import type { Iface, UctEndpoint } from '../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../api/memory.ts';
 import { MemAccess, type MemoryDomain, type RegistrationCache } from '../api/memory-domain.ts';
-import { hostRange } from '../base/host/host-range.ts';
+import { hostRange } from '../base/host/memory.ts';
 import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from './base/config.ts';
 import { ibComponent } from './component.ts';
 import type { IbIface } from './ib-iface.ts';

@@ -34,19 +34,20 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../api/memory-domain.ts';
-import { hostBytesOf } from '../base/host/host-buffer.ts';
-import { cacheStats } from '../base/host/host-cache.ts';
-import { notDetected } from '../base/host/host-domain.ts';
-import { checkAdvice, prefault } from '../base/host/memory-advice.ts';
+import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/checks.ts';
+import { notDetected } from '../base/host/domain.ts';
 import {
   allocatedAccess,
+  cacheStats,
   checkAccess,
+  checkAdvice,
   checkDeregister,
   type DeregisterOptions,
+  hostBytesOf,
+  prefault,
   registeredAccess,
-} from '../base/host/memory-options.ts';
-import { OpenIfaces } from '../base/open-ifaces.ts';
-import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice, isInside } from '../base/range.ts';
+} from '../base/host/memory.ts';
+import { OpenIfaces } from '../base/iface.ts';
 import { AsyncEvents } from './base/async-events.ts';
 import { IB_CONFIG_TABLE } from './base/config.ts';
 import { IbDevice, type IbPort } from './base/ib-device.ts';

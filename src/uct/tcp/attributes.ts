@@ -1,7 +1,7 @@
 /** Attributes of the interface on a network device, for the cost model. Data only. */
 
 import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../api/iface.ts';
-import { hostIfaceAttributes } from '../base/host/host-attributes.ts';
+import { hostIfaceAttributes } from '../base/host/domain.ts';
 import type { NetworkInterface } from './address/network-interfaces.ts';
 import { TCP_ADDRESS_BYTES_MAX } from './address/tcp-address.ts';
 import { sendBytesMax, type TcpConfig } from './config.ts';

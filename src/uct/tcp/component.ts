@@ -1,7 +1,7 @@
 /** The component tcp: sockets to other nodes and to this one, and a connection manager. */
 
 import type { Component } from '../api/memory-domain.ts';
-import { checkServices } from '../base/check-services.ts';
+import { checkServices } from '../base/checks.ts';
 import { tcpConnectionManager } from './cm/tcp-connection-manager.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity } from './secure/security.ts';

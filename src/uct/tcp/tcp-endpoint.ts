@@ -4,10 +4,9 @@ import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmPacker, Completion, IfaceAttributes, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
-import { isCompletion } from '../base/completion.ts';
-import { checkIov, type HostIovEntry } from '../base/host/host-iov.ts';
-import { fitsMessage, isInBytes, isInside } from '../base/range.ts';
-import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
+import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.ts';
+import { Transfer, type TransferCounters } from '../base/counters.ts';
+import { checkIov, type HostIovEntry } from '../base/host/memory.ts';
 import type { TcpLink } from './link/link.ts';
 import { NO_MEMORY } from './link/pending.ts';
 import {

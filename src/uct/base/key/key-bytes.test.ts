@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KEY_BYTES, newSecret, packKey, SECRET_BYTES, sameSecret, unpackKey } from './key-bytes.ts';
+import { KEY_BYTES, newSecret, packKey, SECRET_BYTES, sameSecret, unpackKey } from './keys.ts';
 
 describe('keys of memory domains', () => {
   it('are unpacked as they were packed, at any offset', async () => {

@@ -3,7 +3,7 @@
 import { UcxError } from '../../../ucs/type/error.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { SECRET_BYTES, sameSecret } from './key-bytes.ts';
+import { SECRET_BYTES, sameSecret } from './keys.ts';
 import type { ProcessIdentity } from './process-identity.ts';
 import {
   NO_DEVICE,
@@ -15,9 +15,8 @@ import {
   TableWord,
   tableTag,
   unpackTableKey,
-} from './rkey-table-layout.ts';
-import { isLackOfResources, type Segment } from './segment.ts';
-import { SegmentCache } from './segment-cache.ts';
+} from './rkey-table.ts';
+import { isLackOfResources, type Segment, SegmentCache } from './segment.ts';
 
 /** Number of rkey tables that stay attached without a key in use: one for each peer whose keys are unpacked and released repeatedly. */
 const IDLE_TABLES_MAX = 16;

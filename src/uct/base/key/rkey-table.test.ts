@@ -7,8 +7,13 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { isOwn } from './process-identity.ts';
-import { PUBLISHED_KEYS_MAX, RkeyTable } from './rkey-table.ts';
-import { RKEY_TABLE_KEY_BYTES, RKEY_TABLE_PAYLOAD_WORDS, TABLE_BYTES } from './rkey-table-layout.ts';
+import {
+  PUBLISHED_KEYS_MAX,
+  RKEY_TABLE_KEY_BYTES,
+  RKEY_TABLE_PAYLOAD_WORDS,
+  RkeyTable,
+  TABLE_BYTES,
+} from './rkey-table.ts';
 import { RkeyTableReader } from './rkey-table-reader.ts';
 import { Segment } from './segment.ts';
 

@@ -8,8 +8,7 @@ import { gettid } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { hasEnded, isOwn, ownIdentity, packIdentity } from './process-identity.ts';
-import { Segment, scavenge } from './segment.ts';
-import { SegmentCache } from './segment-cache.ts';
+import { Segment, SegmentCache, scavenge } from './segment.ts';
 import { descriptorOf, SEGMENT_FOLDER, SEGMENT_NAME_BYTES, segmentPath, setDescriptor } from './segment-name.ts';
 
 expectNoLeaks(SEGMENT_PROBES);

@@ -5,7 +5,7 @@
  * processes and of terminated threads are removed by {@link scavenge}.
  */
 
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync, unlinkSync } from 'node:fs';
 import {
   close as closeFd,
   Errno,
@@ -23,9 +23,8 @@ import {
 } from '../../../sys/index.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import { checkString } from '../../../ucs/type/check-options.ts';
-import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
+import { asError, invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
 import { hasEnded, isOwn, ownIdentity, type ProcessIdentity, unpackIdentity } from './process-identity.ts';
 import {
   creatorOf,
@@ -222,4 +221,152 @@ export function segmentError(reason: string, cause?: unknown): UcxError {
     details: { reason },
     cause,
   });
+}
+
+/* Attached segments of peers: each is attached once while it is in use, and a limited number of idle ones stays attached. */
+
+interface Entry {
+  readonly segment: Segment;
+  references: number;
+}
+
+/** A set of attached segments. */
+export class SegmentCache {
+  /** By name; the idle ones in the order of their release. */
+  readonly #entries: Map<string, Entry> = new Map();
+  readonly #idleMax: number;
+  readonly #folder: string;
+  #idle = 0;
+
+  /**
+   * @param idleMax maximum number of idle attached segments; beyond it the oldest is detached
+   * @param folder folder of the segments
+   */
+  constructor(idleMax: number, folder: string = SEGMENT_FOLDER) {
+    this.#folder = folder;
+    this.#idleMax = idleMax;
+  }
+
+  /**
+   * Attaches a segment. Each call needs one {@link release}.
+   * @throws UcxError ERR_SHM_SEGMENT as {@link Segment.attach}
+   */
+  acquire(packedName: Uint8Array, byteLengthMin = 1): Segment {
+    const key = keyOf(packedName);
+    const entry = this.#entries.get(key);
+    if (entry === undefined) {
+      const segment = Segment.attach(packedName, byteLengthMin, this.#folder);
+      this.#entries.set(key, { segment, references: 1 });
+      return segment;
+    }
+    if (entry.references === 0) this.#idle -= 1;
+    entry.references += 1;
+    return entry.segment;
+  }
+
+  /** Releases a segment that {@link acquire} returned, once for each call. */
+  release(segment: Segment): void {
+    const key = keyOf(segment.packedName);
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.segment !== segment) return;
+    entry.references -= 1;
+    if (entry.references > 0) return;
+    // Moved to the end: a map keeps the order of insertion.
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    this.#idle += 1;
+    if (this.#idle > this.#idleMax) this.#detachOldest();
+  }
+
+  /** Detaches all segments, including those in use. */
+  close(): void {
+    for (const { segment } of this.#entries.values()) segment.close();
+    this.#entries.clear();
+    this.#idle = 0;
+  }
+
+  #detachOldest(): void {
+    for (const [key, { segment, references }] of this.#entries) {
+      if (references > 0) continue;
+      segment.close();
+      this.#entries.delete(key);
+      this.#idle -= 1;
+      return;
+    }
+  }
+}
+
+function keyOf(packedName: Uint8Array): string {
+  return Buffer.from(packedName.buffer, packedName.byteOffset, packedName.byteLength).toString('latin1');
+}
+
+/*
+ * Files that are removed when this process exits without having closed their owners. The files of a killed process are left to scavenging. If a peer
+ * was to remove a file and has ended without doing so, this process removes it.
+ */
+
+/** Codes of files that cannot be removed: missing, of another user, or in a read-only folder. */
+const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
+/** Number of files left to peers that are checked whenever another one is added. */
+const SWEPT_PER_USE = 8;
+
+const owned = new Set<string>();
+/** Files that peers have to remove, with the check whether the peer has ended; the least recently checked first. */
+const left = new Map<string, () => boolean>();
+
+/** Adds a file to the list. */
+export function ownFile(path: string): void {
+  watchExit();
+  owned.add(path);
+}
+
+/**
+ * Transfers the removal of a file to a peer. If the peer ends without removing it, this process removes it: with a later file, in scavenging, or when it
+ * ends.
+ * @param isPeerGone whether the peer has ended
+ */
+function leaveFile(path: string, isPeerGone: () => boolean): void {
+  sweepLeftFiles(SWEPT_PER_USE);
+  watchExit();
+  left.set(path, isPeerGone);
+  owned.delete(path);
+}
+
+/** Removes files that were left to peers which have ended. Checks `countMax` files. Returns the number of removed files. */
+function sweepLeftFiles(countMax: number = left.size): number {
+  let removed = 0;
+  for (const [path, isPeerGone] of [...left].slice(0, countMax)) {
+    left.delete(path);
+    if (!existsSync(path)) continue;
+    if (isPeerGone()) removed += unlinkIfThere(path) ? 1 : 0;
+    else left.set(path, isPeerGone);
+  }
+  unwatchExit();
+  return removed;
+}
+
+/** Removes any file. Returns false if it does not exist, belongs to another user, or cannot be removed. */
+export function unlinkIfThere(path: string): boolean {
+  if (owned.delete(path)) unwatchExit();
+  try {
+    unlinkSync(path);
+    return true;
+  } catch (error) {
+    const { code } = asError(error);
+    if (UNREMOVABLE.includes(code)) return false;
+    throw error;
+  }
+}
+
+function watchExit(): void {
+  if (owned.size + left.size === 0) process.once('exit', removeAll);
+}
+
+function unwatchExit(): void {
+  if (owned.size + left.size === 0) process.off('exit', removeAll);
+}
+
+function removeAll(): void {
+  sweepLeftFiles();
+  for (const path of [...owned]) unlinkIfThere(path);
 }

@@ -2,7 +2,7 @@
 
 import type { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
-import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
+import { RmaOnlyEndpoint } from '../../base/iface.ts';
 import { type DmaTransfers, ShortPuts } from './dma-transfers.ts';
 
 /** The endpoint. @typeParam K its remote keys */

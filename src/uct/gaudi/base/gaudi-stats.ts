@@ -2,7 +2,7 @@
 
 import type { DmaCounts } from '../../../hlthunk/index.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { cacheStats } from '../../base/host/host-cache.ts';
+import { cacheStats } from '../../base/host/memory.ts';
 import { cardName, type GaudiCard } from './card/gaudi-cards.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 

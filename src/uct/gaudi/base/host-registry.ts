@@ -5,10 +5,8 @@ import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { RegistrationSource } from '../../api/memory-domain.ts';
-import { checkHostBuffer } from '../../base/host/host-buffer.ts';
-import { RawRange } from '../../base/host/host-range.ts';
-import { prefault } from '../../base/host/memory-advice.ts';
-import { checkByteLength } from '../../base/range.ts';
+import { checkByteLength } from '../../base/checks.ts';
+import { checkHostBuffer, prefault, RawRange } from '../../base/host/memory.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 import { RegisteredMemory } from './memory/gaudi-memory.ts';
 

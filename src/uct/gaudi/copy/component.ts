@@ -3,7 +3,7 @@
  */
 
 import type { Component } from '../../api/memory-domain.ts';
-import { checkServices } from '../../base/check-services.ts';
+import { checkServices } from '../../base/checks.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { checkResources, type GaudiResources, UNUSABLE_CARDS } from '../base/gaudi-resources.ts';
 import { GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';

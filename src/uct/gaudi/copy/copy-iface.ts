@@ -14,9 +14,9 @@ import {
   type UctEndpoint,
   ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
-import { checkAmHandler } from '../../base/check-services.ts';
-import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
-import type { ClosableIface } from '../../base/open-ifaces.ts';
+import { checkAmHandler } from '../../base/checks.ts';
+import type { ClosableIface } from '../../base/iface.ts';
+import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface.ts';
 import type { GaudiCopyConfig } from '../base/card/config.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';

@@ -25,19 +25,17 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { OwnedDmabuf } from '../../base/dmabuf-export.ts';
-import { checkAdvice } from '../../base/host/memory-advice.ts';
+import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/checks.ts';
+import { OwnedDmabuf } from '../../base/host/dmabufs.ts';
 import {
   allocatedAccess,
+  checkAdvice,
   checkDeregister,
   type DeregisterOptions,
   registeredAccess,
-} from '../../base/host/memory-options.ts';
-import { uniqueAddress } from '../../base/iface-address.ts';
-import { KEY_BYTES } from '../../base/key/key-bytes.ts';
-import { KeyTable } from '../../base/key/key-table.ts';
-import { OpenIfaces } from '../../base/open-ifaces.ts';
-import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
+} from '../../base/host/memory.ts';
+import { OpenIfaces, uniqueAddress } from '../../base/iface.ts';
+import { KEY_BYTES, KeyTable } from '../../base/key/keys.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/card/config.ts';
 import { exportRefusal } from '../base/card/demands.ts';
 import { cardName, type GaudiCard } from '../base/card/gaudi-cards.ts';

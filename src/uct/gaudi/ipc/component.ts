@@ -3,7 +3,7 @@
  */
 
 import type { Component } from '../../api/memory-domain.ts';
-import { checkServices } from '../../base/check-services.ts';
+import { checkServices } from '../../base/checks.ts';
 import { checkResources, type GaudiResources, UNUSABLE_CARDS } from '../base/gaudi-resources.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from './base/config.ts';
 import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './base/ipc-names.ts';

@@ -6,9 +6,9 @@
 import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
+import { isInBytes, isInside } from '../../base/checks.ts';
+import { Transfer } from '../../base/counters.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
-import { isInBytes, isInside } from '../../base/range.ts';
-import { Transfer } from '../../base/transfer-counters.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/card/dma-limits.ts';
 import { DmaEndpoint } from '../base/dma-endpoint.ts';
 import type { DmaTransfers } from '../base/dma-transfers.ts';

@@ -17,9 +17,9 @@ import {
   ZCOPY_TRACKING_NS,
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import { checkAmHandler } from '../../base/check-services.ts';
-import { unreachable } from '../../base/iface-address.ts';
-import type { ClosableIface } from '../../base/open-ifaces.ts';
+import { checkAmHandler } from '../../base/checks.ts';
+import type { ClosableIface } from '../../base/iface.ts';
+import { unreachable } from '../../base/iface.ts';
 import type { GaudiCard } from '../base/card/gaudi-cards.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import { cardRma, submitLimitation } from '../base/memory/card-rma.ts';

@@ -24,12 +24,11 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { checkAdvice } from '../../base/host/memory-advice.ts';
-import { checkDeregister, type DeregisterOptions, registeredAccess } from '../../base/host/memory-options.ts';
-import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table-layout.ts';
+import { checkAddress, checkKeyTarget } from '../../base/checks.ts';
+import { checkAdvice, checkDeregister, type DeregisterOptions, registeredAccess } from '../../base/host/memory.ts';
+import { OpenIfaces } from '../../base/iface.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
-import { OpenIfaces } from '../../base/open-ifaces.ts';
-import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/card/config.ts';
 import { type GaudiCard, watchResets } from '../base/card/gaudi-cards.ts';
 import { registerCostOf } from '../base/card/register-cost.ts';

@@ -17,9 +17,7 @@ import {
   MemAccess,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { hostBytesOf } from '../../base/host/host-buffer.ts';
-import { openHostCache } from '../../base/host/host-cache.ts';
-import { RawRange } from '../../base/host/host-range.ts';
+import { hostBytesOf, openHostCache, RawRange } from '../../base/host/memory.ts';
 import { IB_CONFIG_TABLE, type IbConfig } from './config.ts';
 import type { IbDevice } from './ib-device.ts';
 import { IB_NAME } from './ib-memory.ts';

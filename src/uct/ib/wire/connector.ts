@@ -8,7 +8,7 @@ import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { identityText } from '../../base/iface-address.ts';
+import { identityText } from '../../base/iface.ts';
 import { CONNECTION_ID_BYTES, type ConnectMessage, ConnectType } from './connect-message.ts';
 import { Connection, type ConnectionOwner } from './connection.ts';
 import type { Datagrams, DatagramTarget } from './datagrams.ts';

@@ -1,10 +1,15 @@
-/** Base class of the memory domains of shared memory: they publish keys in rkey tables, which peers on this node read. */
+/**
+ * Base class of the memory domains of shared memory: they publish keys in rkey tables, which peers on this node read. The part of an interface
+ * address that identifies the machine, and the folder of shared memory of an interface. Addresses from peers are validated.
+ */
 
-import { HostDomain } from '../../base/host/host-domain.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import { bootId, folderIdentity } from '../../../sys/index.ts';
+import { HostDomain } from '../../base/host/domain.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import { RkeyTable } from '../../base/key/rkey-table.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 import type { SegmentOptions } from '../../base/key/segment.ts';
+import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 
 /** Base of such a memory domain. */
 export abstract class TableDomain extends HostDomain {
@@ -38,4 +43,44 @@ export abstract class TableDomain extends HostDomain {
   protected revokeKey(memory: HostMemory): void {
     this.#table.revoke(memory);
   }
+}
+
+/** Bytes of the part: kind, boot id, identity of the folder. */
+export const NODE_ADDRESS_BYTES = 28;
+
+const AT_BOOT = 4;
+const BOOT_BYTES = 16;
+const AT_FOLDER = 20;
+
+/** Writes the node of this process to the start of `target`. @param folder folder of its shared memory */
+export function packNode(kind: number, target: Uint8Array, folder: string = SEGMENT_FOLDER): void {
+  const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
+  view.setUint32(0, kind, true);
+  target.set(bootId(), AT_BOOT);
+  view.setBigUint64(AT_FOLDER, folderIdentity(folder) ?? 0n, true);
+}
+
+/**
+ * The reason why an interface with this address is not on this machine; undefined if it is.
+ * @param kind expected kind and version of the address
+ * @param byteLength length of such an address
+ */
+export function otherNodeReason(kind: number, byteLength: number, address: Uint8Array): string | undefined {
+  if (!(address instanceof Uint8Array) || address.byteLength !== byteLength) {
+    return 'the address is none of this transport';
+  }
+  const view = new DataView(address.buffer, address.byteOffset, byteLength);
+  if (view.getUint32(0, true) !== kind) return 'the address is none of this transport and version';
+  const own = bootId();
+  for (let i = 0; i < BOOT_BYTES; i++) {
+    if (address[AT_BOOT + i] !== own[i]) return 'the peer is on another machine';
+  }
+  return undefined;
+}
+
+/** Whether the peer has the same folder of shared memory. The address must have passed {@link otherNodeReason}. */
+export function hasSameFolder(address: Uint8Array, folder: string): boolean {
+  return (
+    new DataView(address.buffer, address.byteOffset).getBigUint64(AT_FOLDER, true) === (folderIdentity(folder) ?? 0n)
+  );
 }

@@ -16,7 +16,7 @@ import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { SegmentOptions } from '../../base/key/segment.ts';
 import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
-import { type RingGeometry, ringBytes } from './ring/ring-layout.ts';
+import { type RingGeometry, ringBytes } from './layout.ts';
 
 /** The values of the table. */
 export interface PosixConfig {

@@ -15,8 +15,8 @@ import {
   REASON_BYTES_MAX,
   type SocketAddress,
 } from '../../api/connection-manager.ts';
-import { checkHandler } from '../../base/check-services.ts';
-import { sameSecret } from '../../base/key/key-bytes.ts';
+import { checkHandler } from '../../base/checks.ts';
+import { sameSecret } from '../../base/key/keys.ts';
 import type { Channel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
 import { Conversation, type Fault } from './conversation.ts';

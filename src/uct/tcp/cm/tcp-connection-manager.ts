@@ -25,7 +25,7 @@ import {
   type SocketListener,
 } from '../../api/connection-manager.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { checkHandler } from '../../base/check-services.ts';
+import { checkHandler } from '../../base/checks.ts';
 import { checkTimeout } from '../../base/sleeper.ts';
 import type { Security } from '../secure/security.ts';
 import { type AttemptOwner, ClientAttempt } from './client-attempt.ts';

@@ -2,7 +2,7 @@
 
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { sameSecret } from '../../base/key/key-bytes.ts';
+import { sameSecret } from '../../base/key/keys.ts';
 import { sendBytesMax, type TcpConfig } from '../config.ts';
 import { Answer, type Hello } from './hello.ts';
 import { Identity, isProven } from './identity.ts';

@@ -4,7 +4,7 @@
  */
 
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
-import { sameSecret } from '../../base/key/key-bytes.ts';
+import { sameSecret } from '../../base/key/keys.ts';
 import { INTERFACE_ID_BYTES } from '../address/tcp-address.ts';
 
 /** Bytes of a public key of Ed25519. */

@@ -2,7 +2,7 @@
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import { completeOne } from '../../base/completion.ts';
+import { completeOne } from '../../base/checks.ts';
 import type { OutstandingCounter, PendingOperations } from './pending.ts';
 
 /** A flush. Messages must have been sent. */

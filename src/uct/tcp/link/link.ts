@@ -22,7 +22,7 @@ import {
 import { Ring } from '../../../ucs/datastruct/ring.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmHandler, Completion } from '../../api/iface.ts';
-import { identityText } from '../../base/iface-address.ts';
+import { identityText } from '../../base/iface.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from '../wire/frame.ts';

@@ -2,8 +2,8 @@
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import { completeOne } from '../../base/completion.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import { completeOne } from '../../base/checks.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import { ShortTarget, type TcpIovEntry } from '../wire/short-target.ts';
 
 /** The list of an operation whose memory is not kept. */

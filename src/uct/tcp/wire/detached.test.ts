@@ -6,7 +6,7 @@ import { keyFile } from '../../../../test/fixtures/key-files.ts';
 import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import type { TcpEndpoint } from '../tcp-endpoint.ts';
 
 /** More than the buffers of both sockets can hold. */

@@ -3,8 +3,7 @@
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import type { HostIovEntry } from '../../base/host/host-iov.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { HostIovEntry, HostMemory } from '../../base/host/memory.ts';
 import {
   END_BYTES,
   FrameType,

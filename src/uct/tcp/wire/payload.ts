@@ -1,7 +1,7 @@
 /** Destination of the body of a frame that is received directly into memory: pieces in order, or none. */
 
 import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import type { ShortTarget, TcpIovEntry } from './short-target.ts';
 
 /** A body that is being received. One for each connection that receives one. */

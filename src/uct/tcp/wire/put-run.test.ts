@@ -6,7 +6,7 @@ import { keyFile } from '../../../../test/fixtures/key-files.ts';
 import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, UctEndpoint } from '../../api/iface.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import type { TcpEndpoint } from '../tcp-endpoint.ts';
 import { FrameType } from './frame.ts';
 import type { TcpKey } from './tcp-key.ts';

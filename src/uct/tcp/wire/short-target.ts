@@ -3,7 +3,7 @@
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import { TCP_NAME } from './tcp-key.ts';
 
 const NO_BYTES: Uint8Array = new Uint8Array(0);

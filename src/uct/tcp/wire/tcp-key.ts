@@ -13,8 +13,8 @@ import { invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { MemAccess } from '../../api/memory-domain.ts';
-import type { HostMemory } from '../../base/host/host-memory.ts';
-import { isInside } from '../../base/range.ts';
+import { isInside } from '../../base/checks.ts';
+import type { HostMemory } from '../../base/host/memory.ts';
 import { getLengthOf, KEY_WORDS, keyWordOf, offsetOf, valueIn } from './frame.ts';
 
 /** Name of component, memory domain and transport. */

@@ -9,7 +9,7 @@ import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } fro
 import { storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import { completeOne } from '../../base/completion.ts';
+import { completeOne } from '../../base/checks.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import { FrameType, HEADER_BYTES, writeSignal } from './frame.ts';
 import type { Outgoing } from './outgoing.ts';

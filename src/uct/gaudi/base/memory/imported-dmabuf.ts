@@ -17,8 +17,8 @@ import { checkOptions } from '../../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 import type { DmabufRegion } from '../../../api/memory-domain.ts';
-import type { DmabufPlace } from '../../../base/dmabuf-export.ts';
-import { checkByteLength, checkSysDevice } from '../../../base/range.ts';
+import { checkByteLength, checkSysDevice } from '../../../base/checks.ts';
+import type { DmabufPlace } from '../../../base/host/dmabufs.ts';
 import type { GaudiCard } from '../card/gaudi-cards.ts';
 import { cardAt } from './device-parts.ts';
 

@@ -5,7 +5,7 @@
 
 import { Status } from '../../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../../api/iface.ts';
-import { completeOne } from '../../../base/completion.ts';
+import { completeOne } from '../../../base/checks.ts';
 import { RegisteredMemory } from './gaudi-memory.ts';
 
 /** The completion of one list. */

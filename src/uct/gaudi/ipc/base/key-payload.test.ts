@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RKEY_TABLE_PAYLOAD_WORDS } from '../../../base/key/rkey-table-layout.ts';
+import { RKEY_TABLE_PAYLOAD_WORDS } from '../../../base/key/rkey-table.ts';
 import { packPayload, SERVICE_TAG_BYTES, unpackPayload } from './key-payload.ts';
 
 describe('the payload of a key', () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { IPC_HANDLE_BYTES } from '../../../../hlthunk/index.ts';
 import { UcxError } from '../../../../ucs/type/error.ts';
 import { Status } from '../../../../ucs/type/status.ts';
-import { RKEY_TABLE_KEY_BYTES } from '../../../base/key/rkey-table-layout.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../../base/key/rkey-table.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,

@@ -6,7 +6,7 @@
 import { IPC_HANDLE_BYTES } from '../../../../hlthunk/index.ts';
 import { UcxError } from '../../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../../ucs/type/status.ts';
-import { RKEY_TABLE_KEY_BYTES } from '../../../base/key/rkey-table-layout.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../../base/key/rkey-table.ts';
 
 /** Bytes of the longest message. */
 export const CHANNEL_MESSAGE_BYTES_MAX = 512;

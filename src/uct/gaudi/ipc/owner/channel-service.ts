@@ -25,14 +25,13 @@ import type { Log } from '../../../../ucs/debug/log.ts';
 import type { Clock } from '../../../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../../../ucs/sys/user-id.ts';
 import { isUcxError, type UcxError } from '../../../../ucs/type/error.ts';
-import { ownFile, unlinkIfThere } from '../../../base/key/owned-files.ts';
 import {
   ownIdentity,
   PROCESS_IDENTITY_BYTES,
   type ProcessIdentity,
   packIdentity,
 } from '../../../base/key/process-identity.ts';
-import { scavenge } from '../../../base/key/segment.ts';
+import { ownFile, scavenge, unlinkIfThere } from '../../../base/key/segment.ts';
 import { newTag, SEGMENT_NAME_BYTES, segmentPath } from '../../../base/key/segment-name.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,

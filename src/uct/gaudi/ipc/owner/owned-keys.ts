@@ -1,9 +1,8 @@
 /** The keys that a memory domain has published: finds the memory for the bytes of a key. */
 
 import { busNumberOf } from '../../../../ucs/sys/topology.ts';
-import { sameSecret } from '../../../base/key/key-bytes.ts';
-import { RkeyTable } from '../../../base/key/rkey-table.ts';
-import { RKEY_TABLE_KEY_BYTES, unpackTableKey } from '../../../base/key/rkey-table-layout.ts';
+import { sameSecret } from '../../../base/key/keys.ts';
+import { RKEY_TABLE_KEY_BYTES, RkeyTable, unpackTableKey } from '../../../base/key/rkey-table.ts';
 import { forgedKey, staleKey } from '../base/ipc-errors.ts';
 import { GAUDI_IPC_NAME } from '../base/ipc-names.ts';
 import { packPayload } from '../base/key-payload.ts';

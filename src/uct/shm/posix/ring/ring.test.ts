@@ -3,12 +3,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../../../ucs/type/status.ts';
+import { TransferCounters } from '../../../base/counters.ts';
 import { SEGMENT_NAME_BYTES } from '../../../base/key/segment-name.ts';
-import { TransferCounters } from '../../../base/transfer-counters.ts';
-import { RingFrame } from './ring-frame.ts';
-import { messageBytesMax, type RingGeometry, readRingGeometry } from './ring-layout.ts';
-import { RingReader } from './ring-reader.ts';
-import { RingWriter } from './ring-writer.ts';
+import { messageBytesMax, type RingGeometry, readRingGeometry } from '../layout.ts';
+import { RingFrame, RingReader, RingWriter } from '../ring.ts';
 
 const HEADER = new Int32Array([7, 8]);
 

@@ -1,0 +1,239 @@
+/** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
+
+import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { closedError, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import {
+  type AmHandler,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  type UctEndpoint,
+} from '../../api/iface.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkAmHandler } from '../../base/checks.ts';
+import { TransferCounters } from '../../base/counters.ts';
+import { hostIfaceAttributes } from '../../base/host/domain.ts';
+import { type ClosableIface, identityText, unreachable } from '../../base/iface.ts';
+import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
+import { isLackOfResources, PATH_REMEDY } from '../../base/key/segment.ts';
+import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
+import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
+import { hasSameFolder, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';
+import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry, segmentOptions } from './config.ts';
+import { Directory } from './directory.ts';
+import { type EndpointOwner, PosixEndpoint } from './endpoint.ts';
+import { DirectoryWord, messageBytesMax, type RingGeometry, type RingSender, wakePath } from './layout.ts';
+import { Peer, WakePipe } from './peer.ts';
+
+/** First bytes of addresses of this version. */
+const ADDRESS_KIND = 0x0178_6f70;
+const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
+/** Sleep of a sender that waits for an event without notification: a free slot of the receiver. */
+const RETRY_NS = 5e6;
+
+/** The interface. */
+export class PosixIface implements ClosableIface, EndpointOwner {
+  readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
+  readonly geometry: RingGeometry;
+  readonly sender: RingSender;
+  readonly folder: string;
+  readonly counters: TransferCounters = new TransferCounters();
+  readonly outstanding = 0;
+  readonly onShortage: (error: UcxError) => string;
+  readonly #directory: Directory;
+  readonly #pipe: WakePipe;
+  readonly #sleeper: Sleeper;
+  readonly #endpoints: Set<PosixEndpoint> = new Set();
+  readonly #blockedOnSend: PosixEndpoint[] = [];
+  #handler: AmHandler | undefined = undefined;
+  #closed = false;
+
+  /**
+   * Throws SyscallError if /dev/shm is full.
+   * @param onShortage see {@link EndpointOwner}
+   */
+  constructor(
+    resource: IfaceResource,
+    services: Pick<ComponentServices, 'config' | 'clock' | 'log'>,
+    onShortage: (error: UcxError) => string,
+  ) {
+    this.onShortage = onShortage;
+    const config = services.config.get(POSIX_CONFIG_TABLE);
+    this.geometry = ringGeometry(config);
+    this.folder = config.DIR;
+    this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
+    const { clock } = services;
+    const log = new LimitedLog(services.log, clock);
+    const directory = new Directory(log, clock, this.counters, segmentOptions(config));
+    this.#directory = directory;
+    this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
+    this.#pipe = openPipe(directory, !config.USE_PROC_LINK, () => this.#sleeper.wake());
+    this.sender = { directoryName: directory.segment.packedName, wakeFd: this.#pipe.sharedFd };
+    this.address = new Uint8Array(ADDRESS_BYTES);
+    packNode(ADDRESS_KIND, this.address, this.folder);
+    this.address.set(this.sender.directoryName, NODE_ADDRESS_BYTES);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
+    if (elsewhere !== undefined) return elsewhere;
+    const peer = this.#peerAt(address);
+    if (typeof peer === 'string') return peer;
+    peer.close();
+    return undefined;
+  }
+
+  identityOf(address: Uint8Array): string | undefined {
+    const isOne = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address) === undefined;
+    return isOne ? identityText(address.subarray(NODE_ADDRESS_BYTES)) : undefined;
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    if (this.#closed) throw closedError('interface posix');
+    const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
+    if (elsewhere !== undefined) throw unreachable('posix', elsewhere);
+    const peer = this.#peerAt(address);
+    if (typeof peer === 'string') throw unreachable('posix', peer);
+    const endpoint = new PosixEndpoint(this, peer);
+    this.#endpoints.add(endpoint);
+    return endpoint;
+  }
+
+  setAmHandler(handler: AmHandler | undefined): void {
+    checkAmHandler(handler);
+    this.#handler = handler;
+  }
+
+  progress(): number {
+    const messages = this.#directory.deliver(this.#handler);
+    if (messages > 0) this.#sleeper.wake();
+    return messages;
+  }
+
+  errorOf(): undefined {
+    return undefined;
+  }
+
+  stats(): StatsNode {
+    return this.counters.node(this.attributes.resource);
+  }
+
+  wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
+    if (this.#closed || this.#handler === undefined) return Promise.resolve();
+    // Announced before the last check for messages: a sender publishes before it checks for sleepers.
+    this.#directory.setSleeping(true);
+    const limitNs = this.#roomWithin(timeoutNs);
+    if (limitNs === 0 || this.#directory.hasNews) {
+      this.#directory.setSleeping(false);
+      this.#sleeper.wake();
+      return Promise.resolve();
+    }
+    this.#directory.checkSome();
+    return this.#sleeper.sleep(limitNs);
+  }
+
+  blockOnSend(endpoint: PosixEndpoint): void {
+    endpoint.blockedOnSend = true;
+    this.#blockedOnSend.push(endpoint);
+  }
+
+  forget(endpoint: PosixEndpoint): void {
+    this.#endpoints.delete(endpoint);
+    const at = this.#blockedOnSend.indexOf(endpoint);
+    if (at >= 0) this.#blockedOnSend.splice(at, 1);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+    this.#sleeper.wake();
+    this.#directory.close();
+    this.#pipe.close();
+  }
+
+  /**
+   * Attaches the interface with this address on this machine; returns the reason if it cannot be reached.
+   * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
+   */
+  #peerAt(address: Uint8Array): Peer | string {
+    const { folder } = this;
+    const name = address.subarray(NODE_ADDRESS_BYTES);
+    // Rings have paths.
+    if (!hasSameFolder(address, folder)) {
+      return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR`;
+    }
+    const { pidNamespace } = ownIdentity();
+    if (this.sender.wakeFd !== 0 && unpackIdentity(name, 0).pidNamespace !== pidNamespace) {
+      return `the peer is in another pid namespace (a container): ${PATH_REMEDY}`;
+    }
+    try {
+      return Peer.attach(name, folder);
+    } catch (error) {
+      if (!isUcxError(error) || isLackOfResources(error)) throw error;
+      return `the peer has ended, or is of another user (${error.message})`;
+    }
+  }
+
+  /** Maximum sleep for endpoints without room: 0 if one of them has room now. */
+  #roomWithin(timeoutNs: number): number {
+    let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
+    for (const endpoint of this.#blockedOnSend) {
+      const answer = endpoint.wantRoom();
+      if (answer === 'unknown') limitNs = Math.min(limitNs, RETRY_NS);
+      if (answer !== 'room') continue;
+      for (const each of this.#blockedOnSend) each.blockedOnSend = false;
+      this.#blockedOnSend.length = 0;
+      return 0;
+    }
+    return limitNs;
+  }
+}
+
+/** Creates the pipe of a directory. If that fails, closes the directory. */
+function openPipe(directory: Directory, keepsPath: boolean, onWake: () => void): WakePipe {
+  const { path, words } = directory.segment;
+  try {
+    const pipe = new WakePipe(wakePath(path), keepsPath, onWake);
+    words[DirectoryWord.WAKE_FD] = pipe.sharedFd;
+    return pipe;
+  } catch (error) {
+    directory.close();
+    throw error;
+  }
+}
+
+function attributesOf(resource: IfaceResource, config: PosixConfig, messageBytes: number): IfaceAttributes {
+  return hostIfaceAttributes({
+    resource,
+    flags:
+      IfaceFlag.PUT_SHORT |
+      IfaceFlag.PUT_ZCOPY |
+      IfaceFlag.GET_SHORT |
+      IfaceFlag.GET_ZCOPY |
+      IfaceFlag.AM_SHORT |
+      IfaceFlag.AM_BCOPY |
+      IfaceFlag.ATOMIC32 |
+      IfaceFlag.ATOMIC64 |
+      IfaceFlag.CPU_ACCESS |
+      IfaceFlag.EP_CHECK |
+      IfaceFlag.EVENT |
+      IfaceFlag.CONNECT_TO_IFACE |
+      IfaceFlag.ERRHANDLE_REMOTE_MEM,
+    // Of any length, as in UCX: the processor copies, with a registration or without.
+    shortBytesMax: Number.MAX_SAFE_INTEGER,
+    am: { shortBytesMax: messageBytes, bcopyBytesMax: messageBytes },
+    latencyNs: config.LATENCY,
+    overheadNs: config.OVERHEAD,
+    bandwidth: config.BW,
+    ifaceAddressBytes: ADDRESS_BYTES,
+    errorHandling: ['remote access', 'peer failure'],
+  });
+}
