@@ -5,13 +5,12 @@ import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import { DeviceType } from '../uct/api/iface.ts';
-import { cardChoiceOf, chosenCards } from '../uct/gaudi/base/card/card-choice.ts';
-import { cardName } from '../uct/gaudi/base/card/gaudi-cards.ts';
-import type { MappedCard } from '../uct/gaudi/base/card/mapping-table.ts';
+import { cardChoiceOf, cardName, chosenCards } from '../uct/gaudi/base/cards.ts';
+import type { MappedCard } from '../uct/gaudi/base/mapping-table.ts';
 import type { Program } from './program/program.ts';
 
 export { cardLabel } from '../driver/card-names.ts';
-export { BUSY_ADVICE, cardLines } from '../uct/gaudi/base/card/gaudi-cards.ts';
+export { BUSY_ADVICE, cardLines } from '../uct/gaudi/base/cards.ts';
 
 /** A card that may be used. */
 export interface AllowedCard {

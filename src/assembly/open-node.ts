@@ -21,7 +21,7 @@ import type { ConfigValues } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
 import { isUcxError, withArgumentNames } from '../ucs/type/error.ts';
-import { cardsInTable } from '../uct/gaudi/base/card/mapping-table.ts';
+import { cardsInTable } from '../uct/gaudi/base/mapping-table.ts';
 import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
 import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
 import { loadLibibverbs } from '../verbs/libibverbs/library.ts';

@@ -10,7 +10,7 @@ import {
   open,
   requestCommandBuffer,
 } from '../hlthunk/index.ts';
-import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
+import { GaudiResources } from '../uct/gaudi/base/resources.ts';
 import { openDevice, openDriverNode } from './open-device.ts';
 import { ProgramConfig } from './program/program-config.ts';
 

@@ -9,9 +9,9 @@ import type { CardEntry, DriverNode } from '../driver/port.ts';
 import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { chooseNetworkDevices, distanceBetween, type Neighbour, type SystemDevice } from '../ucs/sys/topology.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/card/config.ts';
-import type { ScaleOutMode } from '../uct/gaudi/base/card/scale-out.ts';
-import type { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
+import type { ScaleOutMode } from '../uct/gaudi/base/cards.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
+import type { GaudiResources } from '../uct/gaudi/base/resources.ts';
 
 export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
 

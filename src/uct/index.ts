@@ -9,5 +9,5 @@ export * from './api/memory-domain.ts';
 export { completeOne } from './base/checks.ts';
 export { hostRange } from './base/host/memory.ts';
 export { scavenge } from './base/key/segment.ts';
-export { type RegisterBlock, RegisterBlocks } from './gaudi/base/card/register-blocks.ts';
-export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
+export { type RegisterBlock, RegisterBlocks } from './gaudi/base/register-blocks.ts';
+export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/resources.ts';

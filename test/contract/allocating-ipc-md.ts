@@ -16,8 +16,8 @@ import {
   type RegisterOptions,
   type RegistrationSource,
 } from '../../src/uct/api/memory-domain.ts';
-import type { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
-import type { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
+import type { CopyMd } from '../../src/uct/gaudi/copy/md.ts';
+import type { IpcMd } from '../../src/uct/gaudi/ipc/md.ts';
 
 /** The combined memory domain. */
 export class AllocatingIpcMd implements MemoryDomain {

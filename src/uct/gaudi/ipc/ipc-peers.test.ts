@@ -7,7 +7,7 @@ import type { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
 import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { ownIdentity } from '../../base/key/process-identity.ts';
-import { servicePath } from './owner/channel-service.ts';
+import { servicePath } from './channel-service.ts';
 
 const fixture = useIpcPeers();
 

@@ -1,0 +1,159 @@
+/**
+ * The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. It does not select transports, but rejects what a card cannot do.
+ * Names of gaudi_copy, and its remote keys: references to the memory, since both sides are this process.
+ */
+
+import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
+import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
+import type { MdMemory, RemoteKey, RemoteKeySource } from '../../api/memory.ts';
+import { isInside } from '../../base/checks.ts';
+import { Transfer } from '../../base/counters.ts';
+import { SHORT_BYTES_MAX } from '../base/config.ts';
+import { BlockMemory, type CardMemory, GaudiMemory, RegisteredMemory } from '../base/memory.ts';
+import { DmaEndpoint } from '../base/transfers.ts';
+
+/** The endpoint. */
+export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: CopyKey,
+    completion?: Completion,
+  ): Status {
+    const { memory } = rkey;
+    if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
+    const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const status = this.transfers.putShort(
+      source,
+      sourceOffset,
+      memory.dmaIn(),
+      remoteOffset,
+      byteLength,
+      completion,
+      this.shortPuts,
+    );
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.short(Transfer.PUT, byteLength);
+    return status;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: CopyKey,
+    completion: Completion,
+  ): Status {
+    const { memory } = rkey;
+    if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
+    const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const source = memory.dmaIn();
+    const status = this.transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.short(Transfer.GET, byteLength);
+    return status;
+  }
+
+  protected zcopy(
+    iov: readonly IovEntry[],
+    remoteOffset: number,
+    rkey: CopyKey,
+    completion: Completion,
+    isPut: boolean,
+  ): Status {
+    const remote = rkey.memory;
+    const total = this.#checkIov(iov, remoteOffset, remote);
+    if (total < 0) return statusOf(total);
+    const { position, card } = this.transfers;
+    const there = remote.dmaIn(position, card.device);
+    const at = remote.dmaOffset + remoteOffset;
+    const remoteHost = remote instanceof RegisteredMemory ? remote : undefined;
+    const status = this.transfers.list(iov, there, remoteHost, at, completion, isPut);
+    if (status < 0) return this.transfers.counters.refused(status);
+    this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
+    return status;
+  }
+
+  /** Checks that a short operation accesses memory of this card; returns OK or the reason. */
+  #checkShort(
+    memory: GaudiMemory,
+    remoteOffset: number,
+    local: Uint8Array,
+    localOffset: number,
+    byteLength: number,
+  ): Status {
+    if (memory.sysDevice !== this.transfers.card.index) return Status.UNREACHABLE;
+    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
+  }
+
+  /** Checks a list before any transfer; returns its bytes, or the reason. */
+  #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
+    const { iovMax } = this.transfers;
+    if (iov.length > iovMax) throw invalidParam('iov', `must have at most ${iovMax} entries`, iov.length);
+    let total = 0;
+    for (let i = 0; i < iov.length; i++) {
+      const entry = iov[i]!;
+      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      if (refused !== Status.OK) return refused;
+      // A card cannot copy from host to host.
+      if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;
+      total += entry.byteLength;
+    }
+    const refused = this.transfers.checkSide(remote, remoteOffset, total);
+    return refused === Status.OK ? total : refused;
+  }
+}
+
+/** Name of component and memory domain. */
+export const GAUDI_COPY_NAME = 'gaudi_copy';
+/**
+ * Name of the transport, and the other names that UCX_TLS accepts for it. `gaudi_gdr` is what UCX 1.20 and later call memory of cards that RDMA devices
+ * register by its dma-buf: here the memory domain of this transport does that.
+ */
+export const GAUDI_COPY_TRANSPORT = 'gaudi_cpy';
+export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi_gdr', 'gaudi'];
+
+/** A remote key of the gaudi_copy domain. */
+export class CopyKey implements RemoteKey {
+  readonly mdName: string = GAUDI_COPY_NAME;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  readonly memory: CardMemory;
+
+  constructor(memory: CardMemory) {
+    this.memory = memory;
+    this.memoryType = memory.memoryType;
+    this.sysDevice = memory.sysDevice;
+    this.byteLength = memory.byteLength;
+  }
+
+  /** False once the memory was freed or deregistered. */
+  get live(): boolean {
+    return this.memory.live;
+  }
+
+  describe(): RemoteKeySource | undefined {
+    const { memory } = this;
+    if (!GaudiMemory.isGenuine(memory)) return undefined;
+    const { busId } = memory.card.device;
+    const { generation, byteLength } = memory;
+    const own = { busId, pid: process.pid, channels: [] };
+    if (!(memory instanceof BlockMemory)) return { ...own, offset: 0, generation, arenaBytes: byteLength };
+    const { block, part } = memory;
+    const { generation: ofArena, byteLength: arenaBytes } = block.arena;
+    return { ...own, offset: block.offset + (part?.offset ?? 0), generation: ofArena, arenaBytes };
+  }
+
+  release(): void {}
+}

@@ -1,0 +1,155 @@
+/**
+ * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to imported memory. The first use of a key requests its memory
+ * and returns NO_RESOURCE until the memory is available.
+ */
+
+import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
+import { isInBytes, isInside } from '../../base/checks.ts';
+import { Transfer } from '../../base/counters.ts';
+import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
+import { IOV_MAX, SHORT_BYTES_MAX } from '../base/config.ts';
+import { DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
+import { ownerGone, staleKey } from './config.ts';
+import type { Imports } from './imports.ts';
+import type { Channel, IpcKey } from './key.ts';
+
+/** Functions of the interface for an endpoint. */
+export interface IpcEndpointHost {
+  readonly transfers: DmaTransfers;
+  readonly imports: Imports;
+  /** The channel to the card of a key. */
+  channelOf(key: IpcKey): Channel;
+  /** Records the cause of the next failed status, for errorOf; undefined if there is none. */
+  explain(error: UcxError | undefined): void;
+}
+
+/** The endpoint. */
+export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
+  readonly #peer: ProcessIdentity;
+  readonly #host: IpcEndpointHost;
+  readonly #position: number;
+
+  constructor(peer: ProcessIdentity, host: IpcEndpointHost) {
+    super(host.transfers);
+    this.#peer = peer;
+    this.#host = host;
+    this.#position = host.transfers.position;
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    key: IpcKey,
+    completion?: Completion,
+  ): Status {
+    const refused = this.#checkShort(key, remoteOffset, source, sourceOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const position = this.#position;
+    const { target } = this.#used(key);
+    const at = key.offsets[position]! + remoteOffset;
+    const transfers = this.transfers;
+    const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.shortPuts);
+    if (status < 0) return transfers.counters.refused(status);
+    key.channels[position]!.count(byteLength, true);
+    transfers.counters.short(Transfer.PUT, byteLength);
+    return status;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    key: IpcKey,
+    completion: Completion,
+  ): Status {
+    const refused = this.#checkShort(key, remoteOffset, target, targetOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const position = this.#position;
+    const source = this.#used(key).target;
+    const at = key.offsets[position]! + remoteOffset;
+    const status = this.transfers.getShort(target, targetOffset, source, at, byteLength, completion);
+    if (status < 0) return this.transfers.counters.refused(status);
+    key.channels[position]!.count(byteLength, false);
+    this.transfers.counters.short(Transfer.GET, byteLength);
+    return status;
+  }
+
+  override check(): Status {
+    if (!hasEnded(this.#peer)) return Status.OK;
+    this.#host.explain(ownerGone(this.#peer));
+    return Status.ENDPOINT_TIMEOUT;
+  }
+
+  protected zcopy(
+    iov: readonly IovEntry[],
+    remoteOffset: number,
+    key: IpcKey,
+    completion: Completion,
+    isPut: boolean,
+  ): Status {
+    if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
+    let total = 0;
+    for (let i = 0; i < iov.length; i++) {
+      const entry = iov[i]!;
+      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      if (refused !== Status.OK) return this.#refuse(refused);
+      total += entry.byteLength;
+    }
+    if (!isInside(remoteOffset, total, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    if (!key.isReady(this.#position)) {
+      const status = this.#prepare(key);
+      if (status !== Status.OK) return status;
+    }
+    const position = this.#position;
+    const { target } = this.#used(key);
+    const at = key.offsets[position]! + remoteOffset;
+    const status = this.transfers.list(iov, target, undefined, at, completion, isPut);
+    if (status < 0) return this.transfers.counters.refused(status);
+    key.channels[position]!.count(total, isPut);
+    this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
+    return status;
+  }
+
+  /** Checks a short operation and makes its memory available; returns OK or the reason. */
+  #checkShort(key: IpcKey, remoteOffset: number, local: Uint8Array, localOffset: number, byteLength: number): Status {
+    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInBytes(localOffset, byteLength, local)) {
+      return this.#refuse(Status.INVALID_PARAM);
+    }
+    if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    return key.isReady(this.#position) ? Status.OK : this.#prepare(key);
+  }
+
+  /** The import for transfers with a key that is ready. */
+  #used(key: IpcKey): NonNullable<IpcKey['entries'][number]> {
+    const entry = key.entries[this.#position]!;
+    this.#host.imports.cache.touch(entry);
+    return entry;
+  }
+
+  /** Makes the memory of a key available: OK, NO_RESOURCE, or the failure. Not on the fast path. */
+  #prepare(key: IpcKey): Status {
+    try {
+      if (!key.live) throw staleKey('belongs to memory that is not registered any more');
+      const failure = key.takeFailure();
+      if (failure !== undefined) throw failure;
+      const status = this.#host.imports.resolve(key, this.#position);
+      if (status === Status.OK) key.channels[this.#position] ??= this.#host.channelOf(key);
+      return status;
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#host.explain(error);
+      return error.status;
+    }
+  }
+
+  /** Returns a refusal whose status is a sufficient explanation. */
+  #refuse(status: Status): Status {
+    this.#host.explain(undefined);
+    return status;
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * The importer's side of the channel service of one owner: requests arenas, receives the answers, and detects the end of the owner. It connects at the first
+ * request. The import cache keeps the arenas.
+ */
+
+import {
+  close as closeFd,
+  connectUnix,
+  Errno,
+  errnoName,
+  isSyscallError,
+  type PollSubscription,
+  pollReadable,
+  SocketType,
+  type UnixSocket,
+} from '../../../sys/index.ts';
+import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
+import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
+import { servicePath } from './channel-service.ts';
+import { channelFailed, descriptorLost, ownerGone, staleKey } from './config.ts';
+import {
+  CHANNEL_MESSAGE_BYTES_MAX,
+  ChannelMessage,
+  type ReceivedMessage,
+  readMessage,
+  requestMessage,
+} from './layout.ts';
+
+/** Listener for the answers and events of a link. */
+export interface LinkListener {
+  /** Delivers a handle; the listener owns the descriptor. */
+  onHandle(id: number, fd: number, handle: Uint8Array): void;
+  onRefusal(id: number, error: UcxError): void;
+  /** No memory of an arena is registered any more. */
+  onRetired(link: OwnerLink, arenaGeneration: number): void;
+  /**
+   * The connection has ended: the owner's memory must be released, and then the link closed.
+   * @param error the owner has closed, and requests to it have failed; undefined if it was killed or disconnected: another request determines the reason
+   */
+  onGone(link: OwnerLink, error: UcxError | undefined): void;
+  /** Data has arrived. */
+  onEvent(): void;
+}
+
+/** The connection to one owner. */
+export class OwnerLink {
+  readonly owner: ProcessIdentity;
+  /** Name of the service, as a key of maps. */
+  readonly key: string;
+  readonly #tag: Uint8Array;
+  readonly #listener: LinkListener;
+  readonly #buffer: Uint8Array = new Uint8Array(CHANNEL_MESSAGE_BYTES_MAX);
+  #socket: UnixSocket | undefined = undefined;
+  #subscription: PollSubscription | undefined = undefined;
+
+  constructor(owner: ProcessIdentity, tag: Uint8Array, key: string, listener: LinkListener) {
+    this.owner = owner;
+    this.key = key;
+    this.#tag = tag;
+    this.#listener = listener;
+  }
+
+  /** Whether there is a connection. */
+  get connected(): boolean {
+    return this.#socket !== undefined;
+  }
+
+  /**
+   * Requests the arena of a key.
+   * @returns false if the owner cannot accept the request now
+   * @throws UcxError ERR_GAUDI_IPC_OWNER_GONE, ERR_RKEY_STALE if the owner has closed, ERR_GAUDI_CHANNEL_FAILED
+   */
+  request(id: number, packedKey: Uint8Array): boolean {
+    this.#socket ??= this.#connect();
+    if (this.#socket === undefined) return false;
+    const sent = this.#socket.sendmsg(requestMessage(id, packedKey));
+    if (sent <= 0 && sent !== -Errno.EAGAIN) this.#listener.onGone(this, undefined);
+    return sent > 0;
+  }
+
+  /** Processes received messages. Makes a system call, so it must not be called in every iteration of a loop that waits for nothing. */
+  progress(): void {
+    while (this.#socket !== undefined) {
+      const fds: number[] = [];
+      const received = this.#socket.recvmsg(this.#buffer, fds);
+      if (received === -Errno.EAGAIN) return;
+      if (received === -Errno.EMSGSIZE) {
+        this.#listener.onGone(this, descriptorLost(this.owner));
+        return;
+      }
+      const message = received > 0 ? readMessage(this.#buffer.subarray(0, received)) : undefined;
+      if (message === undefined || !this.#take(message, fds)) {
+        for (const fd of fds) closeFd(fd);
+        this.#listener.onGone(this, message?.kind === ChannelMessage.CLOSING ? closed() : undefined);
+      }
+    }
+  }
+
+  /** Disconnects. Idempotent. */
+  close(): void {
+    this.#subscription?.close();
+    this.#subscription = undefined;
+    this.#socket?.close();
+    this.#socket = undefined;
+  }
+
+  /** Returns false for a message that an owner must not send. */
+  #take(message: ReceivedMessage, fds: readonly number[]): boolean {
+    const [fd] = fds;
+    if (message.kind === ChannelMessage.HANDLE) {
+      if (fd === undefined || fds.length !== 1) return false;
+      this.#listener.onHandle(message.id, fd, message.handle);
+      return true;
+    }
+    if (fd !== undefined) return false;
+    if (message.kind === ChannelMessage.REFUSAL) this.#listener.onRefusal(message.id, message.error);
+    else if (message.kind === ChannelMessage.RETIRED) this.#listener.onRetired(this, message.arenaGeneration);
+    else return false;
+    return true;
+  }
+
+  #connect(): UnixSocket | undefined {
+    const socket = this.#open();
+    if (socket === undefined) return undefined;
+    try {
+      const { uid } = socket.peerCredentials();
+      if (uid !== effectiveUserId()) throw channelFailed(this.owner, `belongs to user ${uid}`);
+      this.#subscription = pollReadable(socket.fd, () => {
+        this.progress();
+        this.#listener.onEvent();
+      });
+      this.#subscription.unref();
+      return socket;
+    } catch (error) {
+      socket.close();
+      throw error;
+    }
+  }
+
+  /** Undefined if the owner has the maximum number of waiting connections. */
+  #open(): UnixSocket | undefined {
+    try {
+      return connectUnix(servicePath(this.owner, this.#tag), SocketType.SEQPACKET);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      if (error.errno === Errno.EAGAIN) return undefined;
+      // An owner that closes removes its socket; a socket without a listener belongs to a killed process.
+      if (error.errno === Errno.ECONNREFUSED || hasEnded(this.owner)) throw ownerGone(this.owner);
+      if (error.errno === Errno.ENOENT) throw closed();
+      throw channelFailed(this.owner, errnoName(error.errno), error);
+    }
+  }
+}
+
+function closed(): UcxError {
+  return staleKey('belongs to a context that was closed');
+}

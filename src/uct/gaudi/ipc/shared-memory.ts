@@ -1,0 +1,190 @@
+/**
+ * Device memory that is registered with gaudi_ipc: an allocation of gaudi_copy of the same context, a part of a block of the application, or imported
+ * memory of others. The keys that a memory domain has published: finds the memory for the bytes of a key. The owners of shared device memory in this
+ * thread, since contexts of one thread need no socket. There may be several contexts, with different cards.
+ */
+
+import { type DmaMemory, type IpcHandle, ipcWrapArena } from '../../../hlthunk/index.ts';
+import { busNumberOf } from '../../../ucs/sys/topology.ts';
+import { sameSecret } from '../../base/key/keys.ts';
+import { RKEY_TABLE_KEY_BYTES, RkeyTable, unpackTableKey } from '../../base/key/rkey-table.ts';
+import type { GaudiCard } from '../base/cards.ts';
+import type { ImportedDmabuf, PartOfCard } from '../base/foreign-memory.ts';
+import { GaudiMemory } from '../base/memory.ts';
+import type { SharedArena } from './channel-service.ts';
+import { forgedKey, GAUDI_IPC_NAME, staleKey } from './config.ts';
+import { packPayload } from './layout.ts';
+
+/** The object that peers import to access registered memory: an arena, or a dma-buf that was imported here. */
+export interface SharedSource {
+  /** Unique in this process. */
+  readonly generation: number;
+  /** Length in bytes. */
+  readonly byteLength: number;
+  /** Offset of the registered memory in it. */
+  readonly offset: number;
+  /** Creates a handle of it. The caller owns the descriptor. Throws UcxError. */
+  wrap(): IpcHandle;
+  /**
+   * Releases the resources of the registration.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced; nothing has changed then
+   */
+  end(isForced: boolean): void;
+}
+
+/** Registered device memory. */
+export class IpcMemory extends GaudiMemory {
+  readonly source: SharedSource;
+  /** Whether the application may free the memory before the registration ends. It must be deregistered in any case. */
+  readonly isOfApplication: boolean;
+  #registered = true;
+
+  constructor(card: GaudiCard, target: DmaMemory, source: SharedSource, isOfApplication: boolean) {
+    super(GAUDI_IPC_NAME, card, target);
+    this.source = source;
+    this.isOfApplication = isOfApplication;
+  }
+
+  override get live(): boolean {
+    return this.#registered && super.live;
+  }
+
+  /** Ends the registration. Throws like {@link SharedSource.end}. */
+  end(isForced: boolean): void {
+    this.source.end(isForced);
+    this.#registered = false;
+  }
+}
+
+/**
+ * Registers a block that was allocated here, or a part of one.
+ * @param onFree called when the block is about to be freed while it is registered here
+ */
+export function ipcBlock({ card, block, part }: Place, onFree: (memory: IpcMemory) => void): IpcMemory {
+  const { arena, offset } = block;
+  const stopWatching = block.onFree(() => onFree(memory));
+  const source: SharedSource = {
+    generation: arena.generation,
+    byteLength: arena.byteLength,
+    offset: offset + (part?.offset ?? 0),
+    wrap: () => ipcWrapArena(card.device, block),
+    end: () => {
+      stopWatching();
+      if (part !== undefined) block.endPart(part);
+    },
+  };
+  const memory = new IpcMemory(card, part ?? block, source, part !== undefined);
+  return memory;
+}
+
+/** Registers an imported dma-buf. */
+export function ipcImport(imported: ImportedDmabuf): IpcMemory {
+  const { card, mapping, offset } = imported;
+  const source: SharedSource = {
+    generation: mapping.generation,
+    byteLength: offset + mapping.byteLength,
+    offset,
+    wrap: () => imported.wrap(),
+    end: (isForced) => imported.close(isForced),
+  };
+  return new IpcMemory(card, mapping, source, false);
+}
+
+/** A block, and the part of it that is registered; undefined for all of it. */
+type Place = Omit<PartOfCard, 'part'> & { readonly part: PartOfCard['part'] | undefined };
+
+interface Published {
+  readonly memory: IpcMemory;
+  readonly packed: Uint8Array;
+}
+
+/** The published keys. */
+export class OwnedKeys {
+  readonly #table: RkeyTable<IpcMemory> = new RkeyTable(GAUDI_IPC_NAME);
+  readonly #byPlace: Map<string, Published> = new Map();
+  readonly #places: Map<IpcMemory, string> = new Map();
+
+  /**
+   * Writes the key of memory; the first call publishes the key.
+   * @param serviceTag tag of the channel service for the memory
+   */
+  pack(memory: IpcMemory, serviceTag: Uint8Array, target: Uint8Array, offset: number): void {
+    if (!this.#table.has(memory)) this.#publish(memory, serviceTag);
+    this.#table.pack(memory, target, offset);
+  }
+
+  /**
+   * Finds the memory of a key.
+   * @throws UcxError ERR_RKEY_STALE, ERR_RKEY_FORGED
+   */
+  find(packed: Uint8Array): IpcMemory {
+    const place = placeOf(packed);
+    const published = place === undefined ? undefined : this.#byPlace.get(place);
+    if (published === undefined) throw staleKey('belongs to memory that is not registered any more');
+    if (!sameSecret(published.packed, packed)) throw forgedKey('does not match the key that was handed out');
+    return published.memory;
+  }
+
+  /** Revokes the keys of memory. */
+  revoke(memory: IpcMemory): void {
+    this.#table.revoke(memory);
+    const place = this.#places.get(memory);
+    if (place === undefined) return;
+    this.#places.delete(memory);
+    this.#byPlace.delete(place);
+  }
+
+  /** Revokes all keys. */
+  close(): void {
+    this.#table.close();
+    this.#places.clear();
+    this.#byPlace.clear();
+  }
+
+  #publish(memory: IpcMemory, serviceTag: Uint8Array): void {
+    const { generation, offset, byteLength } = memory.source;
+    const payload = packPayload({
+      arenaGeneration: generation,
+      arenaOffset: offset,
+      arenaBytes: byteLength,
+      busNumber: busNumberOf(memory.card.device.busId),
+      serviceTag,
+    });
+    this.#table.publish(memory, payload);
+    const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+    this.#table.pack(memory, packed, 0);
+    const place = placeOf(packed)!;
+    this.#places.set(memory, place);
+    this.#byPlace.set(place, { memory, packed });
+  }
+}
+
+/** Identifies a key uniquely: rkey table, slot and generation. */
+function placeOf(packed: Uint8Array): string | undefined {
+  const key = unpackTableKey(packed);
+  if (key === undefined) return undefined;
+  return `${Buffer.from(key.table).toString('hex')}:${key.slot}:${key.generation}`;
+}
+
+/** Is notified when memory of an owner has to be released. */
+export interface LocalImporter {
+  onRetired(ownerKey: string, arenaGeneration: number): void;
+  onClosed(ownerKey: string): void;
+}
+
+/** An owner in this thread. */
+export interface LocalOwner {
+  /** Finds the memory of a key. Throws UcxError if the key is invalid. */
+  find(key: Uint8Array): IpcMemory;
+  /** Exports its arena. Throws likewise. */
+  share(key: Uint8Array): SharedArena;
+  readonly importers: Set<LocalImporter>;
+}
+
+/** Owners by the names of their services. */
+export const LOCAL_OWNERS: Map<string, LocalOwner> = new Map();
+
+/** The name of a service, as a key of maps. */
+export function ownerKeyOf(tag: Uint8Array): string {
+  return Buffer.from(tag.buffer, tag.byteOffset, tag.byteLength).toString('hex');
+}
