@@ -7,11 +7,11 @@ import type { Component, ComponentServices, MemoryDomain } from '../uct/api/memo
 import type { GaudiResources } from '../uct/gaudi/base/resources.ts';
 import * as copy from '../uct/gaudi/copy/md.ts';
 import * as ipc from '../uct/gaudi/ipc/md.ts';
-import * as ib from '../uct/ib/component.ts';
+import * as ib from '../uct/ib/md.ts';
 import * as self from '../uct/self/md.ts';
 import * as cma from '../uct/shm/cma/md.ts';
 import * as posix from '../uct/shm/posix/md.ts';
-import * as tcp from '../uct/tcp/component.ts';
+import * as tcp from '../uct/tcp/md.ts';
 import type { VerbsPort } from '../verbs/port.ts';
 import { openNode, openVerbs } from './open-node.ts';
 import { startProgram } from './program/program.ts';

@@ -17,7 +17,7 @@ import {
   unpackConnectData,
 } from '../../src/ucp/wireup/connect-data.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
+import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/layout.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import { IbIface } from '../../src/uct/ib/ib-iface.ts';
+import type { IbAddress } from '../../src/uct/ib/connection/address.ts';
 import {
   CONNECT_BYTES,
   CONNECTION_ID_BYTES,
@@ -11,8 +11,8 @@ import {
   type ConnectType,
   packConnect,
   unpackConnect,
-} from '../../src/uct/ib/wire/connect-message.ts';
-import type { IbAddress } from '../../src/uct/ib/wire/ib-address.ts';
+} from '../../src/uct/ib/connection/layout.ts';
+import { IbIface } from '../../src/uct/ib/iface.ts';
 import { openIb } from '../contract/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';

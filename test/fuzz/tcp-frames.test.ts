@@ -10,15 +10,8 @@ import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { HostMemory } from '../../src/uct/base/host/memory.ts';
-import { PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
-import { Identity } from '../../src/uct/tcp/connect/identity.ts';
-import {
-  FRAME_BODY_BYTES_MAX,
-  FrameType,
-  GETS_MAX,
-  PUT_HEADER_BYTES,
-  PUT_RUN_MAX,
-} from '../../src/uct/tcp/wire/frame.ts';
+import { Identity, PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, PUT_HEADER_BYTES, PUT_RUN_MAX } from '../../src/uct/tcp/layout.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/tcp-frames.ts';

@@ -1,6 +1,6 @@
 /** One representative of each contract for host memory: the transport posix, and the operations of ucp over it. */
 
-import { tcpConnectionManager } from '../../src/uct/tcp/cm/tcp-connection-manager.ts';
+import { tcpConnectionManager } from '../../src/uct/tcp/cm/manager.ts';
 import { describeConnectionManager } from '../contract/connection-manager.ts';
 import { endpointAtomicsContract } from '../contract/endpoint-atomics.ts';
 import { endpointMessagesContract } from '../contract/endpoint-messages.ts';

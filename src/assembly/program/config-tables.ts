@@ -11,8 +11,7 @@ import { GAUDI_IPC_CONFIG_TABLE } from '../../uct/gaudi/ipc/config.ts';
 import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from '../../uct/ib/base/config.ts';
 import { CMA_CONFIG_TABLE } from '../../uct/shm/cma/config.ts';
 import { POSIX_CONFIG_TABLE } from '../../uct/shm/posix/config.ts';
-import { TCP_CM_CONFIG_TABLE } from '../../uct/tcp/cm/config.ts';
-import { TCP_CONFIG_TABLE } from '../../uct/tcp/config.ts';
+import { TCP_CM_CONFIG_TABLE, TCP_CONFIG_TABLE } from '../../uct/tcp/config.ts';
 import { ENGINE_CONFIG_TABLE, GAUDI_CONFIG_TABLE } from './config.ts';
 import { INSPECT_CONFIG_TABLE } from './inspect-config.ts';
 

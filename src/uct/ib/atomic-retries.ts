@@ -2,8 +2,8 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AtomicCall, Completion } from '../api/iface.ts';
-import type { IbKey } from './base/ib-key.ts';
-import type { IbEndpoint } from './ib-endpoint.ts';
+import type { IbKey } from './base/key.ts';
+import type { IbEndpoint } from './endpoint.ts';
 
 /** An operation to be repeated. */
 export interface AtomicRetry {

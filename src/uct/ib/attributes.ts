@@ -3,9 +3,9 @@
 import { DEVICE_MEMORY_TYPES, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag, type QueueLimits, ZCOPY_TRACKING_NS } from '../api/iface.ts';
 import type { IbConfig } from './base/config.ts';
-import type { IbPort } from './base/ib-device.ts';
-import { IB_IOV_MAX } from './wire/connection.ts';
-import { IB_ADDRESS_BYTES } from './wire/ib-address.ts';
+import type { IbPort } from './base/device.ts';
+import { IB_ADDRESS_BYTES } from './connection/address.ts';
+import { IB_IOV_MAX } from './connection/connection.ts';
 
 /** Fraction of the bandwidth of a link for payload: the headers of packets use the rest. */
 const PAYLOAD_SHARE = 0.95;

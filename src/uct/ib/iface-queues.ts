@@ -2,13 +2,11 @@
 
 import type { CompletionChannel, CompletionQueue } from '../../verbs/port.ts';
 import type { QueueLimits } from '../api/iface.ts';
-import { Buffers } from './base/buffers.ts';
 import type { RcConfig } from './base/config.ts';
-import { CqReader } from './base/cq-reader.ts';
-import type { IbPort } from './base/ib-device.ts';
-import { Opened } from './base/opened.ts';
-import { inlineBytesOf } from './wire/connection.ts';
-import { Receiver } from './wire/receiver.ts';
+import type { IbPort } from './base/device.ts';
+import { Buffers, CqReader, Opened } from './base/queues.ts';
+import { inlineBytesOf } from './connection/connection.ts';
+import { Receiver } from './connection/receiver.ts';
 
 /** Slots for bytes that are copied before they are sent, for all connections. */
 const TX_SLOTS = 512;

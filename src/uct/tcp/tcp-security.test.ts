@@ -8,7 +8,7 @@ import { helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../tes
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
-import { unpackTcpAddress } from './address/tcp-address.ts';
+import { unpackTcpAddress } from './address.ts';
 import { PEER_HELLO_BYTES } from './connect/hello.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
 import type { Session } from './secure/session.ts';

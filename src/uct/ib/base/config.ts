@@ -14,6 +14,11 @@ import {
 } from '../../../ucs/config/value.ts';
 import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/config.ts';
 
+/** Name of component and memory domain. */
+export const IB_NAME = 'ib';
+/** Name of the transport. */
+export const RC_NAME = 'rc';
+
 /** The values of the table. */
 export interface IbConfig extends RcacheConfig {
   readonly DRIVER: 'auto' | 'emulator' | 'verbs';

@@ -6,11 +6,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { type NetworkInterface, packTcpAddress, reachOf, unpackTcpAddress, withFamilies } from '../address.ts';
 import { TCP_CONFIG_TABLE } from '../config.ts';
-import { Identity } from '../connect/identity.ts';
-import { type NetworkInterface, withFamilies } from './network-interfaces.ts';
-import { reachOf } from './reachability.ts';
-import { packTcpAddress, unpackTcpAddress } from './tcp-address.ts';
+import { Identity } from '../connect/hello.ts';
 
 /** Offset of a byte of the boot id in an address. A different boot id means another node. */
 const AT_BOOT = 8;

@@ -6,9 +6,9 @@
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Role } from '../secure/key-exchange.ts';
-import type { RecordStream } from '../secure/record-stream.ts';
-import { SecureHandshake } from '../secure/secure-handshake.ts';
+import { SecureHandshake } from '../secure/key-exchange.ts';
 import type { Security } from '../secure/security.ts';
+import type { RecordStream } from '../secure/session.ts';
 
 const NOTHING = new Uint8Array(0);
 

@@ -1,13 +1,17 @@
 /**
  * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects the end of the connection and
- * violations. The order of frames is checked by the two ends, in client-attempt.ts and server-client.ts.
+ * violations. The order of frames is checked by the two ends, in client-attempt.ts and server-client.ts. The event set and deadlines of one
+ * connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until the next. It does not read or write
+ * descriptors. Counters of a connection manager: totals since its creation.
  */
 
-import { Errno, errnoText, ReadyFor } from '../../../sys/index.ts';
+import { Errno, EventAlarm, EventSet, errnoText, ReadyFor } from '../../../sys/index.ts';
+import { namedCounters, type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { Sleeper } from '../../base/sleeper.ts';
 import type { Channel } from './channel.ts';
-import { type Frame, FrameReader } from './frame.ts';
-import type { Watch, Watched } from './watch.ts';
+import { type Frame, FrameReader } from './layout.ts';
 
 /** Bytes that are read from a peer that must not send any more: enough to detect a violation. */
 const PROBE_BYTES = 1;
@@ -151,5 +155,180 @@ export class Conversation {
     if (events === this.#events) return;
     this.#events = events;
     this.#watch.modify(this.#channel.fd, events, this.#token);
+  }
+}
+
+/** Handler of one descriptor. */
+export interface Watched {
+  /** Time at which {@link onDeadline} is called; Infinity for never. */
+  readonly deadlineNs: number;
+  /** Called when the descriptor may be ready. Returns how many callbacks of the manager's owner ran. */
+  onReady(): number;
+  /** Called when the deadline has expired. Returns like {@link onReady}. */
+  onDeadline(): number;
+}
+
+/** The event set. */
+export class Watch {
+  readonly #clock: Clock;
+  readonly #set: EventSet = new EventSet();
+  readonly #sleeper: Sleeper;
+  readonly #watched: (Watched | undefined)[] = [];
+  readonly #freeTokens: number[] = [];
+  /** Tokens that were released since the last poll: its events may still name them. */
+  readonly #retired: number[] = [];
+  /** Lower bound of all deadlines. */
+  #earliestNs = Number.POSITIVE_INFINITY;
+  readonly #alarm: EventAlarm;
+  #closed = false;
+
+  /** @throws SyscallError EMFILE */
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sleeper = new Sleeper(clock, () => undefined);
+    try {
+      this.#alarm = new EventAlarm(this.#set.fd, () => this.#sleeper.wake());
+    } catch (error) {
+      this.#set.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Watches a descriptor.
+   * @param events bits of ReadyFor
+   * @returns the token of the descriptor in this set
+   * @throws SyscallError ENOSPC
+   */
+  add(fd: number, events: number, watched: Watched): number {
+    const token = this.#freeTokens.pop() ?? this.#watched.length;
+    this.#watched[token] = watched;
+    try {
+      this.#set.add(fd, events, token);
+    } catch (error) {
+      this.#release(token);
+      throw error;
+    }
+    this.due(watched.deadlineNs);
+    return token;
+  }
+
+  /** Changes the watched events of a descriptor. */
+  modify(fd: number, events: number, token: number): void {
+    this.#set.modify(fd, events, token);
+  }
+
+  /** Removes a descriptor, before it is closed. */
+  remove(fd: number, token: number): void {
+    if (this.#closed) return;
+    this.#set.remove(fd);
+    this.#release(token);
+  }
+
+  /** Announces a new deadline. */
+  due(deadlineNs: number): void {
+    if (deadlineNs >= this.#earliestNs) return;
+    this.#earliestNs = deadlineNs;
+    // A sleep that has begun ends too late for it.
+    this.#sleeper.wake();
+  }
+
+  /** Calls the handlers of ready descriptors, then those of expired deadlines. Returns how many callbacks of the manager's owner ran. */
+  poll(): number {
+    for (let token = this.#retired.pop(); token !== undefined; token = this.#retired.pop())
+      this.#freeTokens.push(token);
+    let count = 0;
+    const ready = this.#set.poll();
+    // Callbacks may drive or close the manager, so the tokens are read before any of them runs.
+    const tokens: number[] = [];
+    for (let i = 0; i < ready; i++) tokens.push(this.#set.token(i));
+    for (const token of tokens) count += this.#watched[token]?.onReady() ?? 0;
+    if (!this.#closed && this.#clock.nowNs() >= this.#earliestNs) count += this.#expire();
+    return count;
+  }
+
+  /** Sleeps until a descriptor may be ready, a deadline expires, or `timeoutNs` has passed. */
+  wait(timeoutNs: number): Promise<void> {
+    if (this.#closed) return Promise.resolve();
+    this.#alarm.arm();
+    return this.#sleeper.sleep(Math.min(timeoutNs, Math.max(0, this.#earliestNs - this.#clock.nowNs())));
+  }
+
+  /** Idempotent. The descriptors stay open. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#sleeper.wake();
+    this.#alarm.close();
+    this.#set.close();
+    this.#watched.length = 0;
+  }
+
+  #release(token: number): void {
+    this.#watched[token] = undefined;
+    this.#retired.push(token);
+  }
+
+  #expire(): number {
+    const nowNs = this.#clock.nowNs();
+    this.#earliestNs = Number.POSITIVE_INFINITY;
+    let count = 0;
+    try {
+      for (const watched of [...this.#watched]) {
+        if (watched !== undefined && watched.deadlineNs <= nowNs) count += watched.onDeadline();
+      }
+    } finally {
+      // Also if a callback of the application has thrown: every handler must be called.
+      for (const watched of this.#watched)
+        this.#earliestNs = Math.min(this.#earliestNs, watched?.deadlineNs ?? Infinity);
+    }
+    return count;
+  }
+}
+
+const NAMES = [
+  'clients',
+  'clients_dropped',
+  'clients_sent_away',
+  'requests',
+  'requests_busy',
+  'accepted',
+  'rejected',
+  'connects',
+  'connected',
+] as const;
+
+/** Names of the counters. */
+export const CmCounter = {
+  /** Clients that were accepted at the socket. */
+  CLIENTS: 0,
+  /** Clients among them that disconnected, were too slow or violated the protocol. */
+  CLIENTS_DROPPED: 1,
+  /** Clients that were disconnected for lack of places or descriptors. */
+  CLIENTS_SENT_AWAY: 2,
+  /** Requests that were reported to the program. */
+  REQUESTS: 3,
+  /** Requests that were rejected because too many waited. */
+  REQUESTS_BUSY: 4,
+  /** Decisions of the program on requests. */
+  ACCEPTED: 5,
+  REJECTED: 6,
+  /** Attempts of this process to connect, and those that succeeded. */
+  CONNECTS: 7,
+  CONNECTED: 8,
+} as const;
+export type CmCounter = (typeof CmCounter)[keyof typeof CmCounter];
+
+/** The counters of one manager. */
+export class CmCounters {
+  readonly #values: number[] = NAMES.map(() => 0);
+
+  count(counter: CmCounter): void {
+    this.#values[counter]! += 1;
+  }
+
+  /** Returns the counters as a node of the statistics. */
+  node(name: string): StatsNode {
+    return statsNode('uct_cm', name, namedCounters(NAMES, this.#values));
   }
 }

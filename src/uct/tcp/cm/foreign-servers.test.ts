@@ -7,8 +7,8 @@ import { useManagers } from '../../../../test/fixtures/connection-managers.ts';
 import { keyFile } from '../../../../test/fixtures/key-files.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { tcpComponent } from '../component.ts';
-import { FrameReader, FrameType, packFrame } from './frame.ts';
+import { tcpComponent } from '../md.ts';
+import { FrameReader, FrameType, packFrame } from './layout.ts';
 
 const AUTH = { TCP_SECURITY: 'auth', TCP_KEY_FILE: keyFile() };
 const NONCE = new Uint8Array(16);

@@ -9,8 +9,8 @@ import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
-import { FRAME_HEADER_BYTES, type Frame, FrameReader, FrameType, NONCE_BYTES, packFrame } from './frame.ts';
-import { tcpConnectionManager } from './tcp-connection-manager.ts';
+import { FRAME_HEADER_BYTES, type Frame, FrameReader, FrameType, NONCE_BYTES, packFrame } from './layout.ts';
+import { tcpConnectionManager } from './manager.ts';
 
 const sockets: (Socket | Server)[] = [];
 const fixture = useManagers(tcpConnectionManager);

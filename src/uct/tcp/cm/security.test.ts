@@ -8,7 +8,7 @@ import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { createRandom } from '../../../ucs/sys/random.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { tcpComponent } from '../component.ts';
+import { tcpComponent } from '../md.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from '../secure/key-exchange.ts';
 
 const PATH = keyFile();

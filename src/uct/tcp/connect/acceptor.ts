@@ -1,4 +1,7 @@
-/** The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. */
+/**
+ * The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. The time limit of connecting, which
+ * does not count pauses of this process: it has not read what the peer has sent meanwhile. It measures no time.
+ */
 
 import {
   Errno,
@@ -10,9 +13,8 @@ import {
   tcpLocalAddress,
 } from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
-import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
 import type { PortRange } from '../config.ts';
-import type { Watched } from '../link/ready-set.ts';
+import { ReserveDescriptor, type Watched } from '../sockets.ts';
 
 /** A listening socket. */
 export class Acceptor implements Watched {
@@ -89,4 +91,16 @@ function listenIn(address: string, [first, last]: PortRange, backlog: number): n
       throw new SyscallError('bind', Errno.EADDRINUSE, what);
     }
   }
+}
+
+/** A time limit passes in at least so many polls. */
+export const POLLS_MIN = 8;
+
+/**
+ * A time limit, later if it is over because the program has not polled.
+ * @param pauseNs time since the last poll was due, less the part of the limit that may pass between two polls (1 / {@link POLLS_MIN})
+ * @param timeoutNs the whole limit: the new one is at most so far from now
+ */
+export function extended(deadlineNs: number, nowNs: number, pauseNs: number, timeoutNs: number): number {
+  return deadlineNs > nowNs ? deadlineNs : Math.min(deadlineNs + pauseNs, nowNs + timeoutNs);
 }

@@ -1,6 +1,7 @@
 /**
  * Establishes connections, on both ends: connects and accepts sockets, and exchanges hellos within a bounded time. The owner assigns the sockets to
- * links.
+ * links. Links that wait for a connection that the peer has announced, with their time limits. They do not connect by themselves: the interface does,
+ * when it is told to.
  */
 
 import {
@@ -21,19 +22,18 @@ import {
 } from '../../../sys/index.ts';
 import { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { TcpConfig } from '../config.ts';
-import type { TcpLink } from '../link/link.ts';
-import { failureOfPeer } from '../link/peer.ts';
-import type { ReadySet, Watched } from '../link/ready-set.ts';
+import type { TcpLink } from '../connection/connection.ts';
+import { failureOfPeer } from '../connection/liveness.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
-import type { Acceptor } from './acceptor.ts';
-import { extended } from './deadline.ts';
+import type { ReadySet, Watched } from '../sockets.ts';
+import { type Acceptor, extended } from './acceptor.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
-import { Answer, type Hello } from './hello.ts';
-import type { HelloObjection } from './hello-policy.ts';
+import { Answer, type Hello, type HelloObjection } from './hello.ts';
 
 /** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
 const UNAUTHENTICATED_PEERS_MAX = 1024;
@@ -333,5 +333,70 @@ export class Connector {
   #fitBuffer(fd: number, peer: string): void {
     if (this.#config.SNDBUF !== 'auto' || tcpLocalAddress(fd).address !== peer) return;
     setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
+  }
+}
+
+/** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
+const ACCEPT_WAITS = 10;
+
+/** How long a link waits. */
+interface AcceptWait {
+  deadlineNs: number;
+  /** Time at which this end connects again. */
+  nextNs: number;
+}
+
+/** The links of one interface. */
+export class AwaitingAccept {
+  readonly #clock: Clock;
+  readonly #timeoutNs: number;
+  readonly #reconnect: (link: TcpLink) => void;
+  readonly #waits: Map<TcpLink, AcceptWait> = new Map();
+
+  /**
+   * @param timeoutNs CONNECT_TIMEOUT
+   * @param reconnect connects again: the attempt of the peer may have failed, and the peer cannot report that without a connection. It accepts another one.
+   */
+  constructor(clock: Clock, timeoutNs: number, reconnect: (link: TcpLink) => void) {
+    this.#clock = clock;
+    this.#timeoutNs = timeoutNs;
+    this.#reconnect = reconnect;
+  }
+
+  get size(): number {
+    return this.#waits.size;
+  }
+
+  /** The peer has announced its connection, perhaps again. */
+  add(link: TcpLink): void {
+    const nowNs = this.#clock.nowNs();
+    const nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
+    const known = this.#waits.get(link);
+    if (known !== undefined) known.nextNs = nextNs;
+    else this.#waits.set(link, { deadlineNs: nowNs + this.#timeoutNs, nextNs });
+  }
+
+  /** The link has its connection, or has failed. */
+  delete(link: TcpLink): void {
+    this.#waits.delete(link);
+  }
+
+  /**
+   * Fails the links whose time is over, and reconnects others; returns the time in nanoseconds until the next limit.
+   * @param pauseNs see {@link extended}
+   */
+  expire(pauseNs: number): number {
+    let restNs = Number.POSITIVE_INFINITY;
+    for (const [link, wait] of this.#waits) {
+      const nowNs = this.#clock.nowNs();
+      wait.deadlineNs = extended(wait.deadlineNs, nowNs, pauseNs, this.#timeoutNs);
+      if (nowNs >= wait.deadlineNs) link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
+      else if (nowNs >= wait.nextNs) {
+        wait.nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
+        this.#reconnect(link);
+      }
+      restNs = Math.min(restNs, Math.max(0, wait.nextNs - this.#clock.nowNs()));
+    }
+    return restNs;
   }
 }

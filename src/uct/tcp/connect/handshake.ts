@@ -20,8 +20,8 @@ import {
   tcpSend,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { TcpLink } from '../link/link.ts';
-import { SecureHandshake } from '../secure/secure-handshake.ts';
+import type { TcpLink } from '../connection/connection.ts';
+import { SecureHandshake } from '../secure/key-exchange.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
 import { type Hello, objectionToBeginning, PEER_HELLO_BYTES, packHello, unpackHello } from './hello.ts';

@@ -7,11 +7,72 @@
  * rejection.
  */
 
-import { INTERFACE_ID_BYTES } from '../address/tcp-address.ts';
+import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { sameSecret } from '../../base/key/keys.ts';
+import { INTERFACE_ID_BYTES } from '../address.ts';
+import { sendBytesMax, type TcpConfig } from '../config.ts';
+import { TCP_VERSION } from '../layout.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
-import { beginningText, canBegin, MAGIC_BYTES } from '../secure/magic.ts';
-import { TCP_VERSION } from '../wire/frame.ts';
-import { type Claim, PROOF_BYTES, PUBLIC_KEY_BYTES } from './identity.ts';
+import { beginningText, canBegin, MAGIC_BYTES } from '../secure/security.ts';
+
+/*
+ * Cryptographic identity of an interface. Its id, which peers get from its address, is the digest of a public key; with the private key it proves to
+ * a peer that the id is its own. A proof is valid for one peer only. Observers of the connection are not prevented from reading it.
+ */
+
+/** Bytes of a public key of Ed25519. */
+const PUBLIC_KEY_BYTES = 32;
+/** Bytes of a proof: a signature of Ed25519. */
+const PROOF_BYTES = 64;
+
+/** Prefix of a public key of Ed25519 in X.509; the key follows (RFC 8410). */
+const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b6570032100', 'hex');
+const WHAT: Buffer = Buffer.from('gaudi-ucx tcp interface 2');
+
+/** Claim of an interface about its identity, for one peer. */
+interface Claim {
+  readonly sender: Uint8Array;
+  /** Id of the peer. */
+  readonly receiver: Uint8Array;
+  readonly publicKey: Uint8Array;
+  readonly proof: Uint8Array;
+}
+
+/** The identity of one interface. */
+export class Identity {
+  readonly id: Uint8Array;
+  readonly publicKey: Uint8Array;
+  readonly #privateKey: KeyObject;
+
+  constructor() {
+    const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+    this.#privateKey = privateKey;
+    this.publicKey = publicKey.export({ format: 'der', type: 'spki' }).subarray(SPKI_PREFIX.byteLength);
+    this.id = idOf(this.publicKey);
+  }
+
+  /** Returns the proof of this identity for the interface with the id `receiver`. */
+  prove(receiver: Uint8Array): Uint8Array {
+    return sign(null, textOf(this.id, receiver), this.#privateKey);
+  }
+}
+
+/** Whether the proof of a claim is valid. */
+function isProven({ sender, receiver, publicKey, proof }: Claim): boolean {
+  if (!sameSecret(idOf(publicKey), sender)) return false;
+  const key = createPublicKey({ key: Buffer.concat([SPKI_PREFIX, publicKey]), format: 'der', type: 'spki' });
+  return verify(null, textOf(sender, receiver), key, proof);
+}
+
+function idOf(publicKey: Uint8Array): Uint8Array {
+  return new Uint8Array(createHash('sha256').update(publicKey).digest()).slice(0, INTERFACE_ID_BYTES);
+}
+
+function textOf(sender: Uint8Array, receiver: Uint8Array): Buffer {
+  return Buffer.concat([WHAT, sender, receiver]);
+}
 
 /** Bytes of a hello. */
 export const PEER_HELLO_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
@@ -86,4 +147,79 @@ export function unpackHello(bytes: Uint8Array): Hello | string {
     publicKey: bytes.slice(AT_PUBLIC_KEY, AT_PROOF),
     proof: bytes.slice(AT_PROOF, PEER_HELLO_BYTES),
   };
+}
+
+/*
+ * The hellos of an interface: what it states about itself, and whether it accepts what a peer states. The connector sends them; the interface decides
+ * which link they are for.
+ */
+
+const NO_PROOF: Uint8Array = new Uint8Array(0);
+
+/** Why an answer to a hello is not accepted. */
+export interface HelloObjection {
+  readonly status: Status;
+  readonly reason: string;
+}
+
+/** The hellos of one interface. */
+export class HelloPolicy {
+  readonly #config: TcpConfig;
+  readonly #warnings: LimitedLog;
+  /** Created at first use, because generating the key pair takes time. */
+  #identity: Identity | undefined = undefined;
+
+  constructor(config: TcpConfig, warnings: LimitedLog) {
+    this.#config = config;
+    this.#warnings = warnings;
+  }
+
+  get #self(): Identity {
+    this.#identity ??= new Identity();
+    return this.#identity;
+  }
+
+  /** The id of the interface. */
+  get id(): Uint8Array {
+    return this.#self.id;
+  }
+
+  /** Whether the interface has connected to itself: the two ends are two links. */
+  isOwn(peer: Hello): boolean {
+    return sameSecret(peer.sender, this.#self.id);
+  }
+
+  /** Whether a connection of this interface is used if both ends have connected at the same time. The order of their ids determines that. */
+  precedes(peer: Hello): boolean {
+    return Buffer.compare(this.#self.id, peer.sender) < 0;
+  }
+
+  /** A hello to the interface `receiver`. */
+  hello(receiver: Uint8Array, status: number): Hello {
+    const { id: sender, publicKey } = this.#self;
+    // A rejected peer has not proved its identity, so it receives no proof for that interface.
+    const proof = status >= 0 ? this.#self.prove(receiver) : NO_PROOF;
+    return { sender, receiver, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
+  }
+
+  /** WELCOME, or the status of the rejection of a peer that has connected. */
+  acceptDecisionOn(peer: Hello): number {
+    if (!sameSecret(peer.receiver, this.#self.id)) return Status.UNREACHABLE;
+    if (!isProven(peer)) {
+      this.#warnings.warn(
+        'a connection from a peer is closed: it does not prove that it is the interface that it names',
+      );
+      return Status.REJECTED;
+    }
+    return peer.messageBytesMax < sendBytesMax(this.#config) ? Status.UNSUPPORTED : Answer.WELCOME;
+  }
+
+  /** The objection to the answer of a peer that must be the interface `peerId`; undefined if there is none. */
+  objectionTo(peer: Hello, peerId: Uint8Array): HelloObjection | undefined {
+    const isWanted = sameSecret(peer.sender, peerId) && isProven(peer);
+    if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
+    const { messageBytesMax } = peer;
+    if (messageBytesMax >= sendBytesMax(this.#config)) return undefined;
+    return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
+  }
 }

@@ -5,8 +5,7 @@ import { errorOf } from '../../../../test/contract/uct-fixture.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { KEY_BYTES_MIN, readKeyFile } from './key-file.ts';
-import { openSecurity } from './security.ts';
+import { KEY_BYTES_MIN, openSecurity, readKeyFile } from './security.ts';
 
 const good = keyFile(`\n  ${KEY}\t\r\n`);
 const binary = Uint8Array.from({ length: 32 }, (_, i) => 255 - i);

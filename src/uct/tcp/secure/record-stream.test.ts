@@ -17,8 +17,8 @@ import {
   RECORD_OVERHEAD_BYTES,
   RECORD_PLAIN_BYTES_MAX,
   RecordCipher,
-} from './record-cipher.ts';
-import { RecordStream } from './record-stream.ts';
+  RecordStream,
+} from './session.ts';
 
 const SECRET = Buffer.from(Array.from({ length: RECORD_KEY_BYTES }, (_, i) => i));
 const TEXT = Uint8Array.from({ length: 1000 }, (_, i) => i * 7);

@@ -7,7 +7,7 @@ import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixt
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/memory.ts';
-import type { TcpEndpoint } from '../tcp-endpoint.ts';
+import type { TcpEndpoint } from '../endpoint.ts';
 
 /** More than the buffers of both sockets can hold. */
 const LONG_BYTES = 8 * 2 ** 20;

@@ -7,9 +7,9 @@ import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tc
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, UctEndpoint } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/memory.ts';
-import type { TcpEndpoint } from '../tcp-endpoint.ts';
-import { FrameType } from './frame.ts';
-import type { TcpKey } from './tcp-key.ts';
+import type { TcpEndpoint } from '../endpoint.ts';
+import type { TcpKey } from '../key.ts';
+import { FrameType } from '../layout.ts';
 
 const SOURCE_BYTES = 400_000;
 

@@ -1,0 +1,153 @@
+/**
+ * Registered memory of an interface, in slots of one length: for received messages, and for bytes that are copied before they are sent. Reads
+ * completions of a queue in batches. Completions that were read before a sleep, to check whether there are any, are processed after it. Objects that
+ * are made one after the other and closed in reverse order: all at the end, or the existing ones if one cannot be made. The status of work
+ * completions in terms of transports.
+ */
+
+import { allocateScratch, type MappedMemory, mapAnonymous, type ScratchBlock } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { AccessFlag, Wc, WcStatus } from '../../../verbs/abi.ts';
+import type { CompletionQueue, MemoryRegion } from '../../../verbs/port.ts';
+import type { IbDevice } from './device.ts';
+
+/** The slots. */
+export class Buffers {
+  readonly slotBytes: number;
+  readonly count: number;
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  readonly lkey: number;
+  readonly #memory: MappedMemory;
+  readonly #region: MemoryRegion;
+  readonly #free: Int32Array;
+  #numFree: number;
+
+  /** @throws SyscallError ENOMEM */
+  constructor({ pd }: IbDevice, count: number, slotBytes: number) {
+    this.slotBytes = slotBytes;
+    this.count = count;
+    this.#memory = mapAnonymous(count * slotBytes);
+    this.bytes = this.#memory.u8;
+    this.words = new Int32Array(this.#memory.buffer, 0, (count * slotBytes) / 4);
+    const { address, byteLength } = this.#memory;
+    try {
+      this.#region = pd.regMr(address, byteLength, address, AccessFlag.LOCAL_WRITE);
+    } catch (error) {
+      this.#memory.close();
+      throw error;
+    }
+    this.lkey = this.#region.lkey;
+    this.#free = Int32Array.from({ length: count }, (_, i) => count - 1 - i);
+    this.#numFree = count;
+  }
+
+  get numFree(): number {
+    return this.#numFree;
+  }
+
+  /** Takes a slot; -1 if there is none. */
+  take(): number {
+    if (this.#numFree === 0) return -1;
+    this.#numFree -= 1;
+    return this.#free[this.#numFree]!;
+  }
+
+  give(slot: number): void {
+    this.#free[this.#numFree] = slot;
+    this.#numFree += 1;
+  }
+
+  /** Address of a slot, for work requests. */
+  addressOf(slot: number): number {
+    return this.#memory.address + slot * this.slotBytes;
+  }
+
+  close(): void {
+    this.#region.close();
+    this.#memory.close();
+  }
+}
+
+const BATCH = 16;
+
+/** The reader. */
+export class CqReader {
+  readonly cq: CompletionQueue;
+  readonly #block: ScratchBlock = allocateScratch(BATCH * Wc.WORDS * 4);
+  /** Words of {@link next}. */
+  readonly words: Uint32Array;
+  #count = 0;
+  #taken = 0;
+
+  constructor(cq: CompletionQueue) {
+    this.cq = cq;
+    this.words = this.#block.words;
+  }
+
+  /** Number of completions that were read and not taken; reads more if there are none. */
+  fill(): number {
+    if (this.#taken < this.#count) return this.#count - this.#taken;
+    this.#taken = 0;
+    this.#count = Math.max(0, this.cq.poll(this.#block, BATCH));
+    return this.#count;
+  }
+
+  /** Takes the next completion: the index of its first word. Only after {@link fill} returned more than 0. */
+  next(): number {
+    return Wc.WORDS * this.#taken++;
+  }
+
+  close(): void {
+    this.cq.close();
+    this.#block.free();
+  }
+}
+
+interface Closable {
+  close(): void;
+}
+
+/** The objects. */
+export class Opened implements Closable {
+  readonly #objects: Closable[] = [];
+
+  /** Adds an object. */
+  keep<T extends Closable>(object: T): T {
+    this.#objects.push(object);
+    return object;
+  }
+
+  close(): void {
+    for (const object of this.#objects.splice(0).reverse()) object.close();
+  }
+}
+
+/** Status of the operation whose work request ended so. */
+export function statusOfWc(status: number): Status {
+  switch (status) {
+    case WcStatus.SUCCESS:
+      return Status.OK;
+    case WcStatus.REM_ACCESS_ERR:
+    case WcStatus.REM_INV_REQ_ERR:
+    case WcStatus.REM_INV_RD_REQ_ERR:
+    case WcStatus.LOC_PROT_ERR:
+      return Status.INVALID_ADDR;
+    case WcStatus.RETRY_EXC_ERR:
+    case WcStatus.RNR_RETRY_EXC_ERR:
+    case WcStatus.RESP_TIMEOUT_ERR:
+      return Status.ENDPOINT_TIMEOUT;
+    case WcStatus.WR_FLUSH_ERR:
+    case WcStatus.REM_ABORT_ERR:
+    case WcStatus.REM_OP_ERR:
+      return Status.CONNECTION_RESET;
+    default:
+      return Status.IO_ERROR;
+  }
+}
+
+/** Status of the connection, and of its other operations, after a work request ended so. */
+export function connectionStatusOfWc(status: number): Status {
+  const own = statusOfWc(status);
+  return own === Status.INVALID_ADDR ? Status.CONNECTION_RESET : own;
+}

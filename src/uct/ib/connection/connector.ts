@@ -1,0 +1,207 @@
+/**
+ * Makes the connections of an interface: sends requests to connect until they are answered, and answers those of peers. Messages can be lost, repeated or
+ * forged: an answer counts only if it names the connection, and a request that is repeated gets the same answer. It transfers no data.
+ */
+
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { identityText } from '../../base/iface.ts';
+import type { IbAddress } from './address.ts';
+import { Connection, type ConnectionOwner } from './connection.ts';
+import type { Datagrams, DatagramTarget } from './datagrams.ts';
+import { CONNECTION_ID_BYTES, type ConnectMessage, ConnectType } from './layout.ts';
+
+/** Time between two requests to connect at first, and its maximum. */
+const RETRY_NS = 20e6;
+const RETRY_NS_MAX = 1e9;
+/** Maximum number of connections that peers may make to an interface. */
+export const PASSIVE_MAX = 1024;
+
+/** A request that is not answered. */
+interface Attempt {
+  readonly connection: Connection;
+  readonly target: DatagramTarget;
+  readonly request: ConnectMessage;
+  readonly deadlineNs: number;
+  intervalNs: number;
+  timer: Timer | undefined;
+}
+
+/** The interface. */
+export interface ConnectorOwner extends ConnectionOwner {
+  readonly self: IbAddress;
+  readonly datagrams: Datagrams;
+  readonly clock: Clock;
+  readonly warnings: LimitedLog;
+  /** A connection is up, or has failed: operations can go on. */
+  onSettled(): void;
+  /** A peer has made a connection. */
+  onAccepted(connection: Connection): void;
+}
+
+/** The connector. */
+export class Connector {
+  readonly #owner: ConnectorOwner;
+  readonly #attempts: Map<string, Attempt> = new Map();
+  /** Connections that peers have made, by sender and id. */
+  readonly #passive: Map<string, Connection> = new Map();
+
+  constructor(owner: ConnectorOwner) {
+    this.#owner = owner;
+  }
+
+  /** Number of requests without an answer. */
+  get pending(): number {
+    return this.#attempts.size;
+  }
+
+  /** Number of connections that peers have made. */
+  get passiveCount(): number {
+    return this.#passive.size;
+  }
+
+  /** Starts to connect. @throws SyscallError */
+  connect(peer: IbAddress): Connection {
+    const id = systemRandomBytes(CONNECTION_ID_BYTES).slice();
+    const connection = new Connection(this.#owner, identityText(peer.id), id, randomPsn(), true);
+    const attempt: Attempt = {
+      connection,
+      target: peer,
+      request: this.#message(ConnectType.REQUEST, connection, peer.id, Math.min(this.#owner.self.mtu, peer.mtu)),
+      deadlineNs: this.#owner.clock.nowNs() + this.#owner.rc.CONNECT_TIMEOUT,
+      intervalNs: RETRY_NS,
+      timer: undefined,
+    };
+    this.#attempts.set(identityText(id), attempt);
+    this.#request(attempt);
+    return connection;
+  }
+
+  /** A message of a peer. */
+  onMessage(message: ConnectMessage): void {
+    if (Buffer.compare(message.receiver, this.#owner.self.id) !== 0) return;
+    if (message.type === ConnectType.REQUEST) this.#accept(message);
+    else this.#answered(message);
+  }
+
+  /** Forgets a connection that has ended. */
+  forget(connection: Connection): void {
+    const attempt = this.#attempts.get(identityText(connection.id));
+    if (attempt?.connection === connection) this.#end(attempt);
+    const key = connection.peer + identityText(connection.id);
+    if (this.#passive.get(key) === connection) this.#passive.delete(key);
+  }
+
+  close(): void {
+    for (const attempt of this.#attempts.values()) attempt.timer?.cancel();
+    this.#attempts.clear();
+    this.#passive.clear();
+  }
+
+  #request(attempt: Attempt): void {
+    const { clock, datagrams } = this.#owner;
+    attempt.timer = undefined;
+    if (clock.nowNs() >= attempt.deadlineNs) {
+      this.#end(attempt);
+      attempt.connection.fail(Status.ENDPOINT_TIMEOUT);
+      this.#owner.onSettled();
+      return;
+    }
+    datagrams.send(attempt.request, attempt.target);
+    attempt.timer = clock.setTimer(attempt.intervalNs, () => this.#request(attempt));
+    attempt.intervalNs = Math.min(RETRY_NS_MAX, attempt.intervalNs * 2);
+  }
+
+  #answered(message: ConnectMessage): void {
+    const attempt = this.#attempts.get(identityText(message.connection));
+    if (attempt === undefined || identityText(message.sender) !== attempt.connection.peer) return;
+    this.#end(attempt);
+    const { connection } = attempt;
+    if (message.type === ConnectType.REFUSAL) connection.fail(Status.REJECTED);
+    else if (!this.#establish(connection, message)) connection.fail(Status.UNREACHABLE);
+    this.#owner.onSettled();
+  }
+
+  #accept(message: ConnectMessage): void {
+    const { self, warnings } = this.#owner;
+    const peer = identityText(message.sender);
+    const key = peer + identityText(message.connection);
+    const known = this.#passive.get(key);
+    if (known !== undefined) {
+      if (known.answer !== undefined) this.#answer(message, known.answer);
+      return;
+    }
+    if (this.#passive.size >= PASSIVE_MAX) {
+      // Connections of killed peers fail, which makes room for the next request.
+      for (const each of this.#passive.values()) {
+        if (!each.isBusy && each.room > 0 && each.failure === Status.OK) each.probe();
+      }
+      warnings.warn(`a connection from a peer is refused: ${PASSIVE_MAX} peers are connected`);
+      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
+      return;
+    }
+    let connection: Connection | undefined;
+    try {
+      connection = new Connection(this.#owner, peer, message.connection, randomPsn(), false);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      warnings.warn(`a connection from a peer is refused: ${error.message}`);
+      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
+      return;
+    }
+    if (!this.#establish(connection, message)) {
+      connection.destroy();
+      return;
+    }
+    connection.answer = this.#message(ConnectType.REPLY, connection, message.sender, message.mtu);
+    this.#passive.set(key, connection);
+    this.#owner.onAccepted(connection);
+    this.#answer(message, connection.answer);
+  }
+
+  /** Connects a queue pair to that of a peer; false if the device refuses the parameters of the peer. */
+  #establish(connection: Connection, message: ConnectMessage): boolean {
+    try {
+      connection.establish(message);
+      return true;
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#owner.warnings.warn(`a connection is refused: ${error.message}`);
+      return false;
+    }
+  }
+
+  #answer({ gid, lid, answerQpNum, answerQkey }: ConnectMessage, answer: ConnectMessage): void {
+    this.#owner.datagrams.send(answer, { gid, lid, qpNum: answerQpNum, qkey: answerQkey });
+  }
+
+  #message(type: ConnectType, connection: Connection, receiver: Uint8Array, mtu: number): ConnectMessage {
+    const { self, rc, port, datagrams } = this.#owner;
+    return {
+      type,
+      mtu: Math.min(mtu, self.mtu),
+      lid: self.lid,
+      qpNum: connection.qp.qpNum,
+      psn: connection.psn,
+      maxReads: Math.min(rc.MAX_RD_ATOMIC, port.device.attributes.maxQpRdAtom),
+      answerQpNum: datagrams.qpNum,
+      answerQkey: self.qkey,
+      connection: connection.id,
+      gid: self.gid,
+      sender: self.id,
+      receiver,
+    };
+  }
+
+  #end(attempt: Attempt): void {
+    attempt.timer?.cancel();
+    this.#attempts.delete(identityText(attempt.connection.id));
+  }
+}
+
+function randomPsn(): number {
+  return Buffer.from(systemRandomBytes(3)).readUIntLE(0, 3);
+}

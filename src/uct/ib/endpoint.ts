@@ -1,0 +1,449 @@
+/** An endpoint of ib: checks operations, and posts them to its connection. Their ends are handled by the interface. */
+
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { SendFlag, SendWr, WrOpcode } from '../../verbs/abi.ts';
+import { setAtomic, setRdma } from '../../verbs/work-request.ts';
+import {
+  type AmFrame,
+  type AmPacker,
+  type AtomicCall,
+  AtomicOperation,
+  type Completion,
+  type IovEntry,
+  type UctEndpoint,
+} from '../api/iface.ts';
+import type { RemoteKey } from '../api/memory.ts';
+import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.ts';
+import { Transfer, type TransferCounters } from '../base/counters.ts';
+import { IB_NAME } from './base/config.ts';
+import { IbKey } from './base/key.ts';
+import { IbMemory } from './base/memory.ts';
+import type { Buffers } from './base/queues.ts';
+import { type Connection, immediateOf, MessageKind } from './connection/connection.ts';
+import { newWord } from './connection/work-request.ts';
+
+const AM_ID_MASK = 31;
+const WORD_BYTES = 8;
+const NO_IOV: readonly IovEntry[] = [];
+
+/** The interface, for its endpoints. */
+export interface EndpointOwner {
+  readonly tx: Buffers;
+  readonly counters: TransferCounters;
+  readonly segBytes: number;
+  readonly inlineBytes: number;
+  /** Index of the own device, for local keys. */
+  readonly deviceIndex: number;
+  readonly zcopyBytesMax: number;
+  readonly iovMax: number;
+  outstanding: number;
+  /** Reads completions of received messages, without delivering the messages. */
+  receive(): void;
+  closeEndpoint(endpoint: IbEndpoint): void;
+}
+
+/** The memory of a message for its packer. */
+class PackFrame implements AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  offset = 0;
+  byteLength = 0;
+  readonly source = '';
+
+  constructor({ bytes, words }: Buffers) {
+    this.bytes = bytes;
+    this.words = words;
+  }
+}
+
+/** The endpoint. */
+export class IbEndpoint implements UctEndpoint {
+  readonly connection: Connection;
+  /** Index of the device of the peer, for remote keys. */
+  readonly peerDevice: number;
+  readonly #owner: EndpointOwner;
+  readonly #frame: PackFrame;
+  #isFenced = false;
+  #closed = false;
+
+  constructor(owner: EndpointOwner, connection: Connection, peerDevice: number) {
+    this.#owner = owner;
+    this.connection = connection;
+    this.peerDevice = peerDevice;
+    this.#frame = new PackFrame(owner.tx);
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion?: Completion,
+  ): Status {
+    const { segBytes, inlineBytes } = this.#owner;
+    if (byteLength > segBytes || !isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
+    if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
+    const refusal = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refusal !== Status.OK) return refusal;
+    if (byteLength === 0) return Status.OK;
+    const { connection } = this;
+    const isInline = byteLength <= inlineBytes;
+    const slot = isInline ? -1 : this.#owner.tx.take();
+    if (!isInline && slot < 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
+    const { entry } = connection;
+    const at = connection.begin(WrOpcode.RDMA_WRITE, !isInline || completion !== undefined, this.#fenceFlag());
+    this.#setRemote(at, rkey as IbKey, remoteOffset);
+    if (isInline) {
+      copyBytes(connection.bytes, connection.inline(at, byteLength), source, sourceOffset, byteLength);
+    } else this.#copyToSlot(at, slot, source, sourceOffset, byteLength);
+    entry.completion = completion;
+    this.#post(at, completion);
+    this.#owner.counters.short(Transfer.PUT, byteLength);
+    return completion === undefined ? Status.OK : Status.INPROGRESS;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    return this.#zcopy(WrOpcode.RDMA_WRITE, iov, remoteOffset, rkey, completion);
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    return this.#zcopy(WrOpcode.RDMA_READ, iov, remoteOffset, rkey, completion);
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion: Completion,
+  ): Status {
+    const { segBytes, tx, counters } = this.#owner;
+    if (byteLength > segBytes || !isInBytes(targetOffset, byteLength, target)) return Status.INVALID_PARAM;
+    if (!isCompletion(completion)) return Status.INVALID_PARAM;
+    const refusal = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refusal !== Status.OK) return refusal;
+    if (byteLength === 0) return Status.OK;
+    const slot = tx.take();
+    if (slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const { connection } = this;
+    const { entry } = connection;
+    const at = connection.begin(WrOpcode.RDMA_READ, true, this.#fenceFlag());
+    this.#setRemote(at, rkey as IbKey, remoteOffset);
+    this.#setSlot(at, slot, byteLength);
+    entry.target = target;
+    entry.targetOffset = targetOffset;
+    entry.targetBytes = byteLength;
+    entry.completion = completion;
+    this.#post(at, completion);
+    counters.short(Transfer.GET, byteLength);
+    return Status.INPROGRESS;
+  }
+
+  cancel(): void {
+    this.connection.cancel();
+  }
+
+  flush(completion: Completion | undefined): Status {
+    if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
+    const { connection } = this;
+    const { counters } = this.#owner;
+    if (!connection.isBusy) return counters.flush(connection.failure);
+    const status = connection.flush(completion);
+    if (status === Status.INPROGRESS && completion !== undefined) this.#owner.outstanding += 1;
+    return counters.flush(status);
+  }
+
+  /** The device executes requests in order, except that it does not wait for the answers of reads and atomic operations: the next request does. */
+  fence(): Status {
+    this.#isFenced = true;
+    return this.#owner.counters.fence(Status.OK);
+  }
+
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const { segBytes, inlineBytes, tx, counters } = this.#owner;
+    if ((id & AM_ID_MASK) !== id) return Status.INVALID_PARAM;
+    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, segBytes)) return Status.INVALID_PARAM;
+    const refusal = this.#messageRefusal();
+    if (refusal !== Status.OK) return refusal;
+    const { connection } = this;
+    const headerBytes = headerWords * 4;
+    const total = headerBytes + payloadLength;
+    const isInline = total <= inlineBytes;
+    const slot = isInline ? -1 : tx.take();
+    if (!isInline && slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const at = this.#beginMessage(id, !isInline);
+    if (isInline) {
+      const offset = connection.inline(at, total);
+      for (let i = 0; i < headerWords; i++) connection.words[(offset >> 2) + i] = header[i]!;
+      if (payload !== undefined) {
+        copyBytes(connection.bytes, offset + headerBytes, payload, payloadOffset, payloadLength);
+      }
+    } else {
+      const offset = slot * tx.slotBytes;
+      for (let i = 0; i < headerWords; i++) tx.words[(offset >> 2) + i] = header[i]!;
+      if (payload !== undefined) copyBytes(tx.bytes, offset + headerBytes, payload, payloadOffset, payloadLength);
+      this.#setSlot(at, slot, total);
+    }
+    this.#post(at, undefined);
+    counters.short(Transfer.AM, total);
+    return Status.OK;
+  }
+
+  amBcopy(id: number, packer: AmPacker): Status {
+    const { segBytes, tx, counters } = this.#owner;
+    if ((id & AM_ID_MASK) !== id) return Status.INVALID_PARAM;
+    const refusal = this.#messageRefusal();
+    if (refusal !== Status.OK) return refusal;
+    const slot = tx.take();
+    if (slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const frame = this.#frame;
+    frame.offset = slot * tx.slotBytes;
+    frame.byteLength = segBytes;
+    const total = packer.pack(frame);
+    // The device takes the length.
+    if (!isInside(0, total, segBytes)) {
+      tx.give(slot);
+      return Status.INVALID_PARAM;
+    }
+    const at = this.#beginMessage(id, true);
+    this.#setSlot(at, slot, total);
+    this.#post(at, undefined);
+    counters.bcopy(Transfer.AM, total);
+    return Status.OK;
+  }
+
+  amZcopy(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    iov: readonly IovEntry[],
+    completion: Completion,
+  ): Status {
+    const { segBytes, tx, counters } = this.#owner;
+    const headerBytes = headerWords * 4;
+    const total = headerBytes + checkIov(iov, this.#owner.iovMax);
+    const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= segBytes;
+    if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
+    const refusal = this.#messageRefusal();
+    if (refusal !== Status.OK) return refusal;
+    const slot = headerBytes === 0 ? -1 : tx.take();
+    if (headerBytes > 0 && slot < 0) return counters.refused(Status.NO_RESOURCE);
+    const { connection } = this;
+    const { entry } = connection;
+    const at = this.#beginMessage(id, true);
+    if (slot >= 0) {
+      const offset = (slot * tx.slotBytes) >> 2;
+      for (let i = 0; i < headerWords; i++) tx.words[offset + i] = header[i]!;
+      this.#setSlot(at, slot, headerBytes);
+    }
+    this.#setIov(at, iov, slot >= 0 ? 1 : 0);
+    entry.hold(iov, undefined);
+    entry.completion = completion;
+    this.#post(at, completion);
+    counters.zcopy(Transfer.AM, total);
+    return Status.INPROGRESS;
+  }
+
+  /** For words of 64 bits. An operation that the device does not have is repeated as compare and swap until the word has not changed meanwhile. */
+  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    if (call.wordBytes !== WORD_BYTES) return Status.UNSUPPORTED;
+    if (!isCompletion(completion)) return Status.INVALID_PARAM;
+    if (!(rkey instanceof IbKey)) return Status.INVALID_PARAM;
+    if (!isInside(remoteOffset, WORD_BYTES, rkey.byteLength) || !rkey.live) return Status.INVALID_ADDR;
+    if ((rkey.iova + remoteOffset) % WORD_BYTES !== 0) return Status.INVALID_ADDR;
+    const refusal = this.#unready();
+    if (refusal !== Status.OK) return refusal;
+    const status = this.postAtomic(call, remoteOffset, rkey, completion, 0n);
+    if (status !== Status.OK) return status;
+    this.#owner.outstanding += 1;
+    this.#owner.counters.atomic();
+    return Status.INPROGRESS;
+  }
+
+  /** Posts one attempt. @param assumed expected value of the word, for an operation that the device does not have */
+  postAtomic(call: AtomicCall, remoteOffset: number, rkey: IbKey, completion: Completion, assumed: bigint): Status {
+    const { connection } = this;
+    if (connection.failure !== Status.OK) return connection.failure;
+    if (connection.room <= 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
+    const slot = this.#owner.tx.take();
+    if (slot < 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
+    const { entry, words } = connection;
+    const isAdd = call.operation === AtomicOperation.ADD;
+    const opcode = isAdd ? WrOpcode.ATOMIC_FETCH_AND_ADD : WrOpcode.ATOMIC_CMP_AND_SWP;
+    const at = connection.begin(opcode, true, this.#fenceFlag());
+    const compareAdd = isAdd ? call.value64 : call.operation === AtomicOperation.CSWAP ? call.compare64 : assumed;
+    const swap = isAdd ? 0n : newWord(call, assumed);
+    setAtomic(words, at, rkey.iova + remoteOffset, rkey.rkeys[this.peerDevice]!);
+    words[at + SendWr.ATOMIC_COMPARE_ADD] = lowWord(compareAdd);
+    words[at + SendWr.ATOMIC_COMPARE_ADD + 1] = highWord(compareAdd);
+    words[at + SendWr.ATOMIC_SWAP] = lowWord(swap);
+    words[at + SendWr.ATOMIC_SWAP + 1] = highWord(swap);
+    this.#setSlot(at, slot, WORD_BYTES);
+    entry.call = call;
+    entry.remoteOffset = remoteOffset;
+    entry.assumed = assumed;
+    entry.completion = completion;
+    entry.hold(NO_IOV, rkey);
+    connection.post(at);
+    return Status.OK;
+  }
+
+  cork(): void {
+    this.connection.cork();
+  }
+
+  uncork(): void {
+    this.connection.uncork();
+  }
+
+  check(): Status {
+    const { connection } = this;
+    if (this.#closed) return Status.CANCELED;
+    this.#owner.receive();
+    if (connection.failure !== Status.OK) return connection.failure;
+    // An acknowledgement shows that the peer's device still has the connection; progress detects the failure.
+    if (!connection.isUp) return Status.OK;
+    // Includes requests without a completion: otherwise only a failure of them would be reported.
+    if (connection.isBusy) connection.flush(undefined);
+    else if (connection.room > 0) connection.probe();
+    return Status.OK;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#owner.closeEndpoint(this);
+  }
+
+  #zcopy(
+    opcode: number,
+    iov: readonly IovEntry[],
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion: Completion,
+  ): Status {
+    const { zcopyBytesMax, counters } = this.#owner;
+    const total = checkIov(iov, this.#owner.iovMax);
+    if (!isCompletion(completion) || total > zcopyBytesMax) return Status.INVALID_PARAM;
+    const refusal = this.#refusal(rkey, remoteOffset, total);
+    if (refusal !== Status.OK) return refusal;
+    if (total === 0) return Status.OK;
+    const { connection } = this;
+    const { entry } = connection;
+    const at = connection.begin(opcode, true, this.#fenceFlag());
+    this.#setRemote(at, rkey as IbKey, remoteOffset);
+    this.#setIov(at, iov, 0);
+    entry.hold(iov, rkey as IbKey);
+    entry.completion = completion;
+    this.#post(at, completion);
+    counters.zcopy(opcode === WrOpcode.RDMA_READ ? Transfer.GET : Transfer.PUT, total);
+    return Status.INPROGRESS;
+  }
+
+  /** Why an operation on remote memory is not started now; OK if it can be. */
+  #refusal(rkey: RemoteKey, remoteOffset: number, byteLength: number): Status {
+    if (!(rkey instanceof IbKey)) return Status.INVALID_PARAM;
+    if (!isInside(remoteOffset, byteLength, rkey.byteLength) || !rkey.live) return Status.INVALID_ADDR;
+    return this.#unready();
+  }
+
+  #unready(): Status {
+    const { connection } = this;
+    if (this.#closed) return Status.CANCELED;
+    if (connection.failure !== Status.OK) return connection.failure;
+    return connection.isUp && connection.room > 0 ? Status.OK : this.#owner.counters.refused(Status.NO_RESOURCE);
+  }
+
+  #messageRefusal(): Status {
+    const unready = this.#unready();
+    if (unready !== Status.OK) return unready;
+    return this.connection.credits > 0 ? Status.OK : this.#owner.counters.refused(Status.NO_RESOURCE);
+  }
+
+  #beginMessage(id: number, isSignaled: boolean): number {
+    const { connection } = this;
+    connection.credits -= 1;
+    const at = connection.begin(WrOpcode.SEND_WITH_IMM, isSignaled, this.#fenceFlag() | SendFlag.SOLICITED);
+    connection.words[at + SendWr.IMM_DATA] = immediateOf(MessageKind.AM, id, 0);
+    return at;
+  }
+
+  #fenceFlag(): number {
+    if (!this.#isFenced) return 0;
+    this.#isFenced = false;
+    return SendFlag.FENCE;
+  }
+
+  #setRemote(at: number, { iova, rkeys }: IbKey, remoteOffset: number): void {
+    setRdma(this.connection.words, at, iova + remoteOffset, rkeys[this.peerDevice] ?? 0);
+  }
+
+  #copyToSlot(at: number, slot: number, source: Uint8Array, offset: number, byteLength: number): void {
+    const { tx } = this.#owner;
+    copyBytes(tx.bytes, slot * tx.slotBytes, source, offset, byteLength);
+    this.#setSlot(at, slot, byteLength);
+  }
+
+  #setSlot(at: number, slot: number, byteLength: number): void {
+    const { connection } = this;
+    const { tx } = this.#owner;
+    connection.entry.slot = slot;
+    connection.setSge(at, 0, tx.addressOf(slot), byteLength, tx.lkey);
+    connection.setList(at, byteLength === 0 ? 0 : 1);
+  }
+
+  /** Lets the device gather from registered memory, behind `first` entries of its list. */
+  #setIov(at: number, iov: readonly IovEntry[], first: number): void {
+    const { connection } = this;
+    let count = first;
+    const { deviceIndex } = this.#owner;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      if (byteLength === 0) continue;
+      const { iova, lkeys } = memory as IbMemory;
+      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
+      count += 1;
+    }
+    connection.setList(at, count);
+  }
+
+  #post(at: number, completion: Completion | undefined): void {
+    if (completion !== undefined) this.#owner.outstanding += 1;
+    this.connection.post(at);
+  }
+}
+
+/**
+ * Checks a list and returns its total bytes.
+ * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, released memory, and ranges outside
+ */
+function checkIov(iov: readonly IovEntry[], max: number): number {
+  let total = 0;
+  let filled = 0;
+  for (let i = 0; i < iov.length; i++) {
+    const { memory, offset, byteLength } = iov[i]!;
+    if (!(memory instanceof IbMemory)) {
+      throw invalidParam('iov', `must hold memory of memory domain ${IB_NAME}`, memory?.mdName);
+    }
+    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
+      const place = `${byteLength} at ${offset}`;
+      throw invalidParam('iov', `must lie inside live memory of ${memory.byteLength} bytes`, place);
+    }
+    if (byteLength > 0) filled += 1;
+    total += byteLength;
+  }
+  if (filled > max) throw invalidParam('iov', `must have at most ${max} entries with bytes`, filled);
+  return total;
+}

@@ -1,0 +1,433 @@
+/**
+ * A client of a listener, from its connection on: reads its request, keeps it until the program answers, and reads the confirmation of the client. A
+ * client that violates the protocol, disconnects, or is too slow is dropped. A listening socket of the connection manager: accepts connections, and
+ * handles the lack of descriptors. The request of a client is read in server-client.ts.
+ */
+
+import {
+  Errno,
+  errnoReason,
+  isSyscallError,
+  printAddress,
+  ReadyFor,
+  setKeepalive,
+  tcpAccept,
+  tcpClose,
+  tcpListen,
+  tcpLocalAddress,
+  tcpRemoteAddress,
+} from '../../../sys/index.ts';
+import type { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { isFailure, Status } from '../../../ucs/type/status.ts';
+import {
+  type ClientRequest,
+  PRIVATE_DATA_BYTES_MAX,
+  REASON_BYTES_MAX,
+  type SocketAddress,
+  type SocketListener,
+} from '../../api/connection-manager.ts';
+import { checkHandler } from '../../base/checks.ts';
+import { sameSecret } from '../../base/key/keys.ts';
+import type { TcpCmConfig } from '../config.ts';
+import { ReserveDescriptor } from '../sockets.ts';
+import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
+import { CmCounter, type CmCounters, Conversation, type Fault, type Watch, type Watched } from './conversation.ts';
+import { FrameType, NONCE_BYTES, packFrame } from './layout.ts';
+
+/** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
+const LINGER_NS = 1e9;
+/** Reason sent to an evicted client, which may connect again. */
+const EVICTED = 'others have come after it, and it has not sent its request';
+/** Maximum number of bytes read from a rejected client. */
+const LINGER_BYTES_MAX = 1 << 20;
+
+const NO_DATA = new Uint8Array(0);
+
+/** Progress of a client. */
+const State = { AWAITING_REQUEST: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, CLOSED: 4 } as const;
+type State = (typeof State)[keyof typeof State];
+
+/** The manager behind a client. */
+interface ClientOwner {
+  readonly watch: Watch;
+  readonly clock: Clock;
+  readonly log: LimitedLog;
+  readonly config: TcpCmConfig;
+  readonly counters: CmCounters;
+  /** Memory to receive into. Its contents are valid during a call only. */
+  readonly received: Uint8Array;
+  /** Clients that wait for the program. */
+  readonly waitingClients: number;
+  /** A client has sent its request. */
+  clientWaits(client: ServerClient): void;
+  /** The program has answered a client, or the client has disconnected. */
+  clientAnswered(client: ServerClient): void;
+  /** A client was rejected. The connection stays open for the time it needs to read the rejection. */
+  clientLingers(client: ServerClient): void;
+  clientGone(client: ServerClient): void;
+}
+
+/** Addresses of both ends of the connection of a client. */
+export interface ClientAddresses {
+  readonly clientAddress: SocketAddress;
+  readonly serverAddress: SocketAddress;
+}
+
+/** A client. */
+export class ServerClient implements ClientRequest, Watched {
+  readonly clientAddress: SocketAddress;
+  readonly serverAddress: SocketAddress;
+  privateData: Uint8Array = NO_DATA;
+  deadlineNs: number;
+  readonly #owner: ClientOwner;
+  readonly #conversation: Conversation;
+  readonly #onRequest: (request: ClientRequest) => void;
+  readonly #nonce: Uint8Array = systemRandomBytes(NONCE_BYTES);
+  #onSettled: (status: Status) => void = () => undefined;
+  #state: State = State.AWAITING_REQUEST;
+  #discarded = 0;
+
+  /** @throws SyscallError ENOSPC; the channel is closed then */
+  constructor(
+    owner: ClientOwner,
+    channel: Channel,
+    addresses: ClientAddresses,
+    onRequest: (request: ClientRequest) => void,
+  ) {
+    this.#owner = owner;
+    this.clientAddress = addresses.clientAddress;
+    this.serverAddress = addresses.serverAddress;
+    this.#onRequest = onRequest;
+    this.deadlineNs = owner.clock.nowNs() + owner.config.TIMEOUT;
+    this.#conversation = new Conversation(owner.watch, channel, this);
+  }
+
+  /** Sends the hello of the listener. Returns like {@link onReady}. */
+  sendHello(): number {
+    this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
+    return this.onReady();
+  }
+
+  get live(): boolean {
+    return this.#state === State.WAITING;
+  }
+
+  accept(privateData: Uint8Array, onSettled: (status: Status) => void): void {
+    if (!(privateData instanceof Uint8Array) || privateData.byteLength > PRIVATE_DATA_BYTES_MAX) {
+      throw invalidParam('privateData', `must be a Uint8Array of at most ${PRIVATE_DATA_BYTES_MAX} bytes`, privateData);
+    }
+    checkHandler(onSettled, 'onSettled');
+    if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
+    this.#onSettled = onSettled;
+    this.#owner.counters.count(CmCounter.ACCEPTED);
+    this.#answer(State.ACCEPTED, this.#owner.config.TIMEOUT);
+    this.#conversation.send(packFrame(FrameType.ACCEPT, Status.OK, privateData));
+  }
+
+  reject(status: Status, reason: string): void {
+    if (!Number.isInteger(status) || !isFailure(status)) throw invalidParam('status', 'must be a failure', status);
+    if (typeof reason !== 'string') throw invalidParam('reason', 'must be a text', reason);
+    if (!this.live) return;
+    this.#owner.counters.count(CmCounter.REJECTED);
+    this.#reject(status, reason);
+  }
+
+  onReady(): number {
+    const fault = this.#conversation.open();
+    if (fault !== undefined) return this.#drop(fault);
+    this.#conversation.flush();
+    switch (this.#state) {
+      case State.AWAITING_REQUEST:
+        return this.#receiveRequest();
+      case State.WAITING:
+        return this.#expectSilence();
+      case State.ACCEPTED:
+        return this.#receiveConfirmation();
+      case State.REJECTED:
+        return this.#awaitEnd();
+      default:
+        return 0;
+    }
+  }
+
+  onDeadline(): number {
+    if (this.#state === State.AWAITING_REQUEST)
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
+    if (this.#state === State.ACCEPTED) {
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });
+    }
+    this.close();
+    return 0;
+  }
+
+  /** Disconnects a client that has not sent its request, unless the request has arrived by now. Returns like {@link onReady}. */
+  evict(): number {
+    const count = this.onReady();
+    if (this.#state !== State.AWAITING_REQUEST && this.#state !== State.REJECTED) return count;
+    if (this.#state === State.AWAITING_REQUEST) {
+      this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
+      this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
+      this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
+    }
+    this.close();
+    return count;
+  }
+
+  /** Closes the connection without a rejection and without a report. Idempotent. */
+  close(): void {
+    if (this.#state === State.CLOSED) return;
+    if (this.live) this.#owner.clientAnswered(this);
+    this.#state = State.CLOSED;
+    this.#conversation.close();
+    this.#owner.clientGone(this);
+  }
+
+  #receiveRequest(): number {
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.REQUEST) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${frame.type}` });
+    }
+    if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
+    }
+    const { waitingClients, config } = this.#owner;
+    if (waitingClients >= config.MAX_REQUESTS) {
+      this.#owner.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
+      this.#owner.counters.count(CmCounter.REQUESTS_BUSY);
+      this.#reject(Status.BUSY, `${waitingClients} requests to connect wait for an answer`);
+      return 0;
+    }
+    this.#state = State.WAITING;
+    this.deadlineNs = Number.POSITIVE_INFINITY;
+    this.privateData = frame.payload.subarray(NONCE_BYTES);
+    this.#owner.clientWaits(this);
+    this.#owner.counters.count(CmCounter.REQUESTS);
+    this.#onRequest(this);
+    return 1;
+  }
+
+  #expectSilence(): number {
+    const silence = this.#conversation.silence(this.#owner.received);
+    if (silence === 'waiting') return 0;
+    return this.#drop(
+      silence === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : silence,
+    );
+  }
+
+  #receiveConfirmation(): number {
+    const frame = this.#conversation.receive(this.#owner.received);
+    if (frame === 'waiting') return 0;
+    if (frame === 'ended')
+      return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
+    if ('reason' in frame) return this.#drop(frame);
+    if (frame.type !== FrameType.CONFIRM) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${frame.type} to confirm` });
+    }
+    return this.#settle(frame.status);
+  }
+
+  #awaitEnd(): number {
+    for (;;) {
+      const discarded = this.#conversation.discard(this.#owner.received);
+      if (discarded === 'waiting') return 0;
+      this.#discarded += typeof discarded === 'number' ? discarded : Number.POSITIVE_INFINITY;
+      if (this.#discarded <= LINGER_BYTES_MAX) continue;
+      this.close();
+      return 0;
+    }
+  }
+
+  #answer(state: State, timeoutNs: number): void {
+    this.#owner.clientAnswered(this);
+    this.#await(state, timeoutNs);
+  }
+
+  #await(state: State, timeoutNs: number): void {
+    this.#state = state;
+    this.deadlineNs = this.#owner.clock.nowNs() + timeoutNs;
+    this.#owner.watch.due(this.deadlineNs);
+  }
+
+  #reject(status: Status, reason: string): void {
+    if (this.live) this.#owner.clientAnswered(this);
+    this.#owner.clientLingers(this);
+    this.#await(State.REJECTED, LINGER_NS);
+    const text = Buffer.from(reason, 'utf8').subarray(0, REASON_BYTES_MAX);
+    this.#conversation.send(packFrame(FrameType.REJECT, status, text));
+  }
+
+  /** Ends the pending confirmation of an accepted client. */
+  #settle(status: Status): number {
+    this.close();
+    this.#onSettled(status);
+    return 1;
+  }
+
+  #drop({ status, reason }: Fault): number {
+    this.#owner.counters.count(CmCounter.CLIENTS_DROPPED);
+    const message = `${this.#name}: ${reason}`;
+    // A client that disconnects does not violate the protocol.
+    if (status === Status.CONNECTION_RESET) this.#owner.log.diag(message);
+    else this.#owner.log.warn(`${message}; it is dropped`);
+    if (this.#state === State.ACCEPTED) {
+      return this.#settle(status === Status.TIMED_OUT ? status : Status.CONNECTION_RESET);
+    }
+    const isAnswerable = this.#state === State.AWAITING_REQUEST || this.#state === State.WAITING;
+    if (isAnswerable && status !== Status.CONNECTION_RESET && this.#conversation.isOpen) {
+      this.#reject(status, `the request to connect is invalid: ${reason}`);
+    } else this.close();
+    return 0;
+  }
+
+  get #name(): string {
+    return `client ${printAddress(this.clientAddress)} of ${printAddress(this.serverAddress)}`;
+  }
+}
+
+/** Maximum number of connections accepted in one call, so that other descriptors are served too. */
+const ACCEPTS_MAX = 64;
+/** Pause of a listener that can neither accept nor reject clients, in nanoseconds. */
+const PAUSE_NS = 100e6;
+/** Seconds between two keepalive probes to a silent client, and the maximum number without an answer. */
+const KEEPALIVE_S = 10;
+const KEEPALIVE_PROBES = 3;
+
+const OUT_OF_DESCRIPTORS: readonly number[] = [Errno.EMFILE, Errno.ENFILE];
+const NO_CLIENT: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
+/** The connection failed before it was accepted; the next one may succeed: see accept(2). */
+const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
+
+/** The manager behind a listener. */
+export interface ListeningOwner extends ClientOwner, ChannelOwner {
+  /** Clients that have not sent their request, and those that were rejected. */
+  readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
+  clientCame(client: ServerClient): void;
+  listenerClosed(listener: Listening): void;
+}
+
+/** A listening socket. */
+export class Listening implements SocketListener, Watched {
+  readonly address: SocketAddress;
+  deadlineNs: number = Number.POSITIVE_INFINITY;
+  readonly #owner: ListeningOwner;
+  readonly #onRequest: (request: ClientRequest) => void;
+  readonly #fd: number;
+  readonly #token: number;
+  readonly #reserve: ReserveDescriptor;
+  #closed = false;
+
+  /** @throws UcxError ERR_INVALID_PARAM; SyscallError */
+  constructor(
+    owner: ListeningOwner,
+    address: SocketAddress,
+    backlog: number,
+    onRequest: (request: ClientRequest) => void,
+  ) {
+    this.#owner = owner;
+    this.#onRequest = (request) => {
+      // The client was accepted before the listener closed, and its request has arrived only now.
+      if (this.#closed) request.reject(Status.REJECTED, 'the listener has closed');
+      else onRequest(request);
+    };
+    this.#fd = tcpListen(address, backlog, owner.config.REUSEADDR);
+    let reserve: ReserveDescriptor | undefined;
+    try {
+      this.address = tcpLocalAddress(this.#fd);
+      reserve = new ReserveDescriptor(this.#fd);
+      this.#reserve = reserve;
+      this.#token = owner.watch.add(this.#fd, ReadyFor.READ, this);
+    } catch (error) {
+      reserve?.close();
+      tcpClose(this.#fd);
+      throw error;
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#owner.watch.remove(this.#fd, this.#token);
+    this.#reserve.close();
+    tcpClose(this.#fd);
+    this.#owner.listenerClosed(this);
+  }
+
+  onReady(): number {
+    let count = 0;
+    for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
+      const fd = tcpAccept(this.#fd);
+      if (fd >= 0) count += this.#take(fd);
+      else if (NO_CLIENT.includes(-fd) || !this.#continuesAfter(-fd)) break;
+    }
+    return count;
+  }
+
+  /** Ends the pause. */
+  onDeadline(): number {
+    this.deadlineNs = Number.POSITIVE_INFINITY;
+    this.#owner.watch.modify(this.#fd, ReadyFor.READ, this.#token);
+    return 0;
+  }
+
+  #take(fd: number): number {
+    const channel = openChannel(fd, this.#owner, 'accepting');
+    try {
+      const clientAddress = tcpRemoteAddress(fd);
+      const { unauthenticatedPeers } = this.#owner;
+      const { address } = clientAddress;
+      let count = 0;
+      for (
+        let oldest = unauthenticatedPeers.excess(address);
+        oldest !== undefined;
+        oldest = unauthenticatedPeers.excess(address)
+      ) {
+        count += oldest.evict();
+      }
+      // Closed by the program in its callback for a request.
+      if (this.#closed) {
+        channel.close();
+        return count;
+      }
+      const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
+      // A waiting client may vanish without closing the connection.
+      setKeepalive(fd, KEEPALIVE_S, KEEPALIVE_S, KEEPALIVE_PROBES);
+      const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
+      this.#owner.counters.count(CmCounter.CLIENTS);
+      this.#owner.clientCame(client);
+      return count + client.sendHello();
+    } catch (error) {
+      // The client has disconnected, or cannot be watched.
+      channel.close();
+      if (!isSyscallError(error)) throw error;
+      this.#owner.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
+      return 0;
+    }
+  }
+
+  /** Handles an error of accept; returns whether the next connection can be accepted. */
+  #continuesAfter(code: number): boolean {
+    if (LOST.includes(code)) return true;
+    const { log, watch, clock, counters } = this.#owner;
+    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.acceptAndClose() : -code;
+    // Without descriptors accept fails before it checks whether a client waits.
+    if (NO_CLIENT.includes(-left)) return false;
+    if (left >= 0) {
+      counters.count(CmCounter.CLIENTS_SENT_AWAY);
+      log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoReason(code)}`);
+      return true;
+    }
+    log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoReason(code)}`);
+    // Without this, readiness would be reported continuously.
+    watch.modify(this.#fd, 0, this.#token);
+    this.deadlineNs = clock.nowNs() + PAUSE_NS;
+    watch.due(this.deadlineNs);
+    return false;
+  }
+}

@@ -1,0 +1,488 @@
+/**
+ * The receiving half of a connection: splits the stream into frames and checks them before they are used. Invalid data ends the connection with a
+ * reason.
+ */
+
+import { Errno, TCP_PIECES_MAX, type TcpPieces, tcpRecv } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import {
+  copyPutToRun,
+  END_BYTES,
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  HEADER_BYTES,
+  headerBytesOf,
+  idAfterPuts,
+  messageIdOf,
+  PUT_RUN_HEADER_BYTES,
+  PUT_RUN_MAX,
+  PUT_RUN_WORDS,
+  padded,
+  paddingOf,
+  putWordInRun,
+  statusOf,
+  typeOf,
+  valueIn,
+} from '../layout.ts';
+import type { RecordStream } from '../secure/session.ts';
+import type { TcpBuffers } from './buffers.ts';
+import type { Payload } from './inbound.ts';
+
+/** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
+const BULK_BYTES_MIN = 65_536;
+/** Bytes to read if headers with long bodies are expected: those of a PUT_RUN. */
+const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
+
+/** Received bytes of a body that show as much life as a frame: the frames behind a long body come late on a slow network. */
+const BODY_BYTES_PER_SIGN = 4096;
+
+/** Stands for the headers of a connection that has received no run. */
+const NO_RUN = new Int32Array(0);
+/** The end of the shared memory, where padding goes. */
+const JUNK_BYTES = 8;
+
+/** Sends the answers to frames. */
+interface FrameAnswers {
+  readonly putsInRow: number;
+  /** Whether frames are held back, to be sent together. */
+  isCorked: boolean;
+  /** Frames that were queued. */
+  readonly queued: number;
+}
+
+/** Consumer of frames. A method that returns false has ended the connection. */
+export interface FrameSink {
+  /** The destination of the current body. */
+  readonly payload: Payload;
+  /** Whether there is a handler for messages. */
+  readonly hasHandler: boolean;
+  /** Answers frames. */
+  readonly transmitter: FrameAnswers;
+  onMessage(id: number): void;
+  onPut(words: Int32Array, at: number): void;
+  /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
+  placeOfPut(words: Int32Array, at: number): number;
+  onGetData(byteLength: number): boolean;
+  /** The body of a put, or the data of a get, is complete, with this status. */
+  onPayloadEnd(status: number): void;
+  onGet(words: Int32Array, at: number): boolean;
+  onAcknowledged(count: number): boolean;
+  onRefused(status: number): boolean;
+  onHeartbeat(intervalMs: number): void;
+  onBye(): void;
+  /** False once the connection has ended, possibly in a handler. */
+  readonly isUp: boolean;
+}
+
+/** Reason for the end of receiving. */
+export type ReceiveEnd = 'closed' | 'failed' | 'violation';
+
+/** The receiver. */
+export class Receiver {
+  /** Reason for the end; undefined while receiving. */
+  end: ReceiveEnd | undefined = undefined;
+  /** Error number of `failed`. */
+  failure = 0;
+  /** Number of complete frames. */
+  #frames = 0;
+  /** Number of bytes of bodies. */
+  #bodyBytes = 0;
+  /** Description of the violation by the peer, for `violation`. */
+  violation = '';
+  readonly #fd: number;
+  readonly #records: RecordStream | undefined;
+  readonly #buffers: TcpBuffers;
+  readonly #sink: FrameSink;
+  /** Received part of an incomplete frame: where it is in the shared memory, with end 0 if there is none or if another connection has received since. */
+  #partialAt = 0;
+  #partialEnd = 0;
+  /** The same in memory of its own. */
+  #partial: Uint8Array | undefined = undefined;
+  /** Bytes of padding after a body that are not received yet. */
+  #padding = 0;
+  #inPayload = false;
+  /** Whether an end follows the body and its padding. */
+  #expectsEnd = false;
+  /** A message in the stored rest waits for a message handler. */
+  #isStalled = false;
+  #expectsBulk = false;
+  /** Headers of a PUT_RUN: those that are missing, how many there are, and the next one whose body is received. */
+  #missing = 0;
+  #run: Int32Array = NO_RUN;
+  #runCount = 0;
+  #runNext = 0;
+
+  /** @param records source of all data; undefined for a connection that is not encrypted */
+  constructor(fd: number, buffers: TcpBuffers, sink: FrameSink, records: RecordStream | undefined) {
+    this.#records = records;
+    this.#fd = fd;
+    this.#buffers = buffers;
+    this.#sink = sink;
+  }
+
+  /** Signs of life of the peer until now: complete frames, and slices of bodies. Bytes of an incomplete frame or record are none. */
+  get signsOfLife(): number {
+    return this.#frames + Math.floor(this.#bodyBytes / BODY_BYTES_PER_SIGN);
+  }
+
+  /** Whether puts of a run are still to come. */
+  get isInRun(): boolean {
+    return this.#missing > 0 || this.#runNext < this.#runCount;
+  }
+
+  /**
+   * Receives available data and delivers its frames.
+   * @param polls maximum number of system calls
+   * @returns bytes received; see {@link end}
+   */
+  receive(polls: number): number {
+    if (this.#buffers.isDelivering) return 0;
+    this.#buffers.claim(this);
+    if (this.#isStalled && !this.#resume()) return 0;
+    const { transmitter } = this.#sink;
+    const { queued } = transmitter;
+    let total = 0;
+    for (let poll = 0; poll < polls && this.#sink.isUp && !this.#isStalled; poll++) {
+      const { payload } = this.#sink;
+      const isDirect = this.#records === undefined && this.#inPayload && payload.left > 0 && payload.address !== 0;
+      const bytesMax = isDirect ? Math.min(payload.contiguous, payload.left) : this.#room();
+      const received = isDirect ? this.#receiveBody(payload, bytesMax) : this.#fill(bytesMax);
+      if (received <= 0) {
+        if (received !== -Errno.EAGAIN) this.#stop(received);
+        return total;
+      }
+      total += received;
+      if (isDirect) this.#bodyBytes += received;
+      // Answers do not wait for the data behind their requests.
+      if (transmitter.queued !== queued) return total;
+      // A record that is shorter than the buffer does not mean that there is no more data.
+      if ((received < bytesMax && this.#records === undefined) || this.end !== undefined) return total;
+    }
+    return total;
+  }
+
+  /**
+   * Reads into the memory of the body and, if that is its last piece, into that of the puts behind it, and then the bytes that follow: one call of the
+   * kernel instead of one for each.
+   */
+  #receiveBody(payload: Payload, bytesMax: number): number {
+    const { rx, pieces } = this.#buffers;
+    pieces.clear();
+    pieces.add(payload.address, bytesMax);
+    if (bytesMax < payload.left) {
+      const received = pieces.receive(this.#fd);
+      if (received > 0) payload.advance(received);
+      return received;
+    }
+    const chained = this.#addRun(pieces);
+    const last = chained === 0 ? this.#padding : paddingOf(this.#lengthInRun(chained - 1));
+    const start = -last & 7;
+    const room = rx.byteLength - JUNK_BYTES - start;
+    pieces.add(rx.address + start, this.#expectsBulk ? Math.min(HEADER_READ_BYTES, room) : room);
+    const received = pieces.receive(this.#fd);
+    if (received <= 0) return received;
+    const behind = this.#endBodies(received, chained);
+    if (behind > 0 && this.#sink.isUp) this.#consume(start, start + behind);
+    return received;
+  }
+
+  /** Adds the memory of the next puts of the run, up to the first one without memory; returns their number. */
+  #addRun(pieces: TcpPieces): number {
+    const { rx } = this.#buffers;
+    let padding = this.#padding;
+    let count = 0;
+    // One piece is for the rest of the current body, and one for the bytes behind the last body.
+    for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
+      const byteLength = this.#lengthInRun(count);
+      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, putWordInRun(this.#runNext + count));
+      if (place === 0) break;
+      if (padding > 0) pieces.add(rx.address + rx.byteLength - JUNK_BYTES, padding);
+      pieces.add(place, byteLength);
+      padding = paddingOf(byteLength);
+    }
+    return count;
+  }
+
+  /** Bytes of one of the next puts of the run. */
+  #lengthInRun(index: number): number {
+    return valueIn(this.#run, putWordInRun(this.#runNext + index));
+  }
+
+  /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
+  #endBodies(received: number, chained: number): number {
+    const { payload } = this.#sink;
+    let left = received;
+    for (let following = chained; ; following--) {
+      const bytes = Math.min(left, payload.left);
+      payload.advance(bytes);
+      left -= bytes;
+      if (payload.left > 0) return 0;
+      this.#endPayload();
+      if (following === 0 || !this.#sink.isUp) return left;
+      // Without padding between them, the next body has begun.
+      if (this.#inPayload) continue;
+      const padding = Math.min(left, this.#padding);
+      left -= padding;
+      this.#endPadding(padding);
+      if (!this.#inPayload) return 0;
+    }
+  }
+
+  /** Offset of the next read in the shared memory, such that the frame after the rest of a body is at a multiple of 8. */
+  get #start(): number {
+    if (this.#partialEnd > 0) return this.#partialEnd;
+    if (this.#partial !== undefined) return this.#partial.byteLength;
+    const rest = (this.#inPayload ? this.#sink.payload.left : 0) + this.#padding;
+    return -rest & 7;
+  }
+
+  /** Bytes of room for the next read. */
+  #room(): number {
+    return this.#expectsBulk && !this.#hasPartial ? HEADER_READ_BYTES : this.#buffers.rx.byteLength - this.#start;
+  }
+
+  /** Reads into the shared memory and delivers the frames in it. */
+  #fill(bytesMax: number): number {
+    const { rx, rxAddress } = this.#buffers;
+    const start = this.#start;
+    const received =
+      this.#records === undefined
+        ? tcpRecv(this.#fd, start === 0 ? rxAddress.value! : rx.address + start, bytesMax)
+        : this.#records.receive(rx.u8, start);
+    if (received <= 0) return received;
+    this.#consume(this.#hasPartial ? this.#takePartial() : start, start + received);
+    return received;
+  }
+
+  /** Delivers messages that waited for a handler; false while there is none. */
+  #resume(): boolean {
+    if (!this.#sink.hasHandler || !this.#hasPartial) return false;
+    this.#isStalled = false;
+    const end = this.#start;
+    this.#consume(this.#takePartial(), end);
+    return true;
+  }
+
+  get #hasPartial(): boolean {
+    return this.#partialEnd > 0 || this.#partial !== undefined;
+  }
+
+  /** Keeps the beginning of a frame: in place if the rest of it, and more, can be read behind it. */
+  #keepPartial(at: number, end: number): void {
+    const { rx, rxReadBytes } = this.#buffers;
+    const isInPlace = rx.byteLength - end >= rxReadBytes;
+    if (!isInPlace) rx.u8.copyWithin(0, at, end);
+    this.#partialAt = isInPlace ? at : 0;
+    this.#partialEnd = isInPlace ? end : end - at;
+  }
+
+  /** The start of the incomplete frame in the shared memory, from where its frame is read next. */
+  #takePartial(): number {
+    const at = this.#partialEnd > 0 ? this.#partialAt : 0;
+    if (this.#partial !== undefined) this.#buffers.rx.u8.set(this.#partial);
+    this.#partial = undefined;
+    this.#partialEnd = 0;
+    return at;
+  }
+
+  /** Called before another connection receives. */
+  vacate(): void {
+    if (this.#partialEnd === 0) return;
+    this.#partial = this.#buffers.rx.u8.slice(this.#partialAt, this.#partialEnd);
+    this.#partialEnd = 0;
+  }
+
+  /** Delivers the frames of one read. Their answers are sent together: each call of the kernel costs time, and a short segment at its end costs more. */
+  #consume(from: number, end: number): void {
+    const { transmitter } = this.#sink;
+    const { isCorked } = transmitter;
+    transmitter.isCorked = true;
+    this.#buffers.isDelivering = true;
+    let used: number;
+    try {
+      used = this.#parse(from, end);
+    } finally {
+      transmitter.isCorked = isCorked;
+      this.#buffers.isDelivering = false;
+    }
+    if (used < end) this.#keepPartial(used, end);
+  }
+
+  /** Delivers the frames in `[from, end)` of the shared memory; returns the offset of the first incomplete one. */
+  #parse(from: number, end: number): number {
+    const { words } = this.#buffers.rxFrame;
+    let at = from;
+    while (at < end && this.#sink.isUp) {
+      if (this.#inPayload || this.#padding > 0) {
+        at += this.#takeBody(at, end);
+        continue;
+      }
+      if (end - at < HEADER_BYTES) break;
+      const word = at >> 2;
+      if (this.#expectsEnd) {
+        this.#expectsEnd = false;
+        this.#frames += 1;
+        this.#sink.onPayloadEnd(statusOf(words, word));
+        at += END_BYTES;
+        continue;
+      }
+      const type = typeOf(words, word);
+      if (this.#missing > 0 && type !== FrameType.PUT)
+        return this.#violate(`a frame of type ${type} in a run of puts`, end);
+      if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
+        const next = this.#message(at, end, type);
+        if (next === 0) break;
+        this.#frames += 1;
+        at = next;
+      } else {
+        const headerBytes = headerBytesOf(type);
+        if (headerBytes === 0) return this.#violate(`a frame of type ${type}`, end);
+        if (end - at < headerBytes) break;
+        this.#frames += 1;
+        if (!this.#control(type, word)) return end;
+        at += headerBytes;
+      }
+    }
+    return at;
+  }
+
+  /** Delivers a message; returns the offset of the next frame, or 0 if the message is incomplete. */
+  #message(at: number, end: number, type: number): number {
+    const hasEnd = type === FrameType.AM_ZCOPY;
+    const headerBytes = headerBytesOf(type);
+    const frame = this.#buffers.rxFrame;
+    const byteLength = valueIn(frame.words, at >> 2);
+    if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {
+      return this.#violate(`a message of ${byteLength >>> 0} bytes`, end);
+    }
+    const behind = at + headerBytes + padded(byteLength);
+    const next = hasEnd ? behind + END_BYTES : behind;
+    if (next > end) return 0;
+    if (hasEnd && statusOf(frame.words, behind >> 2) !== Status.OK) return next;
+    if (!this.#sink.hasHandler) {
+      this.#isStalled = true;
+      return 0;
+    }
+    frame.offset = at + headerBytes;
+    frame.byteLength = byteLength;
+    this.#expectsBulk = false;
+    const { words } = frame;
+    const isAfterPuts = type === FrameType.AM_AFTER_PUTS;
+    this.#sink.onMessage(
+      isAfterPuts ? idAfterPuts(words, at >> 2, this.#sink.transmitter.putsInRow) : messageIdOf(words, at >> 2),
+    );
+    return next;
+  }
+
+  /** Processes a frame other than a message; false if the connection has ended. */
+  #control(type: number, word: number): boolean {
+    const { words } = this.#buffers.rxFrame;
+    const value = valueIn(words, word);
+    switch (type) {
+      case FrameType.PUT:
+      case FrameType.GET_DATA:
+        if (value < 0 || value > FRAME_BODY_BYTES_MAX) {
+          this.#violate(`a body of ${value >>> 0} bytes`, 0);
+          return false;
+        }
+        if (this.#missing > 0) return this.#addToRun(words, word);
+        if (type === FrameType.PUT) this.#sink.onPut(words, word);
+        else if (!this.#sink.onGetData(value)) return false;
+        this.#expectsEnd = type === FrameType.GET_DATA;
+        this.#expectsBulk = value >= BULK_BYTES_MIN;
+        this.#beginPayload(value);
+        return this.#sink.isUp;
+      case FrameType.PUT_RUN:
+        if (value < 1 || value > PUT_RUN_MAX) {
+          this.#violate(`a run of ${value >>> 0} puts`, 0);
+          return false;
+        }
+        if (this.#run === NO_RUN) this.#run = new Int32Array(PUT_RUN_WORDS);
+        this.#missing = value;
+        this.#runCount = value;
+        this.#runNext = value;
+        return true;
+      case FrameType.GET:
+        return this.#sink.onGet(words, word);
+      case FrameType.ACK:
+        return this.#sink.onAcknowledged(value);
+      case FrameType.NACK:
+        return this.#sink.onRefused(value);
+      case FrameType.HEARTBEAT:
+        this.#sink.onHeartbeat(value);
+        return true;
+      default:
+        this.#sink.onBye();
+        return this.#sink.isUp;
+    }
+  }
+
+  /** Keeps a header of a run; behind the last one, the first body begins. */
+  #addToRun(words: Int32Array, word: number): boolean {
+    copyPutToRun(this.#run, this.#runCount - this.#missing, words, word);
+    this.#missing -= 1;
+    if (this.#missing > 0) return true;
+    this.#runNext = 0;
+    this.#expectsBulk = true;
+    this.#expectsEnd = false;
+    this.#beginNextOfRun();
+    return this.#sink.isUp;
+  }
+
+  /** Begins the next body of the run if there is one and nothing is left of the one before. */
+  #beginNextOfRun(): void {
+    if (this.#padding > 0 || this.#runNext === this.#runCount || !this.#sink.isUp) return;
+    const at = putWordInRun(this.#runNext);
+    this.#runNext += 1;
+    this.#sink.onPut(this.#run, at);
+    this.#beginPayload(valueIn(this.#run, at));
+  }
+
+  #beginPayload(byteLength: number): void {
+    this.#inPayload = true;
+    this.#padding = paddingOf(byteLength);
+    if (byteLength === 0) this.#endPayload();
+  }
+
+  #endPayload(): void {
+    this.#inPayload = false;
+    if (!this.#expectsEnd) this.#sink.onPayloadEnd(Status.OK);
+    this.#beginNextOfRun();
+  }
+
+  /** Bytes of padding have been received. */
+  #endPadding(byteLength: number): void {
+    this.#padding -= byteLength;
+    this.#beginNextOfRun();
+  }
+
+  /** Consumes bytes of a body or its padding from the shared memory; returns how many. */
+  #takeBody(at: number, end: number): number {
+    if (!this.#inPayload) {
+      const padding = Math.min(this.#padding, end - at);
+      this.#endPadding(padding);
+      return padding;
+    }
+    const { payload } = this.#sink;
+    const bytes = Math.min(payload.left, end - at);
+    payload.take(this.#buffers.rx.u8, at, bytes);
+    this.#bodyBytes += bytes;
+    if (payload.left === 0) this.#endPayload();
+    return bytes;
+  }
+
+  #stop(received: number): void {
+    if (received === -Errno.EBADMSG && this.#records !== undefined) {
+      this.#violate(this.#records.violation, 0);
+      return;
+    }
+    this.failure = -received;
+    this.end = received === 0 ? 'closed' : 'failed';
+  }
+
+  #violate(what: string, end: number): number {
+    this.violation = what;
+    this.end = 'violation';
+    return end;
+  }
+}

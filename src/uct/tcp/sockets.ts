@@ -1,0 +1,250 @@
+/**
+ * The sockets of an interface in one event set, and the handlers of those that are ready. It does not read or write sockets. Watches the socket of a
+ * link for room from the event loop: frames that were reported as sent leave also if the program makes no progress. Frames whose end an operation
+ * waits for are left to progress. The links of an interface with a batch of frames that waits to be sent together. It does not decide which frames
+ * wait: the transmitter does. Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats do not depend on progress of the
+ * program. A descriptor that a listening socket reserves for the case that its process has no others: releasing it allows one peer to be accepted and
+ * disconnected. A connection that is not accepted would wake the process continuously.
+ */
+
+import { close, dup, Errno, EventSet, isSyscallError, ReadyFor, tcpAccept, tcpClose } from '../../sys/index.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { atExit } from '../../ucs/sys/process-events.ts';
+
+/** An object with a socket. */
+export interface Watched {
+  readonly fd: number;
+  /** Index in the set; assigned by the set. */
+  token: number;
+  /** Whether the socket is watched for becoming writable. */
+  readonly wantsWrite: boolean;
+  /** Called when the socket is ready; returns the number of events. */
+  onReady(): number;
+}
+
+/** The set. */
+export class ReadySet {
+  readonly #events: EventSet = new EventSet();
+  /** By token. */
+  readonly #watched: (Watched | undefined)[] = [];
+  readonly #free: number[] = [];
+  /** Members whose sockets are watched for room, by token. */
+  readonly #forWrite: Set<Watched> = new Set();
+  /** Number of sockets. */
+  size = 0;
+
+  /** For sleeping: readable when a socket is ready. */
+  get fd(): number {
+    return this.#events.fd;
+  }
+
+  /**
+   * @param events bits of ReadyFor; by default those that it wants
+   * @throws SyscallError ENOSPC, ENOMEM
+   */
+  add(watched: Watched, events: number = eventsOf(watched)): void {
+    const token = this.#free.pop() ?? this.#watched.length;
+    this.#events.add(watched.fd, events, token);
+    watched.token = token;
+    this.#watched[token] = watched;
+    if (watched.wantsWrite) this.#forWrite.add(watched);
+    this.size += 1;
+  }
+
+  /** Updates whether a socket is watched for becoming writable. */
+  update(watched: Watched): void {
+    if (watched.wantsWrite === this.#forWrite.has(watched)) return;
+    if (watched.wantsWrite) this.#forWrite.add(watched);
+    else this.#forWrite.delete(watched);
+    this.#events.modify(watched.fd, eventsOf(watched), watched.token);
+  }
+
+  /** Changes the events for which a socket is watched. @param events bits of ReadyFor */
+  watch({ fd, token }: Watched, events: number): void {
+    this.#events.modify(fd, events, token);
+  }
+
+  /** Removes a socket, before it is closed or transferred. */
+  remove(watched: Watched): void {
+    if (this.#watched[watched.token] !== watched) return;
+    this.#events.remove(watched.fd);
+    this.#watched[watched.token] = undefined;
+    this.#free.push(watched.token);
+    this.#forWrite.delete(watched);
+    this.size -= 1;
+  }
+
+  /** Calls the handlers of ready sockets; returns the number of events. */
+  poll(): number {
+    const count = this.#events.poll();
+    let total = 0;
+    // A handler may remove others, and their tokens may be reused: their handlers then find nothing to do.
+    for (let i = 0; i < count; i++) {
+      const watched = this.#watched[this.#events.token(i)];
+      if (watched === undefined) continue;
+      total += watched.onReady();
+      if (this.#forWrite.has(watched)) this.update(watched);
+    }
+    return total;
+  }
+
+  close(): void {
+    this.#events.close();
+  }
+}
+
+function eventsOf({ wantsWrite }: Watched): number {
+  return wantsWrite ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
+}
+
+/** A link whose socket may have no room. */
+export interface Blockable {
+  readonly fd: number;
+  /** Sends the queued frames, unless an operation waits for their end. Returns the number of events. */
+  sendReported(): number;
+}
+
+/** The watch of one link, from its connection on. It costs a system call each time the link is blocked, and none otherwise. */
+export class Room implements Watched {
+  token = 0;
+  readonly wantsWrite = true;
+  readonly #link: Blockable;
+  readonly #set: ReadySet;
+  #isArmed = false;
+
+  /**
+   * @param set polled by the event loop
+   * @throws SyscallError ENOSPC, ENOMEM
+   */
+  constructor(link: Blockable, set: ReadySet) {
+    this.#link = link;
+    this.#set = set;
+    set.add(this, ReadyFor.ONE_SHOT);
+  }
+
+  get fd(): number {
+    return this.#link.fd;
+  }
+
+  /** The socket has no room: watches it once. Unread data does not end the watch. */
+  await(): void {
+    if (this.#isArmed) return;
+    this.#isArmed = true;
+    this.#set.watch(this, ReadyFor.WRITE | ReadyFor.ONE_SHOT);
+  }
+
+  onReady(): number {
+    this.#isArmed = false;
+    return this.#link.sendReported();
+  }
+
+  /** Ends the watch, before the socket is closed. */
+  close(): void {
+    this.#set.remove(this);
+  }
+}
+
+/** A link with a batch. */
+export interface Batching {
+  /** Sends the batch. */
+  endBatch(): void;
+}
+
+/** The links, in the order in which their batches have begun. */
+export class Batches {
+  readonly #begun: Batching[] = [];
+  #isScheduled = false;
+  /** At process.exit() in the running job, sends frames that were reported as sent. */
+  readonly #stopAtExit: () => void = atExit(() => this.end());
+  readonly #endScheduled: () => void = () => {
+    this.#isScheduled = false;
+    this.end();
+  };
+
+  /** A batch has begun. It ends in the next progress, and at the latest when the running job of the event loop ends: the program may not make progress soon. */
+  add(link: Batching): void {
+    this.#begun.push(link);
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    queueMicrotask(this.#endScheduled);
+  }
+
+  close(): void {
+    this.#stopAtExit();
+  }
+
+  /** Ends the batches that have begun; those that begin meanwhile are for the next call. */
+  end(): void {
+    for (let left = this.#begun.length; left > 0; left--) this.#begun.shift()?.endBatch();
+  }
+}
+
+/** The timer. */
+export class Heartbeats {
+  readonly #clock: Clock;
+  readonly #intervalNs: number;
+  readonly #onTime: () => boolean;
+  #timer: Timer | undefined = undefined;
+  #closed = false;
+
+  /** @param onTime sends the heartbeats; returns whether there are peers for the next ones */
+  constructor(clock: Clock, intervalNs: number, onTime: () => boolean) {
+    this.#clock = clock;
+    this.#intervalNs = intervalNs;
+    this.#onTime = onTime;
+  }
+
+  /** Starts the timer, when there is a peer. Idempotent. */
+  start(): void {
+    if (this.#timer !== undefined || this.#closed) return;
+    this.#timer = this.#clock.setTimer(this.#intervalNs, () => {
+      this.#timer = undefined;
+      if (this.#onTime()) this.start();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+  }
+}
+
+/** The reserve of one listening socket. */
+export class ReserveDescriptor {
+  readonly #listener: number;
+  /** -1 for none: another part of the process has used it up. */
+  #fd = -1;
+
+  /** @throws SyscallError EMFILE */
+  constructor(listener: number) {
+    this.#listener = listener;
+    this.#fd = dup(listener);
+  }
+
+  /** Accepts a connection and closes it; returns the result of accept, or -EMFILE if the reserve is used up too. */
+  acceptAndClose(): number {
+    this.reclaim();
+    if (this.#fd < 0) return -Errno.EMFILE;
+    this.close();
+    const fd = tcpAccept(this.#listener);
+    if (fd >= 0) tcpClose(fd);
+    this.reclaim();
+    return fd;
+  }
+
+  /** Reserves a descriptor again, if the reserve is used up and one is available. */
+  reclaim(): void {
+    if (this.#fd >= 0) return;
+    try {
+      this.#fd = dup(this.#listener);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+    }
+  }
+
+  /** Releases the descriptor. Idempotent. */
+  close(): void {
+    if (this.#fd >= 0) close(this.#fd);
+    this.#fd = -1;
+  }
+}
