@@ -59,7 +59,7 @@ const BANS: readonly Ban[] = [
   { call: 'Math.random', allowed: ['src/ucs/sys/random.ts'], instead: 'take a random source (ucs/sys/random.ts)' },
   {
     call: 'process.env',
-    allowed: ['src/assembly/', 'src/tools/', 'src/sys/process/environment.ts'],
+    allowed: ['src/assembly/', 'src/tools/', 'src/sys/process/process.ts'],
     instead: 'take the configuration as a parameter',
   },
   { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/debug/log.ts)' },

@@ -13,7 +13,7 @@ import {
 } from '../emulator/index.ts';
 import type { AsicName } from '../uapi/index.ts';
 import { memorySizeType } from '../ucs/config/value.ts';
-import { readText } from '../ucs/sys/read-text.ts';
+import { readText } from '../ucs/sys/file-name.ts';
 import { invalidParam, withArgumentNames } from '../ucs/type/error.ts';
 import { HBM_VARIABLE, nodeOptions } from './open-node.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';

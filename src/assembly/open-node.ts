@@ -5,8 +5,8 @@
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { rdmaDeviceNames } from '../driver/kernel/discovery.ts';
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
-import { rdmaDeviceNames } from '../driver/kernel/network-devices.ts';
 import type { DriverNode } from '../driver/port.ts';
 import {
   type CardIdentity,

@@ -4,7 +4,7 @@
  */
 
 import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
-import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/network-devices.ts';
+import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/discovery.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
 import type { Config } from '../ucs/config/config.ts';
@@ -13,7 +13,7 @@ import type { ScaleOutMode } from '../uct/gaudi/base/cards.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import type { GaudiResources } from '../uct/gaudi/base/resources.ts';
 
-export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
+export type { NetworkDevice } from '../driver/kernel/discovery.ts';
 
 /** A card with its location. */
 export interface PlacedCard extends SystemDevice {

@@ -10,7 +10,7 @@ import { viewAt } from '../sys/index.ts';
 import { DRM_IOCTLS, HL_CS_FLAGS, HL_ENGINE_COMMAND, HL_INFO_OP } from '../uapi/index.ts';
 import { CardFile } from './base/card-file.ts';
 import { CommandBuffer } from './cs/command-buffer.ts';
-import { EncapsSignals } from './cs/encaps-signals.ts';
+import { EncapsSignals } from './cs/command-submission.ts';
 import {
   ANY_CQ_INTERRUPT,
   allocateTimestampElements,

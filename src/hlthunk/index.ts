@@ -6,9 +6,8 @@
 export { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
 export type { AbsentCard, CardEntry, DriverNode } from '../driver/port.ts';
 export { highWord, joinBig as packAddress, lowWord } from '../ucs/type/int64.ts';
-export type { CamelRecord } from './base/camel-record.ts';
-export type { CardFile, CardTarget } from './base/card-file.ts';
-export { type DeviceRange, highAt, lowAt } from './base/device-address.ts';
+export type { CamelRecord, CardFile, CardTarget } from './base/card-file.ts';
+export { type DeviceRange, highAt, lowAt } from './base/card-file.ts';
 export {
   GaudiErrorCode,
   GaudiErrorNumber,
@@ -28,6 +27,7 @@ export {
 export {
   type CommandChunk,
   commandSubmission,
+  EncapsSignals,
   type JobOptions,
   type MultiWaitResult,
   type SubmissionOptions,
@@ -36,7 +36,6 @@ export {
   waitForCsAsync,
   waitForMultiCs,
 } from './cs/command-submission.ts';
-export { EncapsSignals } from './cs/encaps-signals.ts';
 export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './cs/engine-commands.ts';
 export {
   ANY_CQ_INTERRUPT,
@@ -57,14 +56,14 @@ export {
   waitForReservedEncapsSignals,
   waitForSignal,
 } from './cs/signals.ts';
-export type { DmaCounts } from './dma/activity.ts';
 export type { DeviceDmaOptions } from './dma/dma.ts';
 export { DeviceDma } from './dma/dma.ts';
 export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma/queue.ts';
+export type { DmaCounts } from './dma/request.ts';
 export { type DmaCallback, DmaRequest } from './dma/request.ts';
 export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './info/attestation.ts';
 export * from './info/device-info.ts';
-export { DramRowCause, type ReplacedDramRow } from './info/dram-rows.ts';
+export { DramRowCause, type ReplacedDramRow } from './info/device-info.ts';
 export {
   DeviceEvents,
   type DeviceFault,

@@ -2,7 +2,17 @@
  * Linux system calls for Node.js: the one folder that uses the FFI. Re-exports only.
  */
 
-export { DynamicLibrary, functionAt, lastErrno, type NativeType, textAt } from './base/dynamic-library.ts';
+export {
+  DynamicLibrary,
+  functionAt,
+  lastErrno,
+  NativeCallback,
+  type NativeCallbackFunction,
+  type NativeCallbackInit,
+  type NativeType,
+  openNativeCallbacks,
+  textAt,
+} from './base/dynamic-library.ts';
 export { Errno, type ErrnoName, errnoName, errnoText } from './base/errno.ts';
 export {
   type AnonymousOptions,
@@ -17,21 +27,13 @@ export {
   VIEW_LENGTH_MAX,
   viewAt,
 } from './base/mapped-memory.ts';
-export {
-  NativeCallback,
-  type NativeCallbackFunction,
-  type NativeCallbackInit,
-  openNativeCallbacks,
-} from './base/native-callback.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
 export { errnoReason, isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
-export { forgetDescriptor, noteDescriptor } from './base/thread-descriptors.ts';
-export { isThreadAlive, releaseAbandonedMappings } from './base/thread-mappings.ts';
-export { EventAlarm } from './event/event-alarm.ts';
+export { forgetDescriptor, isThreadAlive, noteDescriptor, releaseAbandonedMappings } from './base/thread-resources.ts';
 export { EventFd } from './event/event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event/event-set.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './event/futex.ts';
-export { PollSubscription, pollReadable } from './event/poll.ts';
+export { EventAlarm, PollSubscription, pollReadable } from './event/poll.ts';
 export {
   close,
   dup,
@@ -39,6 +41,8 @@ export {
   type FileIdentity,
   fcntl,
   fstat,
+  ioctl,
+  ioctlAsync,
   isCloexec,
   OpenFlag,
   open,
@@ -67,7 +71,6 @@ export {
   STATX,
 } from './file/file-status.ts';
 export { closeBacking, isFuse, openBacking, openFuse, readFuse, writeFuse } from './file/fuse.ts';
-export { ioctl, ioctlAsync } from './file/ioctl.ts';
 export {
   type MountEntry,
   MountFlag,
@@ -78,14 +81,17 @@ export {
   unshareMounts,
 } from './file/mount.ts';
 export { type HostDmabufDevice, Udmabuf } from './file/udmabuf.ts';
-export {
-  OWN_ADDRESS_SPACE,
-  openAddressSpace,
-  readAddressSpace,
-  writeAddressSpace,
-} from './memory/address-space.ts';
 export { ForeignMemory } from './memory/foreign-memory.ts';
-export { addSeals, ftruncate, getSeals, type MemfdOptions, memfdCreate, punchHole, SealFlag } from './memory/memfd.ts';
+export {
+  addSeals,
+  ftruncate,
+  getSeals,
+  type MemfdOptions,
+  memfdCreate,
+  punchHole,
+  SealFlag,
+  textWrittenBy,
+} from './memory/memfd.ts';
 export {
   addressOf,
   copyFromProcess,
@@ -100,20 +106,23 @@ export {
   memcpy,
   memmove,
   memset,
+  OWN_ADDRESS_SPACE,
+  openAddressSpace,
   populateWritable,
+  readAddressSpace,
+  writeAddressSpace,
 } from './memory/memory.ts';
-export { textWrittenBy } from './memory/memory-stream.ts';
 export {
   type FileRange,
+  mapLarge,
   mapShareable,
+  mapSharedWindow,
   ShareableMemory,
+  type SharedWindow,
   shareableAt,
   shareableRange,
-} from './memory/shareable-memory.ts';
-export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './memory/shared-window.ts';
-export { getEnvironment, setEnvironment, withEnvironmentLock } from './process/environment.ts';
-export { execute } from './process/execute.ts';
-export { waitAtSignals } from './process/fatal-signals.ts';
+  unmapLarge,
+} from './memory/shared-window.ts';
 export {
   bootId,
   deviceOfPath,
@@ -125,6 +134,8 @@ export {
 export {
   allowMemoryAccess,
   clockMonotonicRawNs,
+  execute,
+  getEnvironment,
   getpid,
   gettid,
   isProcessAlive,
@@ -138,7 +149,10 @@ export {
   schedGetAffinity,
   schedSetAffinity,
   schedYield,
+  setEnvironment,
   setParentDeathSignal,
+  waitAtSignals,
+  withEnvironmentLock,
 } from './process/process.ts';
 export { type BpfInstruction, installSeccompFilter, isSeccompListener, SeccompListener } from './process/seccomp.ts';
 export { hasWorker, startWorker } from './process/worker-thread.ts';

@@ -1,6 +1,7 @@
 /** The habanalabs kernel ABI as data. Re-exports only. */
 
 export * from './asic/asic-profile.ts';
+export * from './asic/asic-profile.ts';
 export * from './asic/asic-profile-gaudi.ts';
 export * from './asic/asic-profile-gaudi2.ts';
 export * from './asic/asic-profile-gaudi3.ts';
@@ -8,15 +9,14 @@ export * from './asic/asic-profiles.ts';
 export * from './asic/engine-ids.ts';
 export * from './asic/nic-wiring.ts';
 export * from './asic/queues.ts';
-export * from './asic/user-block.ts';
-export * from './ioctl/cb-ops.ts';
 export * from './ioctl/cs-flags.ts';
-export * from './ioctl/debug-ops.ts';
 export * from './ioctl/device-status.ts';
 export * from './ioctl/handles.ts';
-export * from './ioctl/info-ops.ts';
 export * from './ioctl/ioctl.ts';
-export * from './ioctl/memory-ops.ts';
+export * from './ioctl/operations.ts';
+export * from './ioctl/operations.ts';
+export * from './ioctl/operations.ts';
+export * from './ioctl/operations.ts';
 export * from './packet/packet-ctl.ts';
 export * from './packet/packets.ts';
 export * from './struct/struct.ts';

@@ -1,7 +1,7 @@
 /** The common part of the cases of the driver contract: a card opened for one case, with host memory, and a leak check. */
 
 import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
-import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/retry-budget.ts';
+import { EAGAIN_RETRIES_MAX } from '../../src/driver/kernel/kernel-file.ts';
 import type { DriverNode } from '../../src/driver/port.ts';
 import {
   MadviseAdvice,

@@ -5,7 +5,7 @@
  * as an async iterable: consecutive receives into one buffer, from which each chunk is copied.
  */
 
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { checkFlag, checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';

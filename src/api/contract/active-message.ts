@@ -1,6 +1,6 @@
 /** The interface of active messages: ids, headers, eager messages and rendezvous messages. Types and checks only. */
 
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam, tooLong } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';

@@ -4,7 +4,7 @@
  * that they use: of one move, or prepared for many.
  */
 
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, isUcxError, tooLong, UcxError } from '../../ucs/type/error.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';

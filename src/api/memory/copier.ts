@@ -3,8 +3,7 @@
  * peers.
  */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { copyBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, outsideOf, type SizedRange, throwIfAborted } from '../../ucs/type/error.ts';
 import type { Context } from '../contract/context.ts';

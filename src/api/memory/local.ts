@@ -3,9 +3,7 @@
  * addresses and remote keys as programs give them: their types, the engine that packed them, options for those of programs without this library.
  */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
-import { hasBytes } from '../../ucs/memory/has-bytes.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { copyBytes, hasBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { checkOptions, isOptions } from '../../ucs/type/check-options.ts';
 import { argumentError, describeValue, invalidParam, outsideOf, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -3,7 +3,7 @@
 import type { ConfigTable } from '../../ucs/config/config.ts';
 import { listType } from '../../ucs/config/list.ts';
 import { type ConfigType, enumType, type Ternary, ternaryAutoType, ternaryType } from '../../ucs/config/value.ts';
-import { signalNumber } from '../../ucs/stats/stats-trigger.ts';
+import { signalNumber } from '../../ucs/stats/stats-output.ts';
 
 /** A signal, or none. */
 export type DebugSignal = NodeJS.Signals | 'none';

@@ -3,8 +3,7 @@
  * It knows no device memory.
  */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { copyBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { checkReduceOp, type Dtype, dtypeBytes, type ReduceOp } from './dtype.ts';
 import { bfloat16Bits, float16Bits, float16Table } from './half.ts';

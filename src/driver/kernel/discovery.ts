@@ -12,12 +12,21 @@
  * The row of 6.3 to 6.6 is inferred from hl-thunk 1.10.
  */
 
-import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
-import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
-import { pciPathOf } from '../../ucs/sys/topology.ts';
+import { allocateScratch, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
+import {
+  DRM_IOCTLS,
+  HABANALABS_IOCTLS,
+  HL_INFO_ARGS,
+  HL_INFO_DEVICE_STATUS,
+  HL_INFO_OP,
+  type IoctlNumbers,
+  PCI_VENDOR_HABANALABS,
+} from '../../uapi/index.ts';
+import { pciPathOf, type SystemDevice } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { AbsentCard, CardEntry, PortLink } from '../port.ts';
-import type { SystemCalls } from './system-calls.ts';
+import { RetryBudget } from './kernel-file.ts';
+import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
 /** Largest minor that is looked for (HLTHUNK_MAX_MINOR - 1). */
 export const MINOR_MAX = 255;
@@ -275,4 +284,135 @@ export function readPortLinks(calls: SystemCalls, { sysRoot }: Roots, busId: str
     links.push({ port: Number(port), up, netdev, peer: undefined });
   }
   return links.length === 0 ? undefined : links.sort((left, right) => left.port - right.port);
+}
+
+/*
+ * Determines the ioctl family of a card's file by requesting the card's status. Changes nothing on the card.
+ *
+ * Linux 6.6 and older number the ioctls with 'H', newer ones with the 'd' of DRM; the kernel version does not determine it, because the driver
+ * is also built out of tree. A driver returns ENOTTY or EINVAL for a number of the other family.
+ */
+
+/** Not a valid device status: if the answer still contains it after the call, the driver has not written a result. */
+const UNANSWERED = 0xffffffff;
+
+/**
+ * Returns the ioctl numbers that the file accepts.
+ * @param accel try the DRM family first; the other one is tried as well
+ * @param path of the file, for messages
+ * @throws SyscallError ENOTTY if the file accepts neither family: not a habanalabs device; other errnos from the driver
+ */
+export function probeIoctlFamily(calls: SystemCalls, fd: number, accel: boolean, path: string): IoctlNumbers {
+  for (const numbers of accel ? [DRM_IOCTLS, HABANALABS_IOCTLS] : [HABANALABS_IOCTLS, DRM_IOCTLS]) {
+    const result = askStatus(calls, fd, numbers);
+    if (result === 0) return numbers;
+    if (result !== -Errno.ENOTTY && result !== -Errno.EINVAL) {
+      throw new SyscallError('ioctl', -result, `INFO DEVICE_STATUS of ${path}`);
+    }
+  }
+  throw new SyscallError(
+    'ioctl',
+    Errno.ENOTTY,
+    `${path} is not a habanalabs device: it answers INFO in neither family`,
+  );
+}
+
+/** Returns 0, or -errno; -ENOTTY also for a driver that accepted the number without writing a result. */
+function askStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): number {
+  using block = allocateScratch(HL_INFO_ARGS.size);
+  using answer = allocateScratch(HL_INFO_DEVICE_STATUS.size);
+  const budget = new RetryBudget();
+  let result: number;
+  do {
+    answer.words.fill(UNANSWERED);
+    HL_INFO_ARGS.encode(
+      { return_pointer: BigInt(answer.address), return_size: answer.byteLength, op: HL_INFO_OP.DEVICE_STATUS },
+      block.view,
+    );
+    result = calls.ioctl(fd, numbers.INFO, block.address);
+  } while (budget.allows(result));
+  if (result < 0) return result;
+  return answer.words[HL_INFO_DEVICE_STATUS.words.status] === UNANSWERED ? -Errno.ENOTTY : 0;
+}
+
+/* The network devices of a machine in /sys/class/net and /sys/class/infiniband: their location and link state. Opens none. */
+
+/** A network device. */
+export interface NetworkDevice extends SystemDevice {
+  readonly kind: 'infiniband' | 'ethernet';
+  readonly up: boolean;
+  /** Undefined if the device does not report it. */
+  readonly megabitPerSecond: number | undefined;
+  /** The interfaces of an RDMA device; otherwise only the device itself. */
+  readonly netdevs: readonly string[];
+}
+
+/** PCI vendor of Gaudi cards: their ports are reported with the cards. */
+const HABANA = '0x1da3';
+
+/**
+ * The network devices: RDMA devices first, then interfaces, each with a link before those without, by name. Interfaces without a physical device,
+ * such as bridges and loopback, are omitted, and so are the ports of Gaudi cards.
+ * @param sysRoot mount point of sysfs; tests use their own folder
+ */
+export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = linuxSystemCalls): NetworkDevice[] {
+  const rdma = calls.namesIn(`${sysRoot}/class/infiniband`).map((name) => rdmaDevice(calls, sysRoot, name));
+  const netdevs = calls.namesIn(`${sysRoot}/class/net`).map((name) => netDevice(calls, sysRoot, name));
+  const found = [...rdma, ...netdevs].filter((device) => device !== undefined);
+  const order = (device: NetworkDevice): number => (device.kind === 'infiniband' ? 0 : 2) + (device.up ? 0 : 1);
+  const byName = (left: NetworkDevice, right: NetworkDevice): number =>
+    left.name.localeCompare(right.name, 'en', { numeric: true });
+  return found.sort((left, right) => order(left) - order(right) || byName(left, right));
+}
+
+/** Names of the RDMA devices that libibverbs may find: soft ones are among them, the ports of Gaudi cards are not. */
+export function rdmaDeviceNames(sysRoot: string, calls: SystemCalls = linuxSystemCalls): string[] {
+  const folder = `${sysRoot}/class/infiniband`;
+  return calls.namesIn(folder).filter((name) => !isHabana(calls, `${folder}/${name}`));
+}
+
+function isHabana(calls: SystemCalls, folder: string): boolean {
+  return readText(calls, `${folder}/device/vendor`).text === HABANA;
+}
+
+function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
+  const folder = `${sysRoot}/class/infiniband/${name}`;
+  const place = placeOf(calls, folder);
+  if (place === undefined) return undefined;
+  const ports = calls.namesIn(`${folder}/ports`);
+  const states = ports.map((port) => readText(calls, `${folder}/ports/${port}/state`).text);
+  const rates = ports.map((port) => Number.parseFloat(readText(calls, `${folder}/ports/${port}/rate`).text ?? ''));
+  const rate = Math.max(0, ...rates.filter((value) => Number.isFinite(value)));
+  return {
+    name,
+    ...place,
+    kind: 'infiniband',
+    // `4: ACTIVE`
+    up: states.some((state) => state?.startsWith('4') === true),
+    megabitPerSecond: rate === 0 ? undefined : rate * 1000,
+    netdevs: calls.namesIn(`${folder}/device/net`).sort(),
+  };
+}
+
+function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
+  const folder = `${sysRoot}/class/net/${name}`;
+  const place = placeOf(calls, folder);
+  if (place === undefined) return undefined;
+  const speed = Number(readText(calls, `${folder}/speed`).text ?? '-1');
+  return {
+    name,
+    ...place,
+    kind: 'ethernet',
+    up: readText(calls, `${folder}/carrier`).text === '1',
+    megabitPerSecond: speed > 0 ? speed : undefined,
+    netdevs: [name],
+  };
+}
+
+/** Location of the device behind a class folder; undefined if there is none, and for a Gaudi card. */
+function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
+  const device = calls.realPath(`${folder}/device`);
+  if (device === undefined || isHabana(calls, folder)) return undefined;
+  const numaNode = Number(readText(calls, `${folder}/device/numa_node`).text ?? '-1');
+  return { pciPath: pciPathOf(device), numaNode: Number.isInteger(numaNode) ? numaNode : -1 };
 }

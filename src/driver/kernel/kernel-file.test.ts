@@ -21,9 +21,7 @@ import {
   ioctlSize,
 } from '../../uapi/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
-import { KernelFile } from './kernel-file.ts';
-import { EAGAIN_RETRIES_MAX, EINTR_RETRIES_MAX } from './retry-budget.ts';
-import { SLICE_US_MAX } from './sliced-wait.ts';
+import { EAGAIN_RETRIES_MAX, EINTR_RETRIES_MAX, KernelFile, SLICE_US_MAX } from './kernel-file.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
 function fileOver(calls: SystemCalls, numbers: IoctlNumbers = DRM_IOCTLS, clock = new ManualClock()): KernelFile {

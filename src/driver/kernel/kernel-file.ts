@@ -1,15 +1,21 @@
 /**
- * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte and interprets
- * only the time-out of WAIT_CS. Opening is in kernel-node.ts.
+ * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte and interprets only the
+ * time-out of WAIT_CS. Opening is in kernel-node.ts. Limits of the retries of one ioctl after a signal (EINTR) or a transient rejection (EAGAIN).
+ * Counts only: the caller waits and calls. hl-thunk retries both endlessly; a limit prevents a driver that never recovers from hanging the process.
  */
 
 import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';
-import { type IoctlNumbers, ioctlSize } from '../../uapi/index.ts';
+import {
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  type IoctlNumbers,
+  ioctlSize,
+} from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../port.ts';
-import { RetryBudget } from './retry-budget.ts';
-import { SlicedWait } from './sliced-wait.ts';
 import type { SystemCalls } from './system-calls.ts';
 
 /** The size field of a request has 14 bits. */
@@ -155,5 +161,79 @@ export class KernelFile implements DriverFile {
     this.#resolveReleased?.();
     this.#released = undefined;
     this.#resolveReleased = undefined;
+  }
+}
+
+/*
+ * A long WAIT_CS as a sequence of short ones, so that no call occupies a thread of the libuv pool for long: a process cannot exit while
+ * one of its threads blocks in a system call. Writes arguments and evaluates results; makes no call.
+ *
+ * The driver overwrites the argument block with its result, also on failure, so the input is kept here and written again.
+ */
+
+/** Longest single wait in the driver: limits the delay of the process's exit. */
+export const SLICE_US_MAX = 100_000;
+
+const IN = HL_WAIT_CS_ARGS.in.words;
+const OUT = HL_WAIT_CS_ARGS.out.words;
+const ARGUMENT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
+const NS_PER_US = 1000;
+/** 104 days: treated as an unlimited time-out. */
+const TIMEOUT_US_MAX = 2 ** 43;
+
+/** One WAIT_CS of the caller. */
+class SlicedWait {
+  readonly #clock: Clock;
+  readonly #input: Uint32Array;
+  /** Low word of the time-out; -1 for a call that never waits. */
+  readonly #timeoutWord: number;
+  readonly #deadlineNs: number;
+
+  /** @param block the caller's arguments, which are copied */
+  constructor(block: ArgumentBlock, clock: Clock) {
+    this.#clock = clock;
+    this.#input = block.words.slice(0, ARGUMENT_WORDS);
+    this.#timeoutWord = timeoutWordOf(this.#input[IN.flags]!);
+    const timeoutUs =
+      this.#timeoutWord < 0 ? 0 : joinWords(this.#input[this.#timeoutWord]!, this.#input[this.#timeoutWord + 1]!);
+    this.#deadlineNs = clock.nowNs() + Math.min(timeoutUs, TIMEOUT_US_MAX) * NS_PER_US;
+  }
+
+  /** Writes the arguments of the next call: the caller's, with the remaining time-out, at most {@link SLICE_US_MAX}. */
+  writeSlice(block: ArgumentBlock): void {
+    block.words.set(this.#input);
+    if (this.#timeoutWord < 0) return;
+    const leftUs = Math.ceil((this.#deadlineNs - this.#clock.nowNs()) / NS_PER_US);
+    block.words[this.#timeoutWord] = Math.max(0, Math.min(leftUs, SLICE_US_MAX));
+    block.words[this.#timeoutWord + 1] = 0;
+  }
+
+  /** Whether the result in the block is final: anything but "still busy" before the time-out. */
+  isOver(result: number, block: ArgumentBlock): boolean {
+    if (result !== 0 || this.#timeoutWord < 0) return true;
+    return block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.#clock.nowNs() >= this.#deadlineNs;
+  }
+}
+
+function timeoutWordOf(flags: number): number {
+  if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) === 0) return IN.timeout_us;
+  return (flags & HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT) === 0 ? IN.interrupt_timeout_us : -1;
+}
+
+/** Maximum number of retries after a signal; a profiler sends one each millisecond. */
+export const EINTR_RETRIES_MAX = 100;
+
+/** Maximum number of retries after EAGAIN, each after a yield; then EAGAIN is returned to the caller, which can do other work meanwhile. */
+export const EAGAIN_RETRIES_MAX = 64;
+
+/** The remaining retries of one call. */
+export class RetryBudget {
+  #interrupted = 0;
+  #refused = 0;
+
+  /** Whether a call with this result has to be repeated; counts it. */
+  allows(result: number): boolean {
+    if (result === -Errno.EINTR) return ++this.#interrupted <= EINTR_RETRIES_MAX;
+    return result === -Errno.EAGAIN && ++this.#refused <= EAGAIN_RETRIES_MAX;
   }
 }

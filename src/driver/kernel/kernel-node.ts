@@ -25,13 +25,13 @@ import {
   findOwner,
   type NodePath,
   primaryPaths,
+  probeIoctlFamily,
   type Roots,
   readCardAttribute,
   readPortLinks,
   readTemperature,
   readText,
 } from './discovery.ts';
-import { probeIoctlFamily } from './family-probe.ts';
 import { KernelFile } from './kernel-file.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 

@@ -4,8 +4,8 @@ import { mkdirSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { FakeMachine } from '../../../test/fixtures/driver/fake-machine.ts';
+import { discoverNetworkDevices } from './discovery.ts';
 import { KernelNode } from './kernel-node.ts';
-import { discoverNetworkDevices } from './network-devices.ts';
 
 const DEVICES = 'sys/devices';
 const CARD_PATH = 'pci0000:17/0000:17:01.0/0000:19:00.0';

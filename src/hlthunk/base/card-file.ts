@@ -1,6 +1,8 @@
 /**
- * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a
- * typed error that names the card. It does not interpret the calls; the data path has its own argument blocks.
+ * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a typed error that
+ * names the card. It does not interpret the calls; the data path has its own argument blocks. 64-bit device addresses as two signed 32-bit words,
+ * because they exceed the integers that a JavaScript number holds exactly. Signed words are small integers of V8: they pass between functions without
+ * allocation. Kernel structs with their field names in camelCase: `dram_free_mem` becomes `dramFreeMem`. Values are unchanged.
  */
 
 import { cardLabel, type NamedCard } from '../../driver/card-names.ts';
@@ -22,9 +24,16 @@ import {
 import type { Log } from '../../ucs/debug/log.ts';
 import { DmabufCounts } from '../../ucs/stats/dmabuf-counts.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { invalidArgument } from './argument-error.ts';
-import { errnoMeaning, GaudiErrorCode, gaudiError, ioctlError, MALFUNCTION_TEXT } from './gaudi-error.ts';
+import {
+  errnoMeaning,
+  GaudiErrorCode,
+  gaudiError,
+  invalidArgument,
+  ioctlError,
+  MALFUNCTION_TEXT,
+} from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
 export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
@@ -305,4 +314,41 @@ export class CardFile {
     this.file.close();
     this.#arguments.free();
   }
+}
+
+/** A range of device addresses: a mapping of host memory or a block of device memory. */
+export interface DeviceRange {
+  /** Low word of the address of the first byte, as a signed 32-bit number. */
+  readonly low: number;
+  /** High word of the device address, as a signed 32-bit number. */
+  readonly high: number;
+  /** Bytes. */
+  readonly byteLength: number;
+}
+
+/** The low word of an address plus a byte offset below 2^53. */
+export function lowAt(low: number, offset: number): number {
+  return ((low >>> 0) + offset) | 0;
+}
+
+/** The high word of an address plus a byte offset below 2^53. */
+export function highAt(low: number, high: number, offset: number): number {
+  return (high + highOf((low >>> 0) + offset)) | 0;
+}
+
+type CamelCase<S extends string> = S extends `${infer Head}_${infer Tail}`
+  ? `${Head}${Capitalize<CamelCase<Tail>>}`
+  : S;
+
+/** `T` with the names of its fields in camelCase. */
+export type CamelRecord<T> = { readonly [K in keyof T & string as CamelCase<K>]: T[K] };
+
+/** Renames the fields of a decoded struct. */
+export function camelRecord<T extends object>(values: T): CamelRecord<T> {
+  const entries = Object.entries(values).map(([name, value]) => [camelCase(name), value]);
+  return Object.fromEntries(entries) as CamelRecord<T>;
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }

@@ -5,8 +5,8 @@
 
 import type { DriverMapping } from '../../driver/port.ts';
 import { HL_CB_FLAGS, HL_CB_OP, HL_MAX_CB_SIZE } from '../../uapi/index.ts';
-import { checkFlag, checkObject, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { checkFlag, checkObject, invalidArgument } from '../base/gaudi-error.ts';
 
 /** Options of a command buffer. */
 export interface CommandBufferOptions {

@@ -6,9 +6,8 @@
 
 import { allocateScratch } from '../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_FLAGS, HL_ENGINE_COMMAND, type HlEngineCommand } from '../../uapi/index.ts';
-import { checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { checkWord32, GaudiErrorCode, gaudiError, invalidArgument } from '../base/gaudi-error.ts';
 import { submit } from './command-submission.ts';
 
 /** Maximum number of list entries: more than any card has engines or cores. */

@@ -15,8 +15,8 @@ import {
   TS_MAX_ELEMENTS_NUM,
   WAIT_CS_INTERRUPT_SHIFT,
 } from '../../uapi/index.ts';
-import { checkHostAddress, checkInteger, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { checkHostAddress, checkInteger, checkWord64, invalidArgument } from '../base/gaudi-error.ts';
 import { CommandBuffer } from './command-buffer.ts';
 import { timeoutOf, type WaitResult, waitResult } from './command-submission.ts';
 

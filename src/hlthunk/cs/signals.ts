@@ -8,10 +8,16 @@
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS } from '../../uapi/index.ts';
-import { checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
-import { checkJobOptions, flagsOf, type JobOptions, submit } from './command-submission.ts';
-import { checkReserved, EncapsSignals } from './encaps-signals.ts';
+import { checkWord32, checkWord64, invalidArgument } from '../base/gaudi-error.ts';
+import {
+  checkJobOptions,
+  checkReserved,
+  EncapsSignals,
+  flagsOf,
+  type JobOptions,
+  submit,
+} from './command-submission.ts';
 
 /** Result of waitForSignal if the signal has already been raised: nothing was submitted (ULLONG_MAX). */
 export const ALREADY_SIGNALED: bigint = 2n ** 64n - 1n;

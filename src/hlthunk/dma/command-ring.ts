@@ -8,7 +8,7 @@
 
 import { mapShareable, type ShareableMemory } from '../../sys/index.ts';
 import { HL_CS_CHUNK_FLAGS, LIN_DMA_BYTES, MSG_LONG_BYTES } from '../../uapi/index.ts';
-import { highAt, lowAt } from '../base/device-address.ts';
+import { highAt, lowAt } from '../base/card-file.ts';
 
 /** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
 const SLOT_PACKET_BYTES = 1024;

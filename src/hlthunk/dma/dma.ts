@@ -7,27 +7,22 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
-import { type AsicProfile, engineIdOf, type PacketAsic } from '../../uapi/index.ts';
+import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { isStatus, Status } from '../../ucs/type/status.ts';
-import { checkInteger, invalidArgument, outsideArgument } from '../base/argument-error.ts';
-import type { CardFile } from '../base/card-file.ts';
-import { highAt, lowAt } from '../base/device-address.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { type CardFile, highAt, lowAt } from '../base/card-file.ts';
+import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
 import { checkDmaRange, type DmaMemory } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
 import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
-import type { DmaCounts } from './activity.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
-import { dmaError } from './dma-error.ts';
-import { doubtsData, suspectsOf } from './fault-attribution.ts';
+import { dmaError, doubtsData, suspectsOf } from './faults.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './queue.ts';
-import { DmaRequest } from './request.ts';
-import { DMA_ROUTES, type DmaRoutes } from './routes.ts';
+import { type DmaCounts, DmaRequest } from './request.ts';
 import { DmaSleep } from './sleep.ts';
 
 /** Maximum number of batches in flight of one queue. */
@@ -448,3 +443,27 @@ function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void
     throw outsideArgument('bytes', 'offset', { offset, byteLength, size: bytes.byteLength });
   }
 }
+
+/* The hardware queues that DMA uses, by direction and generation of the card. */
+
+/** Queue ids by direction. */
+interface DmaRoutes {
+  readonly hostToDevice: number;
+  readonly deviceToHost: number;
+  readonly deviceToDevice: number;
+}
+
+/** The routes of each generation. */
+const DMA_ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
+  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel is used instead.
+  gaudi: {
+    hostToDevice: GaudiQueueBase.DMA_0,
+    deviceToHost: GaudiQueueBase.DMA_1,
+    deviceToDevice: GaudiQueueBase.DMA_0 + 1,
+  },
+  gaudi2: {
+    hostToDevice: Gaudi2QueueBase.PDMA_0,
+    deviceToHost: Gaudi2QueueBase.PDMA_1,
+    deviceToDevice: Gaudi2QueueBase.DCORE0_EDMA_0,
+  },
+};

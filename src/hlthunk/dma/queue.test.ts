@@ -8,8 +8,8 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { CommandRing } from './command-ring.ts';
 import { DMA_PACKET_BYTES_MAX, DmaQueue } from './queue.ts';
-import { REFUSALS_MAX } from './refusals.ts';
 import type { DmaRequest } from './request.ts';
+import { REFUSALS_MAX } from './submission.ts';
 
 expectNoLeaks();
 

@@ -11,16 +11,13 @@ import { Errno } from '../../sys/index.ts';
 import { linDmaCtl, msgLongCtl, type PacketAsic, writeLinDma, writeMsgLong } from '../../uapi/index.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { highAt, lowAt } from '../base/device-address.ts';
-import { DmaActivity, type DmaCounts } from './activity.ts';
-import { BatchIoctls } from './batch-ioctls.ts';
+import { highAt, lowAt } from '../base/card-file.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
-import { CompletionWait } from './completion-wait.ts';
-import { isLoss, isTransient, Refusals } from './refusals.ts';
-import { DmaRequest } from './request.ts';
+import { DmaActivity, type DmaCounts, DmaRequest } from './request.ts';
+import { BatchIoctls, CompletionWait, isLoss, isTransient, Refusals } from './submission.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;

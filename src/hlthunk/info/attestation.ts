@@ -6,8 +6,8 @@
  */
 
 import { HL_INFO_OP, HL_INFO_SEC_ATTEST, HL_INFO_SIGNED } from '../../uapi/index.ts';
-import { checkWord32 } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
+import { checkWord32 } from '../base/gaudi-error.ts';
 
 /** Common fields of both reports. */
 interface SignedReport {

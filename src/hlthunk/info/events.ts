@@ -14,9 +14,8 @@ import { throwLater } from '../../ucs/debug/uncaught.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
-import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile, CardTarget } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError, isOpAbsent } from '../base/gaudi-error.ts';
+import { GaudiErrorCode, gaudiError, invalidArgument, isOpAbsent } from '../base/gaudi-error.ts';
 import {
   type CsTimeoutInfo,
   type EngineErrInfo,

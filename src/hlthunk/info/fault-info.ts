@@ -25,10 +25,8 @@ import {
   type StructFields,
   type StructValues,
 } from '../../uapi/index.ts';
-import { invalidArgument } from '../base/argument-error.ts';
-import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
-import { type CardTarget, cardOf } from '../base/card-file.ts';
-import { isOpAbsent } from '../base/gaudi-error.ts';
+import { type CamelRecord, type CardTarget, camelRecord, cardOf } from '../base/card-file.ts';
+import { invalidArgument, isOpAbsent } from '../base/gaudi-error.ts';
 
 /** Fills result buffers before the call: bytes that still have this value were not written by the driver. */
 const UNWRITTEN = 0xa5;

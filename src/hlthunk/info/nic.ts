@@ -5,6 +5,7 @@
 
 import type { DriverNode } from '../../driver/port.ts';
 import { wiredPort } from '../../uapi/index.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
 import {
   checkMethods,
   checkObject,
@@ -12,8 +13,7 @@ import {
   checkWord32,
   checkWord64,
   invalidArgument,
-} from '../base/argument-error.ts';
-import { type CardTarget, cardOf } from '../base/card-file.ts';
+} from '../base/gaudi-error.ts';
 import { getHwIpInfo, type HwIpInfo } from './device-info.ts';
 
 /** Masks of the existing ports. */

@@ -6,8 +6,8 @@
 import { close as closeFd, dup, isSyscallError, noteDescriptor } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkInteger, checkLength, invalidArgument, outsideArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
+import { checkInteger, checkLength, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
 

@@ -9,16 +9,17 @@
 import { Errno } from '../../sys/index.ts';
 import { HL_MEM_OP } from '../../uapi/index.ts';
 import { closedError, type UcxError } from '../../ucs/type/error.ts';
+import type { AddressOwner, CardFile, RawMemoryOwner } from '../base/card-file.ts';
 import {
   checkFlag,
   checkLength,
   checkMethods,
   checkObject,
   checkWord64,
+  GaudiErrorCode,
+  gaudiError,
   invalidArgument,
-} from '../base/argument-error.ts';
-import type { AddressOwner, CardFile, RawMemoryOwner } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+} from '../base/gaudi-error.ts';
 import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
 import { checkUnused } from './dma-memory.ts';

@@ -7,6 +7,7 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
 import {
   checkFlag,
   checkInteger,
@@ -14,8 +15,7 @@ import {
   checkObject,
   checkWord64,
   invalidArgument,
-} from '../base/argument-error.ts';
-import { type CardTarget, cardOf } from '../base/card-file.ts';
+} from '../base/gaudi-error.ts';
 
 /** Options of a device memory allocation. */
 export interface DeviceMemoryAllocOptions {

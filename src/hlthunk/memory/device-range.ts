@@ -4,8 +4,8 @@
  */
 
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkLength, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
+import { checkLength, checkWord64, invalidArgument } from '../base/gaudi-error.ts';
 import type { HwIpInfo } from '../info/device-info.ts';
 import type { PhysicalArenaSource } from './arena-source.ts';
 import type { DeviceArenas } from './device-arenas.ts';

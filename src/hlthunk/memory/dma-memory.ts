@@ -4,9 +4,8 @@
  */
 
 import { joinBig } from '../../ucs/type/int64.ts';
-import { checkInteger, invalidArgument, outsideArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 
 /** A range of device addresses of one card. */
 export abstract class DmaMemory {

@@ -8,9 +8,17 @@
 import { Errno, forgetDescriptor, OpenFlag } from '../../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type AddressOwner, type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError, isDeviceGone } from '../base/gaudi-error.ts';
+import {
+  checkInteger,
+  checkLength,
+  checkWord32,
+  checkWord64,
+  GaudiErrorCode,
+  gaudiError,
+  invalidArgument,
+  isDeviceGone,
+} from '../base/gaudi-error.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';

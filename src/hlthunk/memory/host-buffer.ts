@@ -3,8 +3,7 @@
  */
 
 import { isSyscallError, type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
-import { checkLength, invalidArgument } from '../base/argument-error.ts';
-import { GaudiErrorCode, gaudiError, ioctlError } from '../base/gaudi-error.ts';
+import { checkLength, GaudiErrorCode, gaudiError, invalidArgument, ioctlError } from '../base/gaudi-error.ts';
 import { isPinned } from './host-memory.ts';
 
 /** Host memory outside the JavaScript heap, initially zero. Made by {@link malloc}, owned by the program until {@link free}. */

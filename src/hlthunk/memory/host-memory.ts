@@ -5,9 +5,15 @@
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { checkFlag, checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
 import type { AddressOwner, CardFile } from '../base/card-file.ts';
-import { isDeviceGone } from '../base/gaudi-error.ts';
+import {
+  checkFlag,
+  checkHostAddress,
+  checkLength,
+  checkObject,
+  checkWord64,
+  isDeviceGone,
+} from '../base/gaudi-error.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 
 /** All host mappings of the open cards of this process. */

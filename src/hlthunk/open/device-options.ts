@@ -8,7 +8,7 @@ import {
   checkObject,
   checkWord32,
   invalidArgument,
-} from '../base/argument-error.ts';
+} from '../base/gaudi-error.ts';
 import type { DeviceDmaOptions } from '../dma/dma.ts';
 import { DMA_PACKET_BYTES_MAX } from '../dma/queue.ts';
 

@@ -24,8 +24,7 @@ import {
 } from '../../sys/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { AbortError, asError, awaitedHere, throwIfAborted, type UcxError } from '../../ucs/type/error.ts';
-import { checkObject, invalidArgument } from '../base/argument-error.ts';
-import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { checkObject, GaudiErrorCode, gaudiError, invalidArgument } from '../base/gaudi-error.ts';
 import { checkFd } from '../memory/dmabuf.ts';
 
 /** Maximum number of bytes that go with a descriptor. */

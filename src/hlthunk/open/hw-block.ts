@@ -5,8 +5,8 @@
 
 import type { DriverMapping } from '../../driver/port.ts';
 import { HL_MEM_OP, type UserBlock } from '../../uapi/index.ts';
-import { checkObject, checkText, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { checkObject, checkText, checkWord64, invalidArgument } from '../base/gaudi-error.ts';
 import { checkDevice, type Device } from './device.ts';
 
 const WORD_BYTES = 4;

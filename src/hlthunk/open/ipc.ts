@@ -7,9 +7,8 @@
 
 import { dup, isSyscallError } from '../../sys/index.ts';
 import { busIdOf, busNumberOf } from '../../ucs/sys/topology.ts';
-import { checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { ioctlError } from '../base/gaudi-error.ts';
+import { checkLength, checkObject, checkWord64, invalidArgument, ioctlError } from '../base/gaudi-error.ts';
 import type { Arena } from '../memory/arena.ts';
 import { DeviceBlock } from '../memory/arena.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';

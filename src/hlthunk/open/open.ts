@@ -8,9 +8,18 @@ import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import { Errno, isSyscallError, processCommand } from '../../sys/index.ts';
 import { ASIC_PROFILES, type AsicName, HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
-import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
 import { type CardTarget, cardOf } from '../base/card-file.ts';
-import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno, MALFUNCTION_TEXT } from '../base/gaudi-error.ts';
+import {
+  checkMethods,
+  checkObject,
+  checkText,
+  checkWord32,
+  GaudiErrorCode,
+  gaudiError,
+  gaudiErrorOfErrno,
+  invalidArgument,
+  MALFUNCTION_TEXT,
+} from '../base/gaudi-error.ts';
 import { asicProfileOf, getHwIpInfo } from '../info/device-info.ts';
 import { ControlDevice, Device } from './device.ts';
 import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';

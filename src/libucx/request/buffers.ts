@@ -12,7 +12,7 @@ import {
 } from '../../api/memory/local.ts';
 import { OwnedMemory } from '../../api/memory/owned.ts';
 import { addressOf, allocateScratch } from '../../sys/index.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';

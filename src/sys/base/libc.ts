@@ -8,9 +8,32 @@
  * Binding is eager: 13 us per function, less than a millisecond for all, compared to 12 ms for loading koffi itself.
  */
 
-import './ffi.ts';
+import './platform.ts';
+import { readFileSync } from 'node:fs';
+import { isMainThread } from 'node:worker_threads';
+import type Koffi from 'koffi';
+import { requireDependency } from '../../ucs/sys/package.ts';
 import { Errno } from './errno.ts';
-import { koffi } from './koffi.ts';
+
+/* The FFI. It is not imported: a bundler would follow an import, and leave the native code behind. */
+
+/** The exports of koffi. */
+export const koffi: typeof Koffi = requireDependency('koffi') as typeof Koffi;
+
+/*
+ * Keeps the FFI in memory for as long as the process lives. Node.js unloads an addon with the last thread that uses it, and afterwards runs the
+ * callbacks of what the thread had open, such as descriptors that the addon polls: where only worker threads use the FFI, the end of one would end
+ * the process.
+ */
+
+const ADDON = /\/.*\/koffi\.node$/gm;
+const RTLD_NOW = 2;
+
+if (!isMainThread) {
+  const dlopen = koffi.load(null).func('dlopen', 'int64_t', ['str', 'int']);
+  // Never closed: the loader counts it.
+  for (const path of new Set(readFileSync('/proc/self/maps', 'utf8').match(ADDON))) dlopen(path, RTLD_NOW);
+}
 
 const library = koffi.load('libc.so.6');
 

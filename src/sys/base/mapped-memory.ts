@@ -12,7 +12,7 @@ import { IntervalMap } from '../../ucs/datastruct/interval-map.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
-import { forgetMapping, MappingKind, noteMapping } from './thread-mappings.ts';
+import { forgetMapping, MappingKind, noteMapping } from './thread-resources.ts';
 
 /** Bytes in a page of x86-64. */
 export const PAGE_SIZE = 4096;

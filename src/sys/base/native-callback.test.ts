@@ -1,8 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
 import { useUncaught } from '../../../test/fixtures/uncaught.ts';
-import { DynamicLibrary } from './dynamic-library.ts';
-import { NativeCallback, openNativeCallbacks } from './native-callback.ts';
+import { DynamicLibrary, NativeCallback, openNativeCallbacks } from './dynamic-library.ts';
 import { allocateScratch } from './scratch.ts';
 
 const libc = new DynamicLibrary(['libc.so.6']);

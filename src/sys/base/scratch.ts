@@ -8,7 +8,7 @@
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type AnonymousOptions, type MappedMemory, mapAnonymous } from './mapped-memory.ts';
-import { MappingKind } from './thread-mappings.ts';
+import { MappingKind } from './thread-resources.ts';
 
 const CHUNK_BYTES = 65536;
 const SLOT_BYTES_MIN = 64;

@@ -4,12 +4,11 @@
 
 import { closedError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
-import { closeDescriptor } from '../base/descriptor.ts';
 import { Errno } from '../base/errno.ts';
 import { errno, eventfd, read, write } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { closeDescriptor, noteDescriptor } from '../base/thread-resources.ts';
 import { type PollSubscription, pollReadable } from './poll.ts';
 
 const EFD_CLOEXEC = 0o2000000;

@@ -8,7 +8,7 @@
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { Errno } from '../base/errno.ts';
-import { koffi } from '../base/koffi.ts';
+import { koffi } from '../base/libc.ts';
 import { SyscallError } from '../base/syscall-error.ts';
 
 const POINTER = 'uint64_t';

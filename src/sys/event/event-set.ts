@@ -6,7 +6,7 @@
 import { epollControl, epollCreate, epollWait, errno, isInterrupted } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { noteDescriptor } from '../base/thread-resources.ts';
 import { close } from '../file/file.ts';
 
 const EPOLL_CLOEXEC = 0o2000000;

@@ -1,15 +1,17 @@
 /**
- * Event loop callbacks for descriptors that become readable. For everything that Linux can poll, which excludes plain files.
+ * Event loop callbacks for descriptors that become readable. For everything that Linux can poll, which excludes plain files. Wakes the event loop
+ * once when a descriptor that represents many others, such as that of an event set, becomes readable. Until it is armed again, it neither fires nor
+ * causes work, even if the descriptor stays readable.
  */
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';
-import { closeDescriptor } from '../base/descriptor.ts';
 import { epollControl, epollCreate, errno } from '../base/libc.ts';
 import { allocateScratch } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { closeDescriptor, noteDescriptor } from '../base/thread-resources.ts';
 import { dup } from '../file/file.ts';
 import { type PollHandle, startPoll } from './event-loop.ts';
+import { EventSet, ReadyFor } from './event-set.ts';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
@@ -87,4 +89,43 @@ function checkPollable(fd: number): void {
   event.free();
   closeDescriptor(epoll);
   if (refusal !== 0) throw new SyscallError('epoll_ctl', refusal, `poll fd ${fd}`);
+}
+
+/** The alarm. */
+export class EventAlarm {
+  readonly #fd: number;
+  /** Contains only `fd`, and reports it once each time it is armed. */
+  readonly #once: EventSet = new EventSet();
+  readonly #subscription: PollSubscription;
+
+  /**
+   * Allocates all resources for arming.
+   * @param onWake called from the event loop, once after every {@link arm}
+   * @throws SyscallError EMFILE
+   */
+  constructor(fd: number, onWake: () => void) {
+    this.#fd = fd;
+    try {
+      this.#once.add(fd, 0, 0);
+      this.#subscription = pollReadable(this.#once.fd, () => {
+        // Reading the report makes the set unreadable.
+        if (this.#once.poll() > 0) onWake();
+      });
+    } catch (error) {
+      this.#once.close();
+      throw error;
+    }
+    this.#subscription.unref();
+  }
+
+  /** Requests the next wake-up; it comes at once if the descriptor is readable. Does not keep the process alive. */
+  arm(): void {
+    this.#once.modify(this.#fd, ReadyFor.READ | ReadyFor.ONE_SHOT, 0);
+  }
+
+  /** Closes the alarm. Idempotent. */
+  close(): void {
+    this.#subscription.close();
+    this.#once.close();
+  }
 }

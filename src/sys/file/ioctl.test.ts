@@ -2,8 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Errno } from '../base/errno.ts';
 import { allocateScratch } from '../base/scratch.ts';
 import { memfdCreate } from '../memory/memfd.ts';
-import { close, pipe2, write } from './file.ts';
-import { ioctl, ioctlAsync } from './ioctl.ts';
+import { close, ioctl, ioctlAsync, pipe2, write } from './file.ts';
 
 /** Number of readable bytes: `include/uapi/asm-generic/ioctls.h`. */
 const FIONREAD = 0x541b;

@@ -6,9 +6,8 @@ import { accessSync, constants, fstatSync, statfsSync } from 'node:fs';
 import { Errno, errnoName } from '../base/errno.ts';
 import { allocateScratch } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
-import { close, errnoOf, OpenFlag, open } from './file.ts';
-import { ioctl } from './ioctl.ts';
+import { noteDescriptor } from '../base/thread-resources.ts';
+import { close, errnoOf, ioctl, OpenFlag, open } from './file.ts';
 
 /** `_IOW('u', 0x42, struct udmabuf_create)`: `include/uapi/linux/udmabuf.h`. */
 const UDMABUF_CREATE = 0x4018_7542;

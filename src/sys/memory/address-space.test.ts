@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { mapAnonymous, PAGE_SIZE } from '../base/mapped-memory.ts';
 import { close } from '../file/file.ts';
-import { OWN_ADDRESS_SPACE, openAddressSpace, readAddressSpace, writeAddressSpace } from './address-space.ts';
+import { OWN_ADDRESS_SPACE, openAddressSpace, readAddressSpace, writeAddressSpace } from './memory.ts';
 
 /** A process that prints the address of 16 bytes of its memory, and waits. */
 async function startProcess(): Promise<readonly [ChildProcess, number]> {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { DynamicLibrary } from '../base/dynamic-library.ts';
-import { textWrittenBy } from './memory-stream.ts';
+import { textWrittenBy } from './memfd.ts';
 
 const fputs = new DynamicLibrary(['libc.so.6']).function<(text: string, stream: number) => number>('fputs', 'int', [
   'str',

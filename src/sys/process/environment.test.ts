@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { CompilerFolder } from '../../../test/fixtures/c-library.ts';
-import { getEnvironment, setEnvironment } from './environment.ts';
+import { getEnvironment, setEnvironment } from './process.ts';
 
 const NAME = 'GAUDI_UCX_ENVIRONMENT_TEST';
 
@@ -19,7 +19,7 @@ describe('the environment of C', () => {
   });
 
   it('is that of the main thread', () => {
-    const module = builtSpecifier(new URL('./environment.ts', import.meta.url));
+    const module = builtSpecifier(new URL('./process.ts', import.meta.url));
     const program = `
       import { getEnvironment, setEnvironment } from ${module};
       process.env.${NAME} = 'of Node.js';
@@ -31,7 +31,7 @@ describe('the environment of C', () => {
   });
 
   it('is changed by one thread at a time', () => {
-    const module = builtSpecifier(new URL('./environment.ts', import.meta.url));
+    const module = builtSpecifier(new URL('./process.ts', import.meta.url));
     const program = `
       import { getEnvironment, setEnvironment, withEnvironmentLock } from ${module};
       import { isMainThread, threadId, Worker } from 'node:worker_threads';

@@ -1,15 +1,22 @@
 /**
- * Processes and threads: identity, end, scheduling. Starting them is in worker-thread.ts and node:child_process.
+ * Processes and threads: identity, end, scheduling. Starting them is in worker-thread.ts and node:child_process. Replaces the program of this process
+ * (execve). Starting other processes is in node:child_process. Signals of faults, such as SIGSEGV: a process can wait for a debugger at one, where it
+ * would end. The environment of the C libraries. In a worker thread, process.env is a separate copy and never reaches C; in the main thread both are
+ * the same.
  */
 
 import { readFileSync } from 'node:fs';
+import { isMainThread } from 'node:worker_threads';
 import { clip } from '../../ucs/type/clip.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Errno } from '../base/errno.ts';
 import {
   clockGettime,
+  dlsym,
   errno,
+  execvp,
+  getenv,
   gettidCall,
   kill,
   pidfdGetfdCall,
@@ -18,11 +25,14 @@ import {
   schedGetaffinityCall,
   schedSetaffinityCall,
   schedYieldCall,
+  setenv,
+  signalCall,
+  unsetenv,
 } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { isSyscallError, SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
-import { errnoOf } from '../file/file.ts';
+import { noteDescriptor } from '../base/thread-resources.ts';
+import { close, errnoOf, lockFile, OpenFlag, open, setCloexec } from '../file/file.ts';
 
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
@@ -229,4 +239,98 @@ function statField(pid: number, field: number): string | undefined {
   // The second field is the name in parentheses and may itself contain blanks and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return fields[field - 3];
+}
+
+const SIGPIPE = 13;
+const SIG_DFL = 0;
+const POINTER_BYTES = 8;
+const STANDARD_FDS = [0, 1, 2] as const;
+
+/**
+ * Runs another program in this process, with its standard descriptors, its environment and its working directory. Call it in the main thread, whose mount
+ * namespace and filters the program keeps. Returns only by an exception.
+ * @param file a path, or a name that is looked up in PATH
+ * @param args the arguments without the name of the program
+ * @throws SyscallError ENOENT, EACCES, ENOEXEC, E2BIG, ENOMEM
+ */
+export function execute(file: string, args: readonly string[]): never {
+  const texts = [file, ...args].map((text) => Buffer.from(`${text}\0`));
+  const tableBytes = (texts.length + 1) * POINTER_BYTES;
+  using block = allocateScratch(tableBytes + texts.reduce((sum, text) => sum + text.byteLength, 0));
+  let at = tableBytes;
+  for (const [index, text] of texts.entries()) {
+    block.view.setBigUint64(index * POINTER_BYTES, BigInt(block.address + at), true);
+    block.u8.set(text, at);
+    at += text.byteLength;
+  }
+  // Node.js marks these close-on-exec and ignores SIGPIPE, which a program would inherit.
+  for (const fd of STANDARD_FDS) setCloexec(fd, false);
+  signalCall(SIGPIPE, SIG_DFL);
+  execvp(file, block.address);
+  throw new SyscallError('execve', errno(), file);
+}
+
+/**
+ * Makes the thread that causes or receives one of these signals wait in pause(2). A handler must be a C function, as JavaScript cannot run in one; pause returns
+ * only behind another handler, and then the faulty instruction faults again.
+ */
+export function waitAtSignals(signals: readonly number[]): void {
+  const pause = dlsym(0, 'pause');
+  for (const signal of signals) signalCall(signal, pause);
+}
+
+/** A file that each process has one of. */
+const LOCK_PATH = '/proc/self/status';
+/** Number of calls of {@link withEnvironmentLock} that this thread is in. */
+let depth = 0;
+
+/**
+ * Runs code that changes the environment of C for a while, or reads it: one thread of the process at a time. The lock is of the kernel, so that it ends with
+ * its thread.
+ * @throws SyscallError if /proc is not mounted, or there are no descriptors
+ */
+export function withEnvironmentLock<T>(run: () => T): T {
+  const fd = depth === 0 ? lockEnvironment() : undefined;
+  depth += 1;
+  try {
+    return run();
+  } finally {
+    depth -= 1;
+    if (fd !== undefined) close(fd);
+  }
+}
+
+function lockEnvironment(): number {
+  const fd = open(LOCK_PATH, OpenFlag.RDONLY);
+  try {
+    lockFile(fd);
+    return fd;
+  } catch (error) {
+    close(fd);
+    throw error;
+  }
+}
+
+/** The value of a variable; undefined if it is not set. */
+export function getEnvironment(name: string): string | undefined {
+  return getenv(name) ?? undefined;
+}
+
+/**
+ * Sets a variable, or removes it (undefined). In the main thread, Node.js blocks its other threads meanwhile: a thread that starts copies the environment,
+ * and could read freed memory. A call in a worker thread blocks none, and C threads are never blocked: call it only while they do not read it.
+ * @throws UcxError ERR_INVALID_PARAM for a name that is empty or contains `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
+ */
+export function setEnvironment(name: string, value: string | undefined): void {
+  if (name === '' || name.includes('=') || name.includes('\0')) {
+    throw invalidParam('name', 'must not be empty nor have = or a zero byte', name);
+  }
+  if (value?.includes('\0')) throw invalidParam('value', 'must not have a zero byte', value);
+  if (isMainThread) {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+    return;
+  }
+  const result = value === undefined ? unsetenv(name) : setenv(name, value, 1);
+  if (result !== 0) throw new SyscallError(value === undefined ? 'unsetenv' : 'setenv', errno(), name);
 }

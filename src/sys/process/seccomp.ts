@@ -9,7 +9,7 @@ import { Errno } from '../base/errno.ts';
 import { errno, ioctlCall, seccompCall } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { noteDescriptor } from '../base/thread-resources.ts';
 import { OpenFlag } from '../file/file.ts';
 
 const SYS_SECCOMP = 317;

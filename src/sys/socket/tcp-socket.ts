@@ -6,7 +6,6 @@
  */
 
 import { highOf } from '../../ucs/type/int64.ts';
-import { closeDescriptor } from '../base/descriptor.ts';
 import { Errno } from '../base/errno.ts';
 import {
   accept4,
@@ -29,7 +28,7 @@ import {
 } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { closeDescriptor, noteDescriptor } from '../base/thread-resources.ts';
 import { close } from '../file/file.ts';
 import {
   AddressFamily,

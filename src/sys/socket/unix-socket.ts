@@ -5,7 +5,6 @@
 
 import { rmSync } from 'node:fs';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
-import { closeDescriptor } from '../base/descriptor.ts';
 import { Errno } from '../base/errno.ts';
 import {
   accept4,
@@ -22,7 +21,7 @@ import {
 } from '../base/libc.ts';
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
-import { noteDescriptor } from '../base/thread-descriptors.ts';
+import { closeDescriptor, noteDescriptor } from '../base/thread-resources.ts';
 
 const AF_UNIX = 1;
 const SOCK_NONBLOCK_CLOEXEC = 0o2004000;

@@ -2,7 +2,7 @@
 
 import { Command } from 'commander';
 import { diffTraces } from '../../assembly/node-server.ts';
-import { readText } from '../../ucs/sys/read-text.ts';
+import { readText } from '../../ucs/sys/file-name.ts';
 import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 
 /** Makes the command with its subcommands. */

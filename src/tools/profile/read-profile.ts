@@ -1,7 +1,7 @@
 /** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is refused. */
 
 import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
-import { readText } from '../../ucs/sys/read-text.ts';
+import { readText } from '../../ucs/sys/file-name.ts';
 import { asError, invalidParam } from '../../ucs/type/error.ts';
 
 /** An event that has begun and ended. */

@@ -4,7 +4,7 @@
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */
 
-import { HL_RAZWI_NA_ENG_ID } from '../ioctl/info-ops.ts';
+import { HL_RAZWI_NA_ENG_ID } from '../ioctl/operations.ts';
 import type { AsicName } from './asic-profile.ts';
 import type { QueueEntry } from './queues.ts';
 

@@ -6,7 +6,7 @@
  * its registers (QM_ARC_AUX), but for those of the farm.
  */
 
-import type { BlockRegister, UserBlock } from './user-block.ts';
+import type { BlockRegister, UserBlock } from './asic-profile.ts';
 
 /** Base of the configuration space of gaudi2. */
 export const GAUDI2_CFG_BASE = 0x1000007ff8000000n;

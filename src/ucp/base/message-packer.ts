@@ -3,7 +3,7 @@
  */
 
 import { gather, hostBytes } from '../../api/memory/local.ts';
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';

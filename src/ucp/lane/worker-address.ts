@@ -8,7 +8,7 @@
 
 import { crc32 } from 'node:zlib';
 import { malformed as malformedBytes, PACKED_MARKS } from '../../api/memory/local.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 

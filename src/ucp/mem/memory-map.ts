@@ -8,7 +8,7 @@ import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../api/contract/memo
 import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
 import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkOptions, isOptions } from '../../ucs/type/check-options.ts';

@@ -9,7 +9,7 @@
 import { crc32 } from 'node:zlib';
 import { accessWithout, deniedOf } from '../../api/contract/memory.ts';
 import { malformed as malformedBytes, PACKED_MARKS } from '../../api/memory/local.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 

@@ -3,7 +3,7 @@
  * Bounded in number and bytes. Keys in use are never dropped, and stale keys are not kept, because a key may hold the memory itself.
  */
 
-import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
+import { equalBytes } from '../../ucs/memory/bytes.ts';
 import type { RemoteKey } from './remote-key.ts';
 
 /** Keys that are kept at most, and the bytes behind those: attached memory stays allocated while a key of it is kept. */

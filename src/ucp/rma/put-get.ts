@@ -8,7 +8,7 @@ import type { RequestParams } from '../../api/contract/request.ts';
 import { checkLocal } from '../../api/memory/local.ts';
 import { checkRemote } from '../../api/memory/owned.ts';
 import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';

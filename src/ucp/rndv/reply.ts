@@ -2,7 +2,7 @@
 
 import { MessageId } from '../../api/layout/message.ts';
 import { writeReply } from '../../api/layout/rendezvous.ts';
-import { equalBytes } from '../../ucs/memory/equal-bytes.ts';
+import { equalBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { RmaRequest } from '../base/request/rma-request.ts';

@@ -5,8 +5,7 @@
 
 import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { expandFileName } from '../sys/file-name.ts';
-import { openOutputFile } from '../sys/output-file.ts';
+import { expandFileName, openOutputFile } from '../sys/file-name.ts';
 import { type LogSink, recordLine, standardErrorSink, standardOutputSink } from './log.ts';
 
 /** Options of a destination. */

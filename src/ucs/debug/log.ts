@@ -6,10 +6,10 @@
  */
 
 import { hostname } from 'node:os';
+import type { Writable } from 'node:stream';
 import { threadId } from 'node:worker_threads';
 import { matchesItem } from '../config/list.ts';
 import { wallClockMs } from '../sys/clock.ts';
-import { writeStandard } from './standard-stream.ts';
 
 /** The levels of UCX in order of severity (`ucs_log_level_t`). */
 export const LogLevel = {
@@ -168,3 +168,31 @@ export function recordLine(level: LogLevel, component: string, message: string, 
   const name = LOG_LEVEL_NAMES[level].toUpperCase().padEnd(LEVEL_WIDTH);
   return `[${(nowMs / 1000).toFixed(6)}] ${SOURCE} ${component.padStart(COMPONENT_WIDTH)} UCX  ${name} ${message}\n`;
 }
+
+/*
+ * Writes text to standard output or standard error of the program. If the stream is broken or full, the text is lost: text about the program must not
+ * end it.
+ */
+
+/** Number of writes in progress to each stream, which has the listener {@link ignore} while there are any. */
+const writes = new WeakMap<Writable, number>();
+
+/**
+ * Writes `text`. Node.js ends a program at an error of a stream without a listener; failures of the program's own writes are left to the program.
+ * @param stream process.stdout or process.stderr
+ */
+export function writeStandard(stream: Writable, text: string): void {
+  const others = writes.get(stream) ?? 0;
+  writes.set(stream, others + 1);
+  if (others === 0) stream.on('error', ignore);
+  // Node.js reports the failure to the callback first, and then to listeners.
+  stream.write(text, (error) => (error instanceof Error ? setImmediate(ended, stream) : ended(stream)));
+}
+
+function ended(stream: Writable): void {
+  const left = writes.get(stream)! - 1;
+  writes.set(stream, left);
+  if (left === 0) stream.off('error', ignore);
+}
+
+function ignore(): void {}

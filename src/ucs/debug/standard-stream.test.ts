@@ -2,7 +2,7 @@
 
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { writeStandard } from './standard-stream.ts';
+import { writeStandard } from './log.ts';
 
 /** A stream that is never destroyed, as process.stderr; `fails` says whether writes fail. */
 function standardStream(state: { fails: boolean }): Writable & { readonly texts: string[] } {

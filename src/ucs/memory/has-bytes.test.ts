@@ -1,7 +1,7 @@
 /** The check of byte arrays in code that V8 has compiled for all kinds of them. */
 
 import { describe, expect, it } from 'vitest';
-import { hasBytes } from './has-bytes.ts';
+import { hasBytes } from './bytes.ts';
 
 /** Node 20 has resizable ArrayBuffers (ES2024), but the library types of ES2023 do not. */
 interface ResizableBuffer extends ArrayBuffer {

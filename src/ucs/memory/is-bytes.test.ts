@@ -1,7 +1,7 @@
 /** Byte arrays, and what only looks like one. */
 
 import { expect, it } from 'vitest';
-import { isBytes } from './is-bytes.ts';
+import { isBytes } from './bytes.ts';
 
 it('accepts byte arrays only', () => {
   const forged = [

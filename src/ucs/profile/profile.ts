@@ -15,8 +15,7 @@ import {
   transferEnd,
 } from '../debug/diagnostics.ts';
 import type { Log } from '../debug/log.ts';
-import { expandFileName } from '../sys/file-name.ts';
-import { openOutputFile } from '../sys/output-file.ts';
+import { expandFileName, openOutputFile } from '../sys/file-name.ts';
 import { atExit } from '../sys/process-events.ts';
 import { asError } from '../type/error.ts';
 import { statusName } from '../type/status.ts';

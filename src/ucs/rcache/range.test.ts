@@ -5,8 +5,7 @@ import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.t
 import { Status } from '../type/status.ts';
 import type { RcacheOptions } from './options.ts';
 import { Rcache } from './rcache.ts';
-import { Protection, type RcacheRegion } from './region.ts';
-import { UNMAP_RANGES_MAX } from './unmap-queue.ts';
+import { Protection, type RcacheRegion, UNMAP_RANGES_MAX } from './region.ts';
 
 const PAGE = 4096;
 const BASE = 0x7000_0000_0000;

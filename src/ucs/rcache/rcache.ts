@@ -13,7 +13,6 @@ import { LruList } from '../datastruct/lru-list.ts';
 import { createLog, LogLevel, standardErrorSink } from '../debug/log.ts';
 import { closedError, invalidParam } from '../type/error.ts';
 import { Status } from '../type/status.ts';
-import { alignBounds, type MemoryLimits, mergeBounds, type RegionBounds } from './merge.ts';
 import {
   type CollectionWatch,
   DEFAULT_ALIGNMENT,
@@ -24,8 +23,16 @@ import {
   type RcacheOptions,
   type Registrar,
 } from './options.ts';
-import { BufferRegions, Protection, RcacheRegion } from './region.ts';
-import { UnmapQueue } from './unmap-queue.ts';
+import {
+  alignBounds,
+  BufferRegions,
+  type MemoryLimits,
+  mergeBounds,
+  Protection,
+  RcacheRegion,
+  type RegionBounds,
+  UnmapQueue,
+} from './region.ts';
 
 /** The most failed registrations of address ranges that are remembered; at the bound all are removed. */
 const FAILURES_MAX = 1024;

@@ -1,8 +1,11 @@
 /**
  * One region of the registration cache, and the regions of one ArrayBuffer. It does not decide which region is found, kept or removed; see rcache.ts.
+ * Unmapped ranges of addresses that a cache has not processed yet. Reports come at any time, inside any callback, so they are only recorded;
+ * overlapping ones are merged. Bounded: beyond the bound, the whole address space counts as unmapped. The bounds of a new region of the registration
+ * cache: aligned, and joined with overlapping regions. Pure: changes nothing.
  */
 
-import type { IntervalMap } from '../datastruct/interval-map.ts';
+import { IntervalMap } from '../datastruct/interval-map.ts';
 import type { LruEntry } from '../datastruct/lru-list.ts';
 import { Status } from '../type/status.ts';
 
@@ -89,5 +92,96 @@ export class BufferRegions<R extends object> {
 
   get end(): number {
     return this.start + this.byteLength;
+  }
+}
+
+/** The most disjoint ranges. */
+export const UNMAP_RANGES_MAX = 1024;
+
+/** The queue. */
+export class UnmapQueue {
+  /** Number of ranges. A field, because every use of a cache reads it. */
+  length = 0;
+  #ranges: IntervalMap<undefined> = new IntervalMap();
+  #bytes = 0;
+
+  /** The bytes of the ranges. */
+  get byteLength(): number {
+    return this.#bytes;
+  }
+
+  /** Adds [start, end), merged with overlapping and adjacent ranges. */
+  add(start: number, end: number): void {
+    let first = start;
+    let last = end;
+    for (const range of this.#ranges.overlapping(start - 1, end + 1)) {
+      first = Math.min(first, range.start);
+      last = Math.max(last, range.end);
+      this.#bytes -= range.end - range.start;
+      this.#ranges.delete(range.start);
+    }
+    if (this.#ranges.size === UNMAP_RANGES_MAX) {
+      this.#ranges.clear();
+      first = 0;
+      last = Number.MAX_SAFE_INTEGER;
+    } else this.#bytes += last - first;
+    this.#ranges.insert(first, last, undefined);
+    this.length = this.#ranges.size;
+  }
+
+  /** Removes and returns all ranges. */
+  take(): IntervalMap<undefined> {
+    const taken = this.#ranges;
+    this.#ranges = new IntervalMap();
+    this.#bytes = 0;
+    this.length = 0;
+    return taken;
+  }
+}
+
+/** Bounds of a region to be registered. */
+export interface RegionBounds {
+  readonly start: number;
+  readonly end: number;
+  readonly alignment: number;
+}
+
+/** The bounds of the memory that a region may cover: an ArrayBuffer, or all addresses. */
+export interface MemoryLimits {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Extends [start, end) to multiples of `alignment`, within the limits. */
+export function alignBounds(start: number, end: number, alignment: number, limits: MemoryLimits): RegionBounds {
+  return {
+    start: Math.max(limits.start, Math.floor(start / alignment) * alignment),
+    end: Math.min(limits.end, Math.ceil(end / alignment) * alignment),
+    alignment,
+  };
+}
+
+/**
+ * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions of
+ * another protection are not joined, because the protection of one does not hold for the memory of the other.
+ */
+export function mergeBounds<R extends object>(
+  regions: IntervalMap<RcacheRegion<R>>,
+  alone: RegionBounds,
+  protection: number,
+  limits: MemoryLimits,
+): RegionBounds {
+  let bounds = alone;
+  for (;;) {
+    let { start, end, alignment } = bounds;
+    for (const { value } of regions.overlapping(bounds.start, bounds.end)) {
+      if (value.protection !== protection) continue;
+      start = Math.min(start, value.start);
+      end = Math.max(end, value.end);
+      alignment = Math.max(alignment, value.alignment);
+    }
+    const joined = alignBounds(start, end, alignment, limits);
+    if (joined.start === bounds.start && joined.end === bounds.end && alignment === bounds.alignment) return bounds;
+    bounds = joined;
   }
 }

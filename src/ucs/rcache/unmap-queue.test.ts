@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { UNMAP_RANGES_MAX, UnmapQueue } from './unmap-queue.ts';
+import { UNMAP_RANGES_MAX, UnmapQueue } from './region.ts';
 
 describe('UnmapQueue', () => {
   it('merges overlapping and adjacent ranges', () => {

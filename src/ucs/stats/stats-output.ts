@@ -1,15 +1,19 @@
-/** The destinations of statistics. Each writes whole reports; formatting is in stats-text.ts. */
+/**
+ * The destinations of statistics. Each writes whole reports; formatting is in stats-text.ts. Triggers of statistics: signals and timers. It writes
+ * nothing. Formats a tree of counters as text and as datagrams. Writes nothing.
+ */
 
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns';
 import { closeSync, writeSync } from 'node:fs';
-import { hostname } from 'node:os';
+import { constants, hostname } from 'node:os';
 import type { Log } from '../debug/log.ts';
-import { expandFileName } from '../sys/file-name.ts';
-import { openOutputFile } from '../sys/output-file.ts';
+import type { Clock, Timer } from '../sys/clock.ts';
+import { expandFileName, openOutputFile } from '../sys/file-name.ts';
+import { atSignal } from '../sys/process-events.ts';
 import { asError } from '../type/error.ts';
-import type { StatsNode } from './stats-node.ts';
-import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
+import { keysOf } from '../type/keys.ts';
+import { type Counters, type StatsNode, sumByClass } from './stats-node.ts';
 
 /** A destination of statistics. */
 export type StatsDestination =
@@ -182,4 +186,103 @@ class UdpOutput implements StatsOutput {
     if (!this.#failed) this.#log.warn(`statistics could not be sent: ${error.message}`);
     this.#failed = true;
   }
+}
+
+/** When statistics are written. */
+export type StatsTrigger =
+  | { readonly kind: 'exit' }
+  | { readonly kind: 'signal'; readonly signal: NodeJS.Signals }
+  | { readonly kind: 'timer'; readonly intervalNs: number };
+
+/** The signal with a name (`SIGUSR1`, `usr1`) or number that a program can handle; undefined if there is none. */
+export function signalNumber(text: string): NodeJS.Signals | undefined {
+  const word = text.trim().toUpperCase();
+  const { signals } = constants;
+  const found = keysOf(signals).find((name) => [name, name.slice(3), String(signals[name])].includes(word));
+  // A process cannot handle these two.
+  return found === 'SIGKILL' || found === 'SIGSTOP' ? undefined : found;
+}
+
+/**
+ * Runs `write` at every trigger except the end of the process. Neither signal nor timer keeps the process alive.
+ * @returns a function that stops it
+ */
+export function onTrigger(trigger: StatsTrigger, clock: Clock, write: () => void): () => void {
+  if (trigger.kind === 'signal') return atSignal(trigger.signal, write);
+  if (trigger.kind === 'exit') return () => {};
+  let timer: Timer | undefined;
+  const again = (): void => {
+    timer = clock.setTimer(trigger.intervalNs, () => {
+      write();
+      again();
+    });
+  };
+  again();
+  return () => timer?.cancel();
+}
+
+/** Level of detail: see UCX_STATS_FORMAT. */
+export type StatsFormat = 'full' | 'agg' | 'summary';
+
+/** Host, process and time at the beginning of every report. */
+interface StatsHeading {
+  readonly host: string;
+  readonly pid: number;
+  readonly time: Date;
+}
+
+/** Longest datagram: the payload of a UDP packet over IPv4. */
+const DATAGRAM_BYTES_MAX = 65_507;
+const INDENT = '  ';
+
+/** A report, ending in a newline. */
+export function statsText(root: StatsNode, format: StatsFormat, { host, pid, time }: StatsHeading): string {
+  const lines = [`# ${host}:${pid} ${time.toISOString()}`];
+  if (format === 'full') addFull(lines, root, 0);
+  else for (const sum of sumByClass(root)) addSum(lines, sum, format);
+  return `${lines.join('\n')}\n`;
+}
+
+/**
+ * A report as JSON, in as few datagrams as possible: `{ host, pid, time, path, counters }` each with a node and, if they fit, its `children`. `path`
+ * names the nodes above it.
+ */
+export function statsDatagrams(root: StatsNode, { host, pid, time }: StatsHeading): Buffer[] {
+  const datagrams: Buffer[] = [];
+  const add = (node: StatsNode, path: readonly string[]): void => {
+    const heading = { host, pid, time: time.toISOString(), path };
+    const whole = Buffer.from(JSON.stringify({ ...heading, ...node }));
+    if (whole.byteLength <= DATAGRAM_BYTES_MAX) {
+      datagrams.push(whole);
+      return;
+    }
+    datagrams.push(Buffer.from(JSON.stringify({ ...heading, ...node, children: [] })));
+    for (const child of node.children) add(child, [...path, titleOf(node)]);
+  };
+  add(root, []);
+  return datagrams;
+}
+
+function addFull(lines: string[], node: StatsNode, depth: number): void {
+  lines.push(`${INDENT.repeat(depth)}${titleOf(node)}:`);
+  for (const [name, value] of Object.entries(node.counters)) lines.push(`${INDENT.repeat(depth + 1)}${name}: ${value}`);
+  for (const child of node.children) addFull(lines, child, depth + 1);
+}
+
+function addSum(lines: string[], { className, counters }: StatsNode, format: StatsFormat): void {
+  if (format === 'agg') {
+    lines.push(`${className}:`);
+    for (const [name, value] of Object.entries(counters)) lines.push(`${INDENT}${name}: ${value}`);
+    return;
+  }
+  const told = nonZero(counters);
+  if (told.length > 0) lines.push(`${className}: {${told.map(([name, value]) => `${name}:${value}`).join(' ')}}`);
+}
+
+function nonZero(counters: Counters): [string, number][] {
+  return Object.entries(counters).filter(([, value]) => value !== 0);
+}
+
+function titleOf({ className, name }: StatsNode): string {
+  return name === '' ? className : `${className} ${name}`;
 }

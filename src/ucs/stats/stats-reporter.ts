@@ -7,8 +7,7 @@ import { atExit } from '../sys/process-events.ts';
 import { nearestName } from '../type/nearest-name.ts';
 import type { StatsConfig } from './stats-config.ts';
 import { filterStats, type StatsNode } from './stats-node.ts';
-import { openStatsOutput, type StatsOutput } from './stats-output.ts';
-import { onTrigger } from './stats-trigger.ts';
+import { onTrigger, openStatsOutput, type StatsOutput } from './stats-output.ts';
 
 /** Collaborators of a reporter. */
 export interface StatsReporterOptions {

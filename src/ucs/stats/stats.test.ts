@@ -10,8 +10,8 @@ import { createLog, LogLevel } from '../debug/log.ts';
 import { ManualClock } from '../sys/clock.ts';
 import { STATS_CONFIG_TABLE, type StatsConfig } from './stats-config.ts';
 import { filterStats, mergeStats, type StatsNode, statsNode, sumByClass } from './stats-node.ts';
+import { statsDatagrams, statsText } from './stats-output.ts';
 import { StatsReporter } from './stats-reporter.ts';
-import { statsDatagrams, statsText } from './stats-text.ts';
 
 const iface = (name: string, put: number, get: number): StatsNode => statsNode('uct_iface', name, { put, get });
 const TREE = statsNode('ucp_context', '', {}, [

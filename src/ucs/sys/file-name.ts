@@ -4,9 +4,12 @@
  * Source: `ucs_fill_filename_template` in UCX `src/ucs/sys/string.c`.
  */
 
-import { readFileSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
-import { basename } from 'node:path';
+import { basename, resolve } from 'node:path';
+import { isatty } from 'node:tty';
+import { asError, invalidParam, UcxError } from '../type/error.ts';
+import { Status } from '../type/status.ts';
 import { effectiveUserId } from './user-id.ts';
 
 /** The letters after `%`, for the documentation of fields. */
@@ -59,4 +62,58 @@ function userName(): string {
 function localTime(now: Date): string {
   const parts = [now.getMonth() + 1, now.getDate(), now.getHours(), now.getMinutes(), now.getSeconds()];
   return [now.getFullYear(), ...parts.map((part) => String(part).padStart(2, '0'))].join('-');
+}
+
+/* Opens output files that a variable names. The user has to correct a file that cannot be written, so the error names the variable. */
+
+/** The purpose of a file. */
+export interface OutputFileUse {
+  /** The variable that names it. */
+  readonly variable: string;
+  /** Code of the error for a file that cannot be written. */
+  readonly code: 'ERR_LOG_FILE' | 'ERR_STATS_FILE' | 'ERR_PROFILE_FILE';
+}
+
+/** Files that this process has opened before. */
+const begun = new Set<string>();
+
+/**
+ * Opens a file for appending.
+ * @param isKept whether existing contents are kept; otherwise the first use in this process truncates the file, and later uses
+ *   append, because the contexts of a process write to one file
+ * @returns the descriptor, which the caller closes
+ * @throws UcxError with the code of `use`
+ */
+export function openOutputFile(path: string, isKept: boolean, { variable, code }: OutputFileUse): number {
+  const absolute = resolve(path);
+  try {
+    if (!isKept && !begun.has(absolute)) closeSync(openSync(absolute, 'w'));
+    const fd = openSync(absolute, 'a');
+    begun.add(absolute);
+    return fd;
+  } catch (cause) {
+    const message = `${variable} must name a file that can be written: ${asError(cause).message}`;
+    throw new UcxError({ code, status: Status.IO_ERROR, message, details: { path }, cause });
+  }
+}
+
+/* Text files that users name on command lines. */
+
+/**
+ * Reads a text file, or a pipe to its end.
+ * @param argument name of the argument that names the file
+ * @throws UcxError ERR_INVALID_PARAM for a device: /dev/zero has no end; the error of node:fs
+ */
+export function readText(argument: string, path: string): string {
+  const fd = openSync(path, 'r');
+  try {
+    const status = fstatSync(fd);
+    // Not standard input that is a terminal, which a user ends.
+    if ((status.isCharacterDevice() && !isatty(fd)) || status.isBlockDevice()) {
+      throw invalidParam(argument, 'must be a file or a pipe, and no device', path);
+    }
+    return readFileSync(fd, 'utf8');
+  } finally {
+    closeSync(fd);
+  }
 }

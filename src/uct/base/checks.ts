@@ -3,8 +3,7 @@
  * once, at the public interface. Completion of operations by transports: decrements the count and keeps the first failure.
  */
 
-import { hasBytes } from '../../ucs/memory/has-bytes.ts';
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { hasBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

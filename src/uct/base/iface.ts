@@ -3,7 +3,7 @@
  * It opens none. Base of endpoints of transports without messages and atomic operations: each of these calls returns UNSUPPORTED.
  */
 
-import { isBytes } from '../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

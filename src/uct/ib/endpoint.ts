@@ -1,6 +1,6 @@
 /** An endpoint of ib: checks operations, and posts them to its connection. Their ends are handled by the interface. */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -2,7 +2,7 @@
 
 import { EventAlarm } from '../../sys/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';

@@ -3,7 +3,7 @@
  * the contract.
  */
 
-import { moveBytes } from '../../ucs/memory/copy-bytes.ts';
+import { moveBytes } from '../../ucs/memory/bytes.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

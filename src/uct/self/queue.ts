@@ -1,6 +1,6 @@
 /** Active messages from a worker to itself: queued in a bounded ring until progress delivers them, so that no handler runs inside a send. */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 import { isInside } from '../base/checks.ts';

@@ -1,6 +1,6 @@
 /** An endpoint of tcp: turns operations into frames of a link. */
 
-import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmPacker, Completion, IfaceAttributes, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';

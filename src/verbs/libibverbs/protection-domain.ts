@@ -10,8 +10,8 @@ import type {
   QueuePair,
   SharedReceiveQueue,
 } from '../port.ts';
-import { Destroyable, type Device, pointerOf } from './device-calls.ts';
 import { MrLayout, QpInitLayout, SrqInitLayout } from './layouts.ts';
+import { Destroyable, type Device, pointerOf } from './library.ts';
 import { type Cq, Qp, Srq } from './queues.ts';
 import { writePath, writeQpInit } from './struct-codec.ts';
 

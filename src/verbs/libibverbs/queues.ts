@@ -10,8 +10,8 @@ import type {
   SharedReceiveQueue,
   VerbsBlock,
 } from '../port.ts';
-import { check, Destroyable, type Device, setNonblocking } from './device-calls.ts';
 import { ChannelLayout, QpLayout } from './layouts.ts';
+import { check, Destroyable, type Device, setNonblocking } from './library.ts';
 import { writeQpAttributes } from './struct-codec.ts';
 
 /** A channel that reports completions. */

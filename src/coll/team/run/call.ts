@@ -3,7 +3,7 @@
 import type { LocalMemory } from '../../../api/contract/memory.ts';
 import { GET_ACCESSES, PUT_ACCESSES } from '../../../api/contract/memory.ts';
 import { OwnedMemory } from '../../../api/memory/owned.ts';
-import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { checkNoNulls, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';

@@ -5,7 +5,7 @@ import type { LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
 import { PUT_ACCESSES } from '../../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../../api/contract/request.ts';
 import { OwnedMemory } from '../../../api/memory/owned.ts';
-import { copyBytes, moveBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { copyBytes, moveBytes } from '../../../ucs/memory/bytes.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Region } from '../../schedule/schedule.ts';

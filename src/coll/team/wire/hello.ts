@@ -1,6 +1,6 @@
 /** The data that ranks exchange when a team is created, as bytes. It is input of other processes: every field is checked. */
 
-import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 
 const VERSION = 1;

@@ -1,7 +1,7 @@
 /** Requests of messages: sends and receives of tag matching, active messages and streams. */
 
 import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../../../api/memory/local.ts';
-import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../../ucs/memory/bytes.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { AmFrame } from '../../../uct/api/iface.ts';

@@ -8,10 +8,9 @@
  */
 
 import { addressOf, isMapped, MadviseAdvice, madvise, PAGE_SIZE, VIEW_LENGTH_MAX, viewAt } from '../../../sys/index.ts';
-import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { MEMORY_TYPE_NAMES, MemoryType } from '../../../ucs/memory/memory-type.ts';
-import type { RcacheConfig } from '../../../ucs/rcache/config.ts';
-import type { Registrar } from '../../../ucs/rcache/options.ts';
+import type { RcacheConfig, Registrar } from '../../../ucs/rcache/options.ts';
 import { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { checkFlag, checkOptions } from '../../../ucs/type/check-options.ts';

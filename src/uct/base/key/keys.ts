@@ -4,7 +4,7 @@
  * the memory domain that created them.
  */
 
-import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -4,7 +4,7 @@
  * Layout of rkey tables and of keys that refer to them. Written by rkey-table.ts, read by rkey-table-reader.ts.
  */
 
-import { isBytes } from '../../../ucs/memory/is-bytes.ts';
+import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { highOf } from '../../../ucs/type/int64.ts';

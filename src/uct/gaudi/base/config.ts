@@ -17,7 +17,7 @@ import {
   timeType,
   uintInfType,
 } from '../../../ucs/config/value.ts';
-import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/config.ts';
+import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/options.ts';
 import type { LinearCost } from '../../api/memory-domain.ts';
 
 /** Directions in which a card copies. */

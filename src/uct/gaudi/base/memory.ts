@@ -8,7 +8,7 @@
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
 import { isOwnMapping } from '../../../sys/index.ts';
-import { hasBytes } from '../../../ucs/memory/has-bytes.ts';
+import { hasBytes } from '../../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';

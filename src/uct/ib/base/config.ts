@@ -12,7 +12,7 @@ import {
   timeType,
   uintType,
 } from '../../../ucs/config/value.ts';
-import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/config.ts';
+import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/options.ts';
 
 /** Name of component and memory domain. */
 export const IB_NAME = 'ib';

@@ -3,7 +3,7 @@
  * creates. A remote key of posix after unpacking: remote memory that is mapped into this process.
  */
 
-import { moveBytes, storeWords } from '../../../ucs/memory/copy-bytes.ts';
+import { moveBytes, storeWords } from '../../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';

@@ -4,7 +4,7 @@
  * handlers: one object for each ring, moved from message to message.
  */
 
-import { copyBytes, storeWords } from '../../../ucs/memory/copy-bytes.ts';
+import { copyBytes, storeWords } from '../../../ucs/memory/bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../../api/iface.ts';
 import { isInside } from '../../base/checks.ts';

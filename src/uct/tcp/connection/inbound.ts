@@ -3,7 +3,7 @@
  * bytes of memory that it may read. The link queues them.
  */
 
-import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
+import { copyBytes } from '../../../ucs/memory/bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/memory.ts';

@@ -6,7 +6,7 @@
  */
 
 import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } from '../../../sys/index.ts';
-import { storeWords } from '../../../ucs/memory/copy-bytes.ts';
+import { storeWords } from '../../../ucs/memory/bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import { completeOne } from '../../base/checks.ts';

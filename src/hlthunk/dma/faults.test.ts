@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import type { DeviceFault } from '../info/events.ts';
-import { doubtsData, type QueueFlight, suspectsOf } from './fault-attribution.ts';
+import { doubtsData, type QueueFlight, suspectsOf } from './faults.ts';
 import { DmaRequest } from './request.ts';
 
 const HOST = 0xfff0_0000_0001_0000n;

@@ -106,3 +106,89 @@ export const HL_INFO_FW_ERR_TYPE = {
   HEARTBEAT: 0,
   REPORTED: 1,
 } as const;
+
+/*
+ * Ops and flags of the MEMORY ioctl. Layouts are in structs-memory.ts.
+ *
+ * Source: drm/habanalabs_accel.h, Linux 6.12. The same in Linux 6.1.
+ */
+/** Ops of the MEMORY ioctl. */
+export const HL_MEM_OP = {
+  ALLOC: 0,
+  FREE: 1,
+  /** Host memory with HL_MEM.USERPTR, else device memory. */
+  MAP: 2,
+  UNMAP: 3,
+  /** Handle for mapping a block of registers. */
+  MAP_BLOCK: 4,
+  EXPORT_DMABUF_FD: 5,
+  /** Buffer of timestamps for REGISTER_INTERRUPT. */
+  TS_ALLOC: 6,
+  /** Imports a dma-buf; `reg_dmabuf_fd` of the input. Vendor's out-of-tree header only; no kernel has it. */
+  REG_DMABUF_FD: 99,
+} as const;
+
+/** One of the values of {@link HL_MEM_OP}. */
+export type HlMemOp = (typeof HL_MEM_OP)[keyof typeof HL_MEM_OP];
+
+/** Flags of the MEMORY ioctl. */
+export const HL_MEM = {
+  CONTIGUOUS: 0x01,
+  SHARED: 0x02,
+  /** The address is one of the host. */
+  USERPTR: 0x04,
+  /** Fail when the hint cannot be had. */
+  FORCE_HINT: 0x08,
+  PREFETCH: 0x40,
+} as const;
+
+/** Largest number of timestamps of one TS_ALLOC. */
+export const TS_MAX_ELEMENTS_NUM = 0x100000;
+
+/*
+ * Ops, flags and the size limit of the CB ioctl. Layouts are in structs-cb.ts.
+ *
+ * Source: drm/habanalabs_accel.h, Linux 6.12. The same in Linux 6.1.
+ */
+/** Ops of the CB ioctl. */
+export const HL_CB_OP = {
+  CREATE: 0,
+  DESTROY: 1,
+  INFO: 2,
+} as const;
+
+/** One of the values of {@link HL_CB_OP}. */
+export type HlCbOp = (typeof HL_CB_OP)[keyof typeof HL_CB_OP];
+
+/** Flags of the CB ioctl. */
+export const HL_CB_FLAGS = {
+  /** CREATE: map the buffer for the device; gaudi refuses. */
+  MAP: 0x1,
+  /** INFO: return the device address instead of the usage count. */
+  GET_DEVICE_VA: 0x2,
+} as const;
+
+/** Largest kernel command buffer in bytes: 2 MiB less room for two MSG_PROT packets. */
+export const HL_MAX_CB_SIZE: number = 0x200000 - 32;
+
+/*
+ * Ops of the DEBUG ioctl. Layouts are in structs-debug.ts.
+ *
+ * Source: drm/habanalabs_accel.h, Linux 6.12. The same in Linux 6.1.
+ */
+/** Ops of the DEBUG ioctl. */
+export const HL_DEBUG_OP = {
+  ETR: 0,
+  ETF: 1,
+  STM: 2,
+  FUNNEL: 3,
+  BMON: 4,
+  SPMU: 5,
+  /** Deprecated. */
+  TIMESTAMP: 6,
+  /** `enable` switches debug mode; the other ops need it. */
+  SET_MODE: 7,
+} as const;
+
+/** One of the values of {@link HL_DEBUG_OP}. */
+export type HlDebugOp = (typeof HL_DEBUG_OP)[keyof typeof HL_DEBUG_OP];

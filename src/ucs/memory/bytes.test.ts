@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { property } from '../../../test/fixtures/property.ts';
-import { copyBytes, moveBytes, storeWords } from './copy-bytes.ts';
+import { copyBytes, moveBytes, storeWords } from './bytes.ts';
 
 const ROOM = 160;
 const place = fc.nat({ max: ROOM / 2 });
