@@ -6,7 +6,7 @@ export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './config/node-config.ts';
 export { enterPrivateTree, isInPrivateTree } from './devices/private-tree.ts';
-export { DEVICE_FILTER } from './devices/seccomp-filter.ts';
+export { DEVICE_FILTER } from './devices/supervisor.ts';
 export type {
   CardFault,
   CompletionFault,
@@ -19,7 +19,7 @@ export type {
   OpenFault,
   PlannedFault,
 } from './faults/fault-plan.ts';
-export { readFault } from './faults/read-fault.ts';
+export { readFault } from './faults/fault-plan.ts';
 export { endServer, identifyServer, type ServerIdentity } from './node/any-version.ts';
 export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
 export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';

@@ -24,7 +24,7 @@ import {
   writeNop,
   writeWreg32,
 } from '../uapi/index.ts';
-import { HUGE_PAGE_BYTES } from './driver/memory/va-space.ts';
+import { HUGE_PAGE_BYTES } from './driver/memory/address-blocks.ts';
 
 const PAGE = 4096;
 const MIB = 2 ** 20;

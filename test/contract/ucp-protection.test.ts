@@ -1,7 +1,7 @@
 /** Runs the contract of memory protection over every kind of connection; card memory at RDMA devices. */
 
 import { describe, expect, it, vi } from 'vitest';
-import { RegionTable } from '../../src/emulator/rdma/memory/region-table.ts';
+import { RegionTable } from '../../src/emulator/rdma/memory/dma-memory.ts';
 import { MemoryType } from '../../src/index.ts';
 import { AccessFlag } from '../../src/verbs/abi.ts';
 import { CONNECTION_KINDS, connectionKind, serving, unmap, usePairs } from '../fixtures/pair.ts';

@@ -4,17 +4,21 @@ import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ArgumentBlock } from '../../src/driver/port.ts';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
-import { readAnswer } from '../../src/emulator/node/mailbox/answer.ts';
 import {
   ASYNC_SLOTS,
+  announceRequest,
+  answeredSequence,
   MAILBOX_BYTES,
   NODE_PROTOCOL_VERSION,
   POSTED,
+  postedCount,
+  postSlot,
+  REQUEST_COUNT,
+  readAnswer,
   requestWord,
   SERVER_SLEEPING,
-} from '../../src/emulator/node/mailbox/layout.ts';
-import { REQUEST_COUNT, writeRequest } from '../../src/emulator/node/mailbox/request.ts';
-import { announceRequest, answeredSequence, postedCount, postSlot } from '../../src/emulator/node/mailbox/signals.ts';
+  writeRequest,
+} from '../../src/emulator/node/mailbox.ts';
 import { CLIENTS_MAX } from '../../src/emulator/node/node-server.ts';
 import { FILES_PER_CLIENT_MAX } from '../../src/emulator/node/served-client.ts';
 import {

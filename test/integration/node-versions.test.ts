@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { NODE_PROTOCOL_VERSION } from '../../src/emulator/node/mailbox/layout.ts';
+import { NODE_PROTOCOL_VERSION } from '../../src/emulator/node/mailbox.ts';
 import { packageVersion } from '../../src/ucs/sys/package.ts';
 import { useNodeCommandLine } from '../fixtures/command-line.ts';
 import { PackageCopy } from '../fixtures/package-copy.ts';

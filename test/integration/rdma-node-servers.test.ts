@@ -3,12 +3,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
 import { connectToServer } from '../../src/emulator/node/connection.ts';
-import {
-  ATTACHMENT_PAGE_BYTES,
-  ATTACHMENTS_MAX,
-  MOVING,
-  WITHDRAWN,
-} from '../../src/emulator/node/dmabuf/attachment-page.ts';
+import { ATTACHMENT_PAGE_BYTES, ATTACHMENTS_MAX, MOVING, WITHDRAWN } from '../../src/emulator/node/dmabufs.ts';
 import type { RdmaContext } from '../../src/emulator/rdma/rdma-context.ts';
 import { Context, type Endpoint, type MemoryHandle, MemoryType, type Worker } from '../../src/index.ts';
 import { close, Errno, ftruncate, mapAnonymous, mapFile, openFileDescriptors, pipe2 } from '../../src/sys/index.ts';

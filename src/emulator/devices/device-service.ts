@@ -17,8 +17,7 @@ import type { EmulatedNode } from '../node.ts';
 import { DeviceFiles } from './device-file.ts';
 import { DeviceTree } from './device-tree.ts';
 import { TreeFileSystem } from './file-system.ts';
-import { FuseOp } from './fuse-abi.ts';
-import { FuseChannel } from './fuse-channel.ts';
+import { FuseChannel, FuseOp } from './fuse-channel.ts';
 import { Supervisor } from './supervisor.ts';
 
 /** Requests of one mount that are served before those of others. */

@@ -7,7 +7,7 @@ import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/card-attributes.ts';
+import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/attributes.ts';
 import type { EmulatedNode } from '../node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */

@@ -30,7 +30,7 @@ import {
   OUT_HEADER,
   READ_IN,
   WRITE_IN,
-} from './fuse-abi.ts';
+} from './fuse-channel.ts';
 
 const ROOT = 1;
 const [READ_ONLY, WRITE_ONLY, READ_WRITE] = [0, 1, 2];

@@ -4,6 +4,7 @@
 
 import { Errno } from '../../sys/index.ts';
 import type { Attribute, DeviceTree, Folder, TreeNode } from './device-tree.ts';
+import type { FuseChannel } from './fuse-channel.ts';
 import {
   ATTR,
   ATTR_OUT,
@@ -25,8 +26,7 @@ import {
   WRITE_BYTES_MAX,
   WRITE_IN,
   WRITE_OUT,
-} from './fuse-abi.ts';
-import type { FuseChannel } from './fuse-channel.ts';
+} from './fuse-channel.ts';
 
 const S_IFDIR = 0o040000;
 const S_IFLNK = 0o120000;

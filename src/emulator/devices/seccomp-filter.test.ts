@@ -2,7 +2,7 @@
 
 import { expect, it } from 'vitest';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
-import { DEVICE_FILTER, SystemCall } from './seccomp-filter.ts';
+import { DEVICE_FILTER, SystemCall } from './supervisor.ts';
 
 const X86_64 = 0xc000_003e;
 const [ALLOW, NOTIFY] = [0x7fff_0000, 0x7fc0_0000];

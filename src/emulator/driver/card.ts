@@ -14,29 +14,27 @@ import {
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Timer } from '../../ucs/sys/clock.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import type { LinkChoice, LinkTable } from '../config/link-table.ts';
+import type { LinkChoice, LinkTable } from '../config/links.ts';
 import type { NodeConfig } from '../config/node-config.ts';
 import type { DmaEngines } from '../device/engine/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/memory/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
-import { CardLimits } from './base/card-limits.ts';
+import { sensorFiles } from './base/attributes.ts';
 import type { CardPort, OpenRecord, SensorFile } from './base/card-port.ts';
-import { CsCounters } from './base/cs-counters.ts';
+import { CardLimits, CsCounters, severityOf } from './base/card-port.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
+import type { UserMapping } from './base/error-records.ts';
 import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
-import { severityOf } from './base/hardware-events.ts';
 import type { Notifier } from './base/notifier.ts';
-import { sensorFiles } from './base/sensors.ts';
-import type { UserMapping } from './base/user-mapping.ts';
 import { Waiters } from './base/waiters.ts';
-import { DebugFs, type DebugFsCard } from './debugfs/debugfs.ts';
+import { DebugFs, type DebugFsCard } from './debugfs.ts';
 import { Context } from './ioctl/context.ts';
 import { ControlFile, PrimaryFile } from './ioctl/file.ts';
 import type { MmapFile } from './memory/mmap-file.ts';
 import { OWN_PROCESS } from './memory/user-memory.ts';
 import type { Submission } from './submission/submission.ts';
-import { TimeoutWatch } from './submission/timeout-watch.ts';
+import { TimeoutWatch } from './submission/submission.ts';
 
 /** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
-import { FAULT_KINDS, readFault } from './read-fault.ts';
+import { FAULT_KINDS, readFault } from './fault-plan.ts';
 
 describe('readFault', () => {
   it.each([

@@ -6,7 +6,7 @@
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { type Connection, connectUngreeted, GREETING_NS } from './connection.ts';
-import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { Message } from './message.ts';
 import { removeLeftSocket } from './socket-path.ts';
 

@@ -27,7 +27,7 @@ import { userId } from '../../ucs/sys/user-id.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
 import { checkFolder } from './socket-path.ts';
 

@@ -32,7 +32,7 @@ import { FolderMount } from '../devices/folder-mount.ts';
 import { EmulatedNode } from '../node.ts';
 import { IoctlTracer } from '../trace/ioctl-tracer.ts';
 import type { ServerIdentity } from './any-version.ts';
-import { NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';

@@ -33,19 +33,22 @@ import {
 import { abortedWait } from '../driver/ioctl/wait.ts';
 import { BufferMapping } from '../driver/memory/buffer-table.ts';
 import type { Connection, Reply } from './connection.ts';
-import { readAnswer } from './mailbox/answer.ts';
-import { ASYNC_SLOTS, BLOCK_WORDS_MAX, MAILBOX_BYTES, travellingWords } from './mailbox/layout.ts';
-import { writeRequest } from './mailbox/request.ts';
 import {
   ANSWERED_OFFSET,
+  ASYNC_SLOTS,
   announceRequest,
   answeredSequence,
+  BLOCK_WORDS_MAX,
   isServerSleeping,
+  MAILBOX_BYTES,
   postSlot,
+  readAnswer,
   setClientSleeping,
   settledCount,
   settledSlot,
-} from './mailbox/signals.ts';
+  travellingWords,
+  writeRequest,
+} from './mailbox.ts';
 import type { Message } from './message.ts';
 
 /** Polls of the answer word between two yields of the processor, which the server may need, and between two readings of the clock. */

@@ -11,10 +11,10 @@ import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import type { MemoryRun } from '../driver/base/dmabuf.ts';
 import type { Fault } from '../faults/fault-plan.ts';
-import { readFault } from '../faults/read-fault.ts';
+import { readFault } from '../faults/fault-plan.ts';
 import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
 import { type Connection, connectToServer } from './connection.ts';
-import { type AttachedRuns, RemoteDmabufs } from './dmabuf/remote-dmabufs.ts';
+import { type AttachedRuns, RemoteDmabufs } from './dmabufs.ts';
 import type { NodeStatus } from './node-status.ts';
 import { RemoteFile } from './remote-file.ts';
 

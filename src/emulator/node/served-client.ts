@@ -40,12 +40,11 @@ import {
   pinsMemory,
   takenWord,
 } from '../driver/base/ioctl-request.ts';
-import { readFault } from '../faults/read-fault.ts';
+import { readFault } from '../faults/fault-plan.ts';
 import type { EmulatedNode } from '../node.ts';
 import { otherVersionText, type ServerIdentity } from './any-version.ts';
-import { ATTACHMENTS_MAX } from './dmabuf/attachment-page.ts';
-import { ServedDmabufs } from './dmabuf/served-dmabufs.ts';
-import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox/layout.ts';
+import { ATTACHMENTS_MAX, ServedDmabufs } from './dmabufs.ts';
+import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import {
   DESCRIPTORS_MAX,
   decodeMessage,

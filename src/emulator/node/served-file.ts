@@ -17,22 +17,26 @@ import {
 } from '../../sys/index.ts';
 import { argumentWords, DescriptorUse, descriptorUse, mayBlock } from '../driver/base/ioctl-request.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
-import type { SharedPages } from '../driver/memory/buffer-pages.ts';
+import type { SharedPages } from '../driver/memory/mmap-file.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
-import { writeAnswer } from './mailbox/answer.ts';
-import { ASYNC_SLOTS, BLOCK_WORDS_MAX, MAILBOX_BYTES, slotWordsMax } from './mailbox/layout.ts';
-import { readRequest, readRequestBlock } from './mailbox/request.ts';
 import {
   ANSWERED_OFFSET,
+  ASYNC_SLOTS,
   announceAnswer,
+  BLOCK_WORDS_MAX,
   isClientSleeping,
+  MAILBOX_BYTES,
   postedCount,
   postedSlot,
+  readRequest,
+  readRequestBlock,
   requestedSequence,
   setServerSleeping,
   settleSlot,
-} from './mailbox/signals.ts';
+  slotWordsMax,
+  writeAnswer,
+} from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
 /** Maximum number of mappings of one file. */

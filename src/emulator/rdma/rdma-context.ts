@@ -18,8 +18,7 @@ import type {
   VerbsContext,
   VerbsObject,
 } from '../../verbs/port.ts';
-import { type DmabufAccess, type DmaMemory, hostDmaMemory } from './memory/dma-memory.ts';
-import { isValidAccess, type Region } from './memory/region-table.ts';
+import { type DmabufAccess, type DmaMemory, hostDmaMemory, isValidAccess, type Region } from './memory/dma-memory.ts';
 import { EmulatedChannel, EmulatedCq, type ObjectCounter } from './queue/completion-queue.ts';
 import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';

@@ -1,11 +1,13 @@
-/** An emulated RDMA device: a port on the wire, its queue pairs and memory regions, and its faults. Programs use it through contexts. */
+/**
+ * An emulated RDMA device: a port on the wire, its queue pairs and memory regions, and its faults. Programs use it through contexts. The timers of an
+ * emulated RDMA device. A real device counts time by itself; therefore timers also end when the program polls: it may never return to the event loop.
+ */
 
-import type { Clock } from '../../ucs/sys/clock.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { AsyncEventType, GID_BYTES, LinkLayer, PortState } from '../../verbs/abi.ts';
 import type { AsyncEvent, DeviceAttributes, PortAttributes } from '../../verbs/port.ts';
-import { DeviceTimers } from './device-timers.ts';
-import { RegionTable } from './memory/region-table.ts';
+import { RegionTable } from './memory/dma-memory.ts';
 import { Packet } from './queue/packet.ts';
 import type { EmulatedQp, QpOwner } from './queue/queue-pair.ts';
 import { IS_LOST, PASSES, PacketFaults, type RdmaFault } from './rdma-faults.ts';
@@ -246,4 +248,53 @@ function randomGid(): Uint8Array {
   const gid = systemRandomBytes(GID_BYTES);
   gid[0] = 0xfd;
   return gid;
+}
+
+/** A timer that has not ended. */
+interface Pending {
+  readonly dueNs: number;
+  readonly timer: Timer;
+  readonly onDue: () => void;
+}
+
+/** The timers. */
+class DeviceTimers {
+  readonly #clock: Clock;
+  readonly #pending: Set<Pending> = new Set();
+  /** No timer ends before this time. */
+  #nextNs = Number.POSITIVE_INFINITY;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Calls `onDue` once, after this time. */
+  set(delayNs: number, onDue: () => void): Pick<Timer, 'cancel'> {
+    const dueNs = this.#clock.nowNs() + delayNs;
+    const timer = this.#clock.setTimer(delayNs, () => this.#end(pending));
+    const pending: Pending = { dueNs, timer, onDue };
+    this.#pending.add(pending);
+    this.#nextNs = Math.min(this.#nextNs, dueNs);
+    return {
+      cancel: () => {
+        if (this.#pending.delete(pending)) timer.cancel();
+      },
+    };
+  }
+
+  /** Ends the timers whose time has come. */
+  progress(): void {
+    if (this.#pending.size === 0) return;
+    const nowNs = this.#clock.nowNs();
+    if (nowNs < this.#nextNs) return;
+    for (const pending of [...this.#pending].filter(({ dueNs }) => dueNs <= nowNs)) this.#end(pending);
+    this.#nextNs = Number.POSITIVE_INFINITY;
+    for (const { dueNs } of this.#pending) this.#nextNs = Math.min(this.#nextNs, dueNs);
+  }
+
+  #end(pending: Pending): void {
+    if (!this.#pending.delete(pending)) return;
+    pending.timer.cancel();
+    pending.onDue();
+  }
 }

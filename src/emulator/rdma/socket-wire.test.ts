@@ -9,9 +9,8 @@ import { ManualClock } from '../../ucs/sys/clock.ts';
 import { WcStatus } from '../../verbs/abi.ts';
 import { EmulatedVerbs } from './emulated-verbs.ts';
 import { NO_DMABUFS } from './memory/card-memory.ts';
-import { decodePacket, encodePacket, MESSAGE_BYTES_MAX } from './packet-codec.ts';
 import { Packet, PacketKind } from './queue/packet.ts';
-import { SocketWire } from './socket-wire.ts';
+import { decodePacket, encodePacket, MESSAGE_BYTES_MAX, SocketWire } from './socket-wire.ts';
 import { LocalWire } from './wire.ts';
 
 class Side {

@@ -9,9 +9,9 @@
 
 import type { AsicName, AsicProfile } from '../../../uapi/index.ts';
 import { GaudiLinDmaCtl } from '../../../uapi/index.ts';
+import type { WorkBudget } from '../queue/cp-state.ts';
 import type { Job, Stream } from '../queue/stream.ts';
 import { type RowShape, STRIDE_DIMENSIONS, StridedTransfer } from '../queue/strided-transfer.ts';
-import type { WorkBudget } from '../queue/work-budget.ts';
 import type { LinearDma, Outcome } from './linear-dma.ts';
 
 /** Registers of a core: offsets in the 64 KiB block of its engine. TSIZE_1, STRIDE_1, ... TSIZE_4, STRIDE_4 are consecutive; so are the words of an address. */

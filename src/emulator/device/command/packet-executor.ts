@@ -38,12 +38,10 @@ import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import type { WordAccess } from '../memory/memory-access.ts';
 import { DIRECT } from '../memory/physical-memory.ts';
-import type { EngineAccess } from '../queue/engine-access.ts';
-import type { EngineReader } from '../queue/engine-reader.ts';
+import type { EngineAccess, EngineReader } from '../queue/engine-access.ts';
 import { type Job, Stall, type Stream } from '../queue/stream.ts';
 import type { DmaCores } from './dma-core.ts';
-import type { LinearDma, Outcome } from './linear-dma.ts';
-import type { SwappedDma } from './swapped-dma.ts';
+import type { LinearDma, Outcome, SwappedDma } from './linear-dma.ts';
 
 /** The registers of a card as packets access them; offsets count from CFG_BASE. */
 export interface DeviceRegisters {

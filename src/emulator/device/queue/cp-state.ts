@@ -1,6 +1,7 @@
 /**
- * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. It
- * executes nothing.
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. It executes
+ * nothing. Limit of the work that command processors repeat in one pass: chained buffers, loops, rows of strided transfers. Commands may repeat them
+ * endlessly, until the submission times out; between the passes, the thread of the command processors serves other requests.
  */
 
 import type { StridedTransfer } from './strided-transfer.ts';
@@ -61,5 +62,35 @@ export class CpState {
     this.abandon();
     this.predicates = 1;
     this.scalars.fill(0);
+  }
+}
+
+/** Units of one pass: about a millisecond. */
+const PASS_UNITS = 1024;
+
+/** A budget. */
+export class WorkBudget {
+  #left = PASS_UNITS;
+  #exhausted = false;
+
+  /** Whether {@link take} has refused since the pass began: there is work for another one. */
+  get exhausted(): boolean {
+    return this.#exhausted;
+  }
+
+  /** Begins a pass. */
+  begin(): void {
+    this.#left = PASS_UNITS;
+    this.#exhausted = false;
+  }
+
+  /** Takes units; returns false if the pass has none left. */
+  take(units: number): boolean {
+    if (this.#left <= 0) {
+      this.#exhausted = true;
+      return false;
+    }
+    this.#left -= units;
+    return true;
   }
 }

@@ -1,9 +1,12 @@
 /**
- * Address decoding for the engines of a card, with faults reported to the driver. It moves no bytes.
+ * Address decoding for the engines of a card, with faults reported to the driver. It moves no bytes. Small reads of command processors from device
+ * addresses: predicates, scalars, tables of command buffers. Packets themselves are fetched by packet-fetch.ts.
  */
 
+import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import { type AddressMap, Target } from '../memory/address-map.ts';
+import { fetchBytes } from '../memory/memory-access.ts';
 import type { Stream } from './stream.ts';
 
 /** Faults that the device reports to the driver. */
@@ -48,5 +51,44 @@ export class EngineAccess {
     if (target === Target.UNMAPPED) this.faults.pageFault(stream, high, low, writes);
     else if (target === Target.REGISTER) this.faults.razwi(stream, high, low, writes);
     return target === Target.MEMORY;
+  }
+}
+
+/** Bytes of the longest read: 32 predicates of a word each. */
+const BYTES_MAX = 128;
+
+/** Reads for the command processors of one card. */
+export class EngineReader {
+  /** The words of the last read. */
+  readonly words: Int32Array;
+  readonly #access: EngineAccess;
+  readonly #scratch: ScratchBlock = allocateScratch(BYTES_MAX);
+
+  constructor(access: EngineAccess) {
+    this.#access = access;
+    const { words } = this.#scratch;
+    this.words = new Int32Array(words.buffer, words.byteOffset, words.length);
+  }
+
+  /**
+   * Reads bytes at a device address, given as two words, plus `offset`. A fault is reported and stops the stream, like a fault of a packet fetch.
+   * @returns whether all bytes are in {@link words}
+   */
+  read(stream: Stream, high: number, low: number, offset: number, byteLength: number): boolean {
+    const { map } = this.#access;
+    for (let done = 0; done < byteLength; ) {
+      if (!this.#access.reach(stream, high, low, offset + done)) {
+        stream.stopped = true;
+        return false;
+      }
+      const piece = Math.min(byteLength - done, map.available);
+      fetchBytes(map.memory, map.offset, this.#scratch.address + done, piece);
+      done += piece;
+    }
+    return true;
+  }
+
+  close(): void {
+    this.#scratch.free();
   }
 }

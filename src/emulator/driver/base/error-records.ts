@@ -18,7 +18,6 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { FaultListener } from '../../device/queue/engine-access.ts';
 import type { Stream } from '../../device/queue/stream.ts';
-import type { UserMapping } from './user-mapping.ts';
 
 /** The operations of a card that its fault records need. */
 export interface FaultReporter {
@@ -219,4 +218,13 @@ export class ErrorRecords implements FaultListener {
   #now(): number {
     return this.#card.config.clock.nowNs();
   }
+}
+
+/* A mapping in the address space of a card, for INFO USER_MAPPINGS and fault records. A type only. */
+/** One mapping of a context, as INFO USER_MAPPINGS lists it. */
+export interface UserMapping {
+  /** Device virtual address. */
+  readonly address: bigint;
+  /** Bytes. */
+  readonly byteLength: number;
 }

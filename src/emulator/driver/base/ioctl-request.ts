@@ -16,7 +16,7 @@ import {
   ioctlIndex,
   ioctlSize,
 } from '../../../uapi/index.ts';
-import { readNumber } from './words.ts';
+import { readNumber } from './numbers.ts';
 
 const MEMORY_IN = HL_MEM_ARGS.in.words;
 const INFO = HL_INFO_ARGS.words;

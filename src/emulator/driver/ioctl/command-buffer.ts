@@ -12,8 +12,8 @@ import {
   HL_DEVICE_STATUS,
   HL_MAX_CB_SIZE,
 } from '../../../uapi/index.ts';
-import { clearWords, writeU64 } from '../base/words.ts';
-import { HOST_PAGE_BYTES } from '../memory/va-space.ts';
+import { clearWords, writeU64 } from '../base/numbers.ts';
+import { HOST_PAGE_BYTES } from '../memory/address-blocks.ts';
 import type { Context } from './context.ts';
 
 const IN = HL_CB_ARGS.in.words;

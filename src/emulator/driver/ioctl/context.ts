@@ -5,21 +5,18 @@
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import type { CardPort } from '../base/card-port.ts';
-import { CsCounters } from '../base/cs-counters.ts';
-import type { UserMapping } from '../base/user-mapping.ts';
-import { BufferTable, type DriverBuffer } from '../memory/buffer-table.ts';
-import { CommandBufferVa } from '../memory/command-buffer-va.ts';
+import { CsCounters } from '../base/card-port.ts';
+import type { UserMapping } from '../base/error-records.ts';
+import { VaSpace } from '../memory/address-blocks.ts';
+import { BufferTable, CommandBufferVa, type DriverBuffer } from '../memory/buffer-table.ts';
 import { DeviceMemoryTable } from '../memory/device-memory-table.ts';
-import { DmabufImports } from '../memory/dmabuf-imports.ts';
-import { HostMappings } from '../memory/host-mappings.ts';
 import { HwBlocks } from '../memory/hw-blocks.ts';
+import { DmabufImports, HostMappings } from '../memory/mappings.ts';
 import type { MmapFile } from '../memory/mmap-file.ts';
 import { UserMemory } from '../memory/user-memory.ts';
-import { VaSpace } from '../memory/va-space.ts';
-import { ChunkList } from '../submission/chunk-list.ts';
-import { SubmissionTable } from '../submission/submission.ts';
+import { UserCbRanges } from '../submission/command-buffer-check.ts';
+import { ChunkList, SubmissionTable } from '../submission/submission.ts';
 import { SyncStream } from '../submission/sync-stream.ts';
-import { UserCbRanges } from '../submission/user-cb-ranges.ts';
 import { UserInterrupts } from '../submission/user-interrupts.ts';
 
 /** A compute context. */

@@ -17,7 +17,7 @@ import {
   HL_DEBUG_PARAMS_STM,
   HL_DEVICE_STATUS,
 } from '../../../uapi/index.ts';
-import { readNumber } from '../base/words.ts';
+import { readNumber } from '../base/numbers.ts';
 import type { Context } from './context.ts';
 
 const ARGS = HL_DEBUG_ARGS.words;

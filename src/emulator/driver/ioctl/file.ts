@@ -1,5 +1,7 @@
 /**
- * Open files of emulated cards: the ioctl framing of the driver and the dispatch. Each ioctl has its own file.
+ * Open files of emulated cards: the ioctl framing of the driver and the dispatch. Each ioctl has its own file. Arguments of an ioctl whose request
+ * number gives a smaller size than the struct of the driver: the driver has zeros in place of the rest, and the memory behind that size stays as it
+ * is. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
@@ -8,6 +10,12 @@ import {
   DRM_IOCTL_TYPE,
   DRM_IOCTLS,
   HABANALABS_IOCTLS,
+  HL_CB_ARGS,
+  HL_CS_ARGS,
+  HL_DEBUG_ARGS,
+  HL_INFO_ARGS,
+  HL_MEM_ARGS,
+  HL_WAIT_CS_ARGS,
   IoctlIndex,
   type IoctlNumbers,
   ioctlIndex,
@@ -16,15 +24,15 @@ import {
 } from '../../../uapi/index.ts';
 import type { IoctlTracer, TracedCall } from '../../trace/ioctl-tracer.ts';
 import type { CardPort } from '../base/card-port.ts';
+import { givenWords } from '../base/ioctl-request.ts';
 import { Notifier } from '../base/notifier.ts';
-import type { SharedPages } from '../memory/buffer-pages.ts';
+import type { SharedPages } from '../memory/mmap-file.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
 import type { Context } from './context.ts';
 import { debugIoctl } from './debug.ts';
 import { infoIoctl } from './info.ts';
 import { memoryIoctl } from './memory.ts';
-import { shortArguments } from './short-arguments.ts';
 import { submitIoctl } from './submit.ts';
 import { abortedWait, type Interruption, PolledWait, waitIoctl } from './wait.ts';
 
@@ -289,4 +297,48 @@ export class ControlFile extends EmulatedFile {
     if (number !== IoctlIndex.INFO) return -Errno.ENOTTY;
     return infoIoctl(this.card, this.userMemory, undefined, undefined, block);
   }
+}
+
+/** Words of the arguments, by {@link IoctlIndex}. */
+const STRUCT_WORDS: number[] = [];
+STRUCT_WORDS[IoctlIndex.INFO] = HL_INFO_ARGS.size / 4;
+STRUCT_WORDS[IoctlIndex.CB] = HL_CB_ARGS.size / 4;
+STRUCT_WORDS[IoctlIndex.CS] = HL_CS_ARGS.size / 4;
+STRUCT_WORDS[IoctlIndex.WAIT_CS] = HL_WAIT_CS_ARGS.size / 4;
+STRUCT_WORDS[IoctlIndex.MEMORY] = HL_MEM_ARGS.size / 4;
+STRUCT_WORDS[IoctlIndex.DEBUG] = HL_DEBUG_ARGS.size / 4;
+
+/** A copy of a block with all words of the arguments. */
+export class ShortArguments implements ArgumentBlock {
+  readonly address: number;
+  readonly words: Uint32Array;
+  readonly #block: ArgumentBlock;
+  readonly #given: number;
+  readonly #end: number;
+
+  /** @param given words of the block that are arguments, of `end` */
+  constructor(block: ArgumentBlock, given: number, end: number) {
+    this.address = block.address;
+    this.words = new Uint32Array(Math.max(end, block.words.length));
+    this.words.set(block.words);
+    this.words.fill(0, given, end);
+    this.#block = block;
+    this.#given = given;
+    this.#end = end;
+  }
+
+  /** Copies the result to the block. */
+  writeBack(): void {
+    const { words } = this.#block;
+    words.set(this.words.subarray(0, this.#given));
+    if (words.length > this.#end) words.set(this.words.subarray(this.#end, words.length), this.#end);
+  }
+}
+
+/** The arguments of a request that gives fewer than the driver has; undefined for others, and for one that gives more than the block has. */
+function shortArguments(request: number, block: ArgumentBlock): ShortArguments | undefined {
+  const end = STRUCT_WORDS[ioctlIndex(request)];
+  const given = givenWords(request);
+  if (end === undefined || given >= end || given > block.words.length) return undefined;
+  return new ShortArguments(block, given, end);
 }

@@ -22,9 +22,9 @@ import {
   HL_OPEN_STATS_INFO,
   HL_POWER_INFO,
 } from '../../../uapi/index.ts';
+import { readSensor } from '../base/attributes.ts';
 import type { CardPort } from '../base/card-port.ts';
-import { CsCounters } from '../base/cs-counters.ts';
-import { readSensor } from '../base/sensors.ts';
+import { CsCounters } from '../base/card-port.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;

@@ -7,22 +7,127 @@
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import {
+  type AsicName,
   CPUCP_REPLACED_ROWS_BYTES,
   HL_DEVICE_STATUS,
   HL_INFO_ARGS,
+  HL_INFO_CLK_RATE,
+  HL_INFO_DEV_MEMALLOC_PAGE_SIZES,
+  HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
   HL_INFO_SEC_ATTEST,
   HL_INFO_SIGNED,
+  HL_INFO_SYNC_MANAGER,
+  HL_MAX_DCORES,
+  HL_PLL_FREQUENCY_INFO,
+  HL_SERVER_TYPE,
+  NO_USER_RESOURCE,
+  reportedDramBase,
+  reportedDramSize,
 } from '../../../uapi/index.ts';
+import { FIRMWARE_VERSION, PCI_REVISION } from '../base/attributes.ts';
 import type { CardPort } from '../base/card-port.ts';
 import type { Notifier } from '../base/notifier.ts';
-import { readNumber } from '../base/words.ts';
+import { readNumber } from '../base/numbers.ts';
 import type { UserMemory } from '../memory/user-memory.ts';
 import type { Context } from './context.ts';
 import { EVENT_OPS } from './info-events.ts';
-import { HARDWARE_OPS } from './info-hardware.ts';
-import { encode, type InfoOp, type InfoOps, operational, withoutData } from './info-op.ts';
+import { always, encode, type InfoOp, type InfoOps, type InfoRequest, operational, withoutData } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
+
+/* INFO ops about constants of the ASIC and of the board. */
+
+/** A device without DRAM reports at most this many bytes (struct hl_info_hw_ip_info). */
+const DRAM_BYTES_MIN = 4096n;
+
+const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
+  gaudi: HL_SERVER_TYPE.GAUDI_HLS1,
+  gaudi2: HL_SERVER_TYPE.GAUDI2_HLS2,
+  gaudi3: HL_SERVER_TYPE.UNKNOWN,
+};
+
+/** Number of PLLs (enum hl_gaudi_pll_index, hl_gaudi2_pll_index; gaudi3 from the vendor's newest header): indices start at 0. */
+const PLL_COUNT: Readonly<Record<AsicName, number>> = { gaudi: 10, gaudi2: 12, gaudi3: 14 };
+const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
+
+/** Text as a NUL-terminated field of fixed length. */
+function text(value: string, byteLength: number): Uint8Array {
+  const bytes = new Uint8Array(byteLength);
+  new TextEncoder().encodeInto(value, bytes.subarray(0, byteLength - 1));
+  return bytes;
+}
+
+function hwIpInfo({ card }: InfoRequest): Uint8Array {
+  const { profile, place, device } = card;
+  const { dram, sram, engines, interrupts } = profile;
+  const { reportNicPorts } = card.config;
+  const hbmBytes = BigInt(device.hbm.byteLength);
+  const dramBytes = reportedDramSize(dram, hbmBytes);
+  return encode(HL_INFO_HW_IP_INFO, {
+    sram_base_address: sram.start,
+    dram_base_address: reportedDramBase(dram, hbmBytes),
+    dram_size: dramBytes,
+    sram_size: Number(sram.end - sram.start),
+    num_of_events: profile.numOfEvents,
+    device_id: profile.pciDeviceId,
+    module_id: place.moduleId,
+    decoder_enabled_mask: 2 ** engines.decoderCount - 1,
+    first_available_interrupt_id: interrupts.firstUserInterrupt,
+    server_type: SERVER_TYPE[profile.name],
+    cpld_version: 0,
+    tpc_enabled_mask: Number(engines.tpcMask & 0xffn),
+    dram_enabled: dramBytes > DRAM_BYTES_MIN ? 1 : 0,
+    mme_master_slave_mode: engines.mmeMasterSlaveMode,
+    cpucp_version: text(FIRMWARE_VERSION, 128),
+    card_name: text(profile.cardName, 16),
+    tpc_enabled_mask_ext: engines.tpcMask,
+    dram_page_size: dram.pageSize,
+    edma_enabled_mask: engines.edmaMask,
+    number_of_user_interrupts: interrupts.userInterruptCount,
+    // Both property functions set it to dram_page_size (gaudi.c and gaudi2.c, Linux 6.12).
+    device_mem_alloc_default_page_size: dram.pageSize,
+    // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
+    reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
+    reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
+    revision_id: PCI_REVISION,
+    tpc_interrupt_id: interrupts.tpcInterrupt,
+    rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
+    reserved_dram_size: dram.reservedSize,
+  });
+}
+
+function syncManager({ card, words }: InfoRequest): Uint8Array | number {
+  const dcore = words[ARGS.dcore_id]!;
+  if (dcore >= HL_MAX_DCORES) return Errno.EINVAL;
+  const { managers } = card.profile.sync;
+  const manager = managers.find((candidate) => candidate.dcore === dcore);
+  return encode(HL_INFO_SYNC_MANAGER, {
+    first_available_sync_object: manager?.firstUserSob ?? 0,
+    first_available_monitor: manager?.firstUserMonitor ?? 0,
+    first_available_cq: (manager ?? managers.at(-1))?.firstUserCq ?? NO_USER_RESOURCE,
+  });
+}
+
+function clockRate({ card }: InfoRequest): Uint8Array {
+  const { clockMhz, maxClockMhz } = card.limits;
+  return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: clockMhz, max_clk_rate_mhz: maxClockMhz });
+}
+
+/** The driver maps indices to those of the firmware, and rejects others (get_used_pll_index). */
+function pllFrequency({ card, words }: InfoRequest): Uint8Array | number {
+  if (words[ARGS.pll_index]! >= PLL_COUNT[card.profile.name]) return Errno.EINVAL;
+  return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
+}
+
+/** The ops. */
+const HARDWARE_OPS: InfoOps = [
+  [HL_INFO_OP.HW_IP_INFO, always(hwIpInfo)],
+  [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],
+  [HL_INFO_OP.CLK_RATE, operational(clockRate)],
+  [HL_INFO_OP.PLL_FREQUENCY, operational(pllFrequency)],
+  // No ASIC of the driver supports a choice of the page size.
+  [HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, always(() => encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, {}))],
+];
 
 const ARGS = HL_INFO_ARGS.words;
 /** The only request of FW_GENERIC_REQ. */

@@ -12,7 +12,7 @@ import {
   HL_MEM_OP,
   TS_MAX_ELEMENTS_NUM,
 } from '../../../uapi/index.ts';
-import { clearWords, readNumber, readU64, writeU64 } from '../base/words.ts';
+import { clearWords, readNumber, readU64, writeU64 } from '../base/numbers.ts';
 import type { Context } from './context.ts';
 
 const IN = HL_MEM_ARGS.in.words;

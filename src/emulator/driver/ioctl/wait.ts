@@ -13,11 +13,11 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { readNumber } from '../base/numbers.ts';
 import { NO_INTERRUPT, type ProgressTicket } from '../base/waiters.ts';
-import { readNumber } from '../base/words.ts';
+import { answer, timeoutOf, writeTimestamp } from '../submission/answers.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
 import { interruptOf } from '../submission/user-interrupts.ts';
-import { answer, timeoutOf, writeTimestamp } from '../submission/wait-answer.ts';
 import type { Context } from './context.ts';
 
 const IN = HL_WAIT_CS_ARGS.in.words;

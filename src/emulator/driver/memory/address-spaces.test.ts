@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { AddressSpaces } from './address-spaces.ts';
+import { AddressSpaces } from './pinned-memory.ts';
 
 const descriptors = (): number => readdirSync('/proc/self/fd').length;
 

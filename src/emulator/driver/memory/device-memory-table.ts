@@ -10,9 +10,9 @@ import { HL_MEM } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { cutRuns, type ExportedDmabuf, type MemoryRun } from '../base/dmabuf.ts';
-import type { UserMapping } from '../base/user-mapping.ts';
-import { HandleIds } from './handle-ids.ts';
-import type { VaSpace } from './va-space.ts';
+import type { UserMapping } from '../base/error-records.ts';
+import type { VaSpace } from './address-blocks.ts';
+import { HandleIds } from './address-blocks.ts';
 
 const EXPORT_ALIGNMENT = 4096n;
 

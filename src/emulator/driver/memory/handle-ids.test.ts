@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { HandleIds } from './handle-ids.ts';
+import { HandleIds } from './address-blocks.ts';
 
 it('handle numbers are the smallest free ones', () => {
   fc.assert(

@@ -8,8 +8,7 @@ import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
 import type { CardPort } from '../base/card-port.ts';
-import type { SharedPages } from './buffer-pages.ts';
-import type { MmapFile } from './mmap-file.ts';
+import type { MmapFile, SharedPages } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
 export interface BlockHandle {

@@ -8,8 +8,7 @@
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../../sys/index.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
-import { AddressSpaces } from './address-spaces.ts';
-import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
+import { AddressSpaces, type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
 
 /** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;

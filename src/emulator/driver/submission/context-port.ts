@@ -3,8 +3,7 @@
  */
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
-import type { CardPort } from '../base/card-port.ts';
-import type { CsCounters } from '../base/cs-counters.ts';
+import type { CardPort, CsCounters } from '../base/card-port.ts';
 import type { BufferTable } from '../memory/buffer-table.ts';
 import type { UserMemory } from '../memory/user-memory.ts';
 import type { SubmissionTable } from './submission.ts';

@@ -9,14 +9,12 @@ import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../../uapi/index.ts';
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
-import { readNumber } from '../base/words.ts';
-import { HandleIds } from '../memory/handle-ids.ts';
+import { readNumber } from '../base/numbers.ts';
+import { HandleIds } from '../memory/address-blocks.ts';
+import { accept, acceptNothing, latchedFlags, refuse, refuseReservation, timeoutSecondsOf } from './answers.ts';
 import type { ContextPort } from './context-port.ts';
-import { accept, acceptNothing, refuse, refuseReservation } from './cs-answer.ts';
-import { latchedFlags, timeoutSecondsOf } from './cs-timeout.ts';
-import { type Signal, SignalQueue, SOB_VALUE_END } from './signal-queue.ts';
+import { type Signal, SignalPackets, SignalQueue, SOB_VALUE_END } from './signals.ts';
 import { type Submission, SubmissionState } from './submission.ts';
-import { SignalPackets } from './sync-packets.ts';
 
 const IN = HL_CS_ARGS.in.words;
 const OUT = HL_CS_ARGS.out.words;

@@ -14,10 +14,10 @@ import {
   HL_WAIT_CS_STATUS,
   WAIT_CS_INTERRUPT_SHIFT,
 } from '../../../uapi/index.ts';
-import { readNumber, readU64 } from '../base/words.ts';
+import { readNumber, readU64 } from '../base/numbers.ts';
 import type { DriverBuffer } from '../memory/buffer-table.ts';
+import { answer, timeoutOf, writeTimestamp } from './answers.ts';
 import type { ContextPort } from './context-port.ts';
-import { answer, timeoutOf, writeTimestamp } from './wait-answer.ts';
 
 const IN = HL_WAIT_CS_ARGS.in.words;
 const COUNTER_BYTES = 8;

@@ -4,25 +4,33 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { property } from '../../../../test/fixtures/property.ts';
 import { DRM_IOCTLS } from '../../../uapi/index.ts';
-import { readAnswer, writeAnswer } from './answer.ts';
-import { ASYNC_SLOTS, answerWord, BLOCK_WORDS_MIN, MAILBOX_BYTES, requestWord, slotWordsMax } from './layout.ts';
-import { readRequest, readRequestBlock, writeRequest } from './request.ts';
 import {
+  ASYNC_SLOTS,
   announceAnswer,
   announceRequest,
   answeredSequence,
+  answerWord,
+  BLOCK_WORDS_MIN,
   isClientSleeping,
   isServerSleeping,
+  MAILBOX_BYTES,
   postedCount,
   postedSlot,
   postSlot,
+  readAnswer,
+  readRequest,
+  readRequestBlock,
   requestedSequence,
+  requestWord,
   setClientSleeping,
   setServerSleeping,
   settledCount,
   settledSlot,
   settleSlot,
-} from './signals.ts';
+  slotWordsMax,
+  writeAnswer,
+  writeRequest,
+} from '../mailbox.ts';
 
 const CANARY = 0x5a5a_5a5a;
 const mailbox = new Int32Array(MAILBOX_BYTES / 4);

@@ -2,7 +2,7 @@
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import type { WcStatus } from '../../../verbs/abi.ts';
-import type { RegionTable } from '../memory/region-table.ts';
+import type { RegionTable } from '../memory/dma-memory.ts';
 import type { EmulatedCq } from './completion-queue.ts';
 import type { Packet } from './packet.ts';
 import type { ReceiveRing } from './receive-queue.ts';

@@ -4,7 +4,7 @@ import { Errno } from '../../../sys/index.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { RecvWr } from '../../../verbs/abi.ts';
 import type { SharedReceiveQueue, VerbsBlock } from '../../../verbs/port.ts';
-import { SgeList, wordIndex } from '../memory/sge-list.ts';
+import { SgeList, wordIndex } from '../memory/dma-memory.ts';
 import type { ObjectCounter } from './completion-queue.ts';
 
 /** A posted receive. */

@@ -4,7 +4,7 @@
  */
 
 import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../../verbs/abi.ts';
-import type { Region } from '../memory/region-table.ts';
+import type { Region } from '../memory/dma-memory.ts';
 import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } from './packet.ts';
 import type { QpContext } from './qp-context.ts';
 

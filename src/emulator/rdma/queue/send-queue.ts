@@ -4,7 +4,7 @@ import { Errno } from '../../../sys/index.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { SendFlag, SendWr, WrOpcode } from '../../../verbs/abi.ts';
 import type { VerbsBlock } from '../../../verbs/port.ts';
-import { SgeList, wordIndex } from '../memory/sge-list.ts';
+import { SgeList, wordIndex } from '../memory/dma-memory.ts';
 
 /** A posted work request. */
 export class SendWqe {

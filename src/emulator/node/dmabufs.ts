@@ -1,22 +1,27 @@
 /**
- * The dma-bufs of a node server in the client, for its RDMA devices: maps the memory of the cards until the server withdraws it or ends. Like a real NIC, and
- * unlike a program, it reaches device memory without the engines of the card.
+ * The dma-bufs of a node server in the client, for its RDMA devices: maps the memory of the cards until the server withdraws it or ends. Like a real
+ * NIC, and unlike a program, it reaches device memory without the engines of the card. The dma-bufs that RDMA devices of one client access, in the
+ * server: keeps them open, and marks them as withdrawn for the client, which moves the bytes.
  */
 
 import {
   close as closeFd,
+  dup,
   Errno,
   type MappedMemory,
   mapFile,
   mapLarge,
+  mapShareable,
   memcpy,
   PAGE_SIZE,
+  type ShareableMemory,
   SyscallError,
+  schedYield,
   unmapLarge,
-} from '../../../sys/index.ts';
-import { forEachRun, type MemoryRun } from '../../driver/base/dmabuf.ts';
-import type { DmabufAccess, DmaMemory } from '../../rdma/memory/dma-memory.ts';
-import { ATTACHED, ATTACHMENT_PAGE_BYTES, ATTACHMENTS_MAX, MOVING } from './attachment-page.ts';
+} from '../../sys/index.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { type ExportedDmabuf, forEachRun, type MemoryRun } from '../driver/base/dmabuf.ts';
+import type { DmabufAccess, DmaMemory } from '../rdma/memory/dma-memory.ts';
 
 /** The largest descriptor. */
 const FD_MAX = 0x7fff_ffff;
@@ -185,3 +190,94 @@ function unmapAll(pieces: readonly Piece[]): void {
 function refusal(errno: number, what: string): SyscallError {
   return new SyscallError('ibv_reg_dmabuf_mr', errno, `${what} (emulated)`);
 }
+
+/** Maximum wait for the client to finish the copy of a packet; the thread yields the processor meanwhile. */
+const MOVING_NS = 20e6;
+
+interface Attachment {
+  readonly dmabuf: ExportedDmabuf;
+  /** Keeps the dma-buf alive. */
+  readonly fd: number;
+  readonly onLost: () => void;
+}
+
+/** The dma-bufs of one client. */
+export class ServedDmabufs {
+  readonly #attachments: Map<number, Attachment> = new Map();
+  #page: ShareableMemory | undefined;
+  #words: Int32Array = new Int32Array(0);
+  /** True once the client has not finished a copy in time: the server no longer waits for its copies. */
+  #isStuck = false;
+
+  /** Descriptor of the attachment page, which is created at first use. Throws SyscallError EMFILE, ENOMEM. */
+  get pageFd(): number {
+    if (this.#page === undefined) {
+      this.#page = mapShareable(ATTACHMENT_PAGE_BYTES);
+      this.#words = new Int32Array(this.#page.buffer);
+    }
+    return this.#page.fd;
+  }
+
+  /** Whether a number is in use. */
+  has(id: number): boolean {
+    return this.#attachments.has(id);
+  }
+
+  /**
+   * Attaches a dma-buf under a number that is not in use.
+   * @param fd descriptor of the dma-buf; the caller keeps it
+   * @throws SyscallError EMFILE, ENOMEM
+   */
+  attach(id: number, dmabuf: ExportedDmabuf, fd: number): void {
+    // Creates the page.
+    void this.pageFd;
+    const onLost = (): void => this.#withdraw(id);
+    this.#attachments.set(id, { dmabuf, fd: dup(fd), onLost });
+    Atomics.store(this.#words, id, ATTACHED);
+    dmabuf.attachDevice(onLost);
+  }
+
+  /** Ends an attachment; unknown numbers are ignored. */
+  detach(id: number): void {
+    const attachment = this.#attachments.get(id);
+    if (attachment === undefined) return;
+    this.#attachments.delete(id);
+    attachment.dmabuf.detachDevice(attachment.onLost);
+    closeFd(attachment.fd);
+  }
+
+  /** Ends all attachments. Idempotent. */
+  close(): void {
+    for (const id of this.#attachments.keys()) this.detach(id);
+    this.#page?.close();
+    this.#page = undefined;
+  }
+
+  /** Withdraws the memory, and waits for a copy that may be in progress: the memory may be allocated anew afterwards. */
+  #withdraw(id: number): void {
+    Atomics.store(this.#words, id, WITHDRAWN);
+    if (this.#isStuck) return;
+    const deadlineNs = systemClock.nowNs() + MOVING_NS;
+    while (Atomics.load(this.#words, MOVING) !== 0 && !this.#isStuck) {
+      schedYield();
+      this.#isStuck = systemClock.nowNs() >= deadlineNs;
+    }
+  }
+}
+
+/*
+ * Layout of the shared page in which a node server marks dma-bufs, attached for RDMA devices of a client, as withdrawn. No behaviour.
+ *
+ * The client sets {@link MOVING} before it reads the state of an attachment, and clears it after the copy; the server stores the state before it reads
+ * {@link MOVING}. Therefore no copy begins after the server has read 0 there. Offsets are in 32-bit words.
+ */
+/** 1 while the client copies bytes of an attachment. */
+export const MOVING = 0;
+/** Maximum number of attachments of one client; a further one is ENOMEM. The state of attachment n, from 1 on, is word n. */
+export const ATTACHMENTS_MAX = 1023;
+/** State of an attachment: the memory is accessible. */
+const ATTACHED = 0;
+/** State of an attachment: the card was closed, reset or removed. */
+export const WITHDRAWN = 1;
+/** Bytes of the page. */
+export const ATTACHMENT_PAGE_BYTES = 4096;

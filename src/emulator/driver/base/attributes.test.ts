@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../../../test/contract/emulated-card.ts';
 import { Errno, EventFd } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_INFO_CLK_RATE, HL_INFO_OP } from '../../../uapi/index.ts';
-import { cardAttributes, readCardAttribute, writeCardAttribute } from './card-attributes.ts';
+import { cardAttributes, readCardAttribute, writeCardAttribute } from './attributes.ts';
 
 const MIB = 2 ** 20;
 

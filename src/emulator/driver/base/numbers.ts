@@ -1,10 +1,36 @@
 /**
+ * 64-bit values in the 32-bit words of argument blocks. For the control path: bigint and rounded numbers.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+import { highWord, joinBig, joinWords, lowWord } from '../../../ucs/type/int64.ts';
+
+/** Zeroes the first `count` words, as the driver does before it fills in a result. */
+export function clearWords(words: Uint32Array, count: number): void {
+  for (let i = 0; i < count; i++) words[i] = 0;
+}
+
+/** The 64-bit value at a word. */
+export function readU64(words: Uint32Array, word: number): bigint {
+  return joinBig(words[word]!, words[word + 1]!);
+}
+
+/** The 64-bit value at a word as a number: exact below 2^53. */
+export function readNumber(words: Uint32Array, word: number): number {
+  return joinWords(words[word]!, words[word + 1]!);
+}
+
+/** Stores a 64-bit value at a word. */
+export function writeU64(words: Uint32Array, word: number, value: bigint): void {
+  words[word] = lowWord(value);
+  words[word + 1] = highWord(value);
+}
+
+/*
  * Numbers as text that programs write to files of sysfs and debugfs, parsed as the kernel does.
  *
  * Source: kstrtoull and kstrtoll of lib/kstrtox.c, Linux 6.12.
  */
-
-import { Errno } from '../../../sys/index.ts';
 
 const S64_MAX = 2n ** 63n - 1n;
 const S64_MIN: bigint = -(2n ** 63n);

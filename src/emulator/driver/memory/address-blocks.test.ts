@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { PageTable } from '../../device/memory/mmu.ts';
 import { FaultPlan } from '../../faults/fault-plan.ts';
-import { VaRange } from './va-space.ts';
+import { VaRange } from './address-blocks.ts';
 
 const BASE = 0xfff0_0000_0000_0000n;
 const PAGE = 4096;
