@@ -6,7 +6,7 @@
 import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
 import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/discovery.ts';
 import type { CardEntry, DriverNode } from '../driver/port.ts';
-import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
+import type { DistanceOf } from '../ucp/lane/lanes.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { chooseNetworkDevices, distanceBetween, type Neighbour, type SystemDevice } from '../ucs/sys/topology.ts';
 import type { ScaleOutMode } from '../uct/gaudi/base/cards.ts';

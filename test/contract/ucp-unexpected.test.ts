@@ -7,7 +7,7 @@ import { STREAM_ASKED, writeStream } from '../../src/api/layout/stream.ts';
 import { writeTag, writeTagRts } from '../../src/api/layout/tag.ts';
 import { type Request, Status, type Worker } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
-import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
+import { OFFERS_MAX } from '../../src/ucp/credit/credit.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,

@@ -10,12 +10,7 @@ import { WireupCode, writeWireup } from '../../src/api/layout/control.ts';
 import { NO_ENDPOINT } from '../../src/api/layout/frame.ts';
 import { MessageId } from '../../src/api/layout/message.ts';
 import { isUcxError, Status } from '../../src/index.ts';
-import {
-  packAcceptData,
-  packConnectData,
-  unpackAcceptData,
-  unpackConnectData,
-} from '../../src/ucp/wireup/connect-data.ts';
+import { packAcceptData, packConnectData, unpackAcceptData, unpackConnectData } from '../../src/ucp/wireup/sockets.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/layout.ts';
 import { catches } from '../fixtures/catches.ts';

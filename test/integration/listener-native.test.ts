@@ -4,7 +4,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { Status, type Worker } from '../../src/index.ts';
-import { packConnectData } from '../../src/ucp/wireup/connect-data.ts';
+import { packConnectData } from '../../src/ucp/wireup/sockets.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
 import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { tcpConnectionManager } from '../../src/uct/tcp/cm/manager.ts';

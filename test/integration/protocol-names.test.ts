@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { LocalMemory, TransferResult } from '../../src/index.ts';
-import { describeProtocol } from '../../src/ucp/proto/protocol-table.ts';
+import { describeProtocol } from '../../src/ucp/proto/protocol-info.ts';
 import { connectionKind, keyFor, mappedOf, memoryOf, type Pair, serving, unmap, usePairs } from '../fixtures/pair.ts';
 
 const fixture = usePairs();

@@ -3,11 +3,9 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import type { ReceiveRequest as MatchedRequest } from '../../src/ucp/base/request/message-request.ts';
-import { CreditBudget } from '../../src/ucp/credit/credit-budget.ts';
-import { InboundWindow } from '../../src/ucp/credit/inbound-window.ts';
-import { TagMatcher } from '../../src/ucp/tag/matching.ts';
-import { UnexpectedMessage } from '../../src/ucp/tag/unexpected.ts';
+import type { ReceiveRequest as MatchedRequest } from '../../src/ucp/base/request/operation-requests.ts';
+import { CreditBudget, InboundWindow } from '../../src/ucp/credit/credit.ts';
+import { TagMatcher, UnexpectedMessage } from '../../src/ucp/tag/matching.ts';
 import { catches } from '../fixtures/catches.ts';
 import { connectionKind, driveIdle, type Pair, usePairs } from '../fixtures/pair.ts';
 

@@ -61,7 +61,7 @@ export function readRtr(frame: AmFrame): RtrFields & { readonly keys: Uint8Array
 
 /*
  * DATA and ATP: a part of a window that the receiver of a rendezvous has asked for arrives in a message, or was written. Receivers handle them in
- * rndv/receive-transfer.ts.
+ * ucp/rndv/receive.ts.
  *
  * DATA
  *   0     endpoint

@@ -12,7 +12,7 @@
  *   1     request of the sender
  *   2, 3  tag
  *   4, 5  bytes of the message
- *   6, 7  byte of the memory of the key at which the message begins; KEY_LIST (rndv/key-list.ts) for a key list
+ *   6, 7  byte of the memory of the key at which the message begins; KEY_LIST (ucp/rndv/own-key.ts) for a key list
  *         payload: remote key of the message, key list, or nothing
  */
 

@@ -7,12 +7,11 @@ import { CreditCode, writeCredit } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { InboundWindow } from '../credit/inbound-window.ts';
-import type { OutboundCredit } from '../credit/outbound-credit.ts';
+import type { InboundWindow, OutboundCredit } from '../credit/credit.ts';
 import { sendMessage } from './message-packer.ts';
-import { SendRequest } from './request/message-request.ts';
+import { WorkerCounter, type WorkerCounters } from './observation.ts';
+import { SendRequest } from './request/operation-requests.ts';
 import type { Connection, RequestOwner } from './request/request.ts';
-import { WorkerCounter, type WorkerCounters } from './worker-counters.ts';
 
 /** Returns credit to the peer of one connection. */
 export class CreditTeller {

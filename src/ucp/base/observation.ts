@@ -1,11 +1,13 @@
 /**
  * Reports the ended operations of a worker to observers, through the diagnostics channels. While a channel has subscribers, every operation has a
- * request, even one that could end without it.
+ * request, even one that could end without it. Counters of the protocols of one worker, for statistics. Bytes are counted by the interfaces that move
+ * them.
  */
 
 import { MessageTrace } from '../../api/layout/message.ts';
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
+import { type Counters, namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
 import type { Request } from './request/request.ts';
@@ -71,5 +73,100 @@ export class Observation {
       endNs: this.#clock.nowNs(),
       worker: this.#worker,
     });
+  }
+}
+
+/** Names by index; those of UCX (ucp_ep, ucp_worker) where it has them. */
+const NAMES = [
+  'tx_eager',
+  'tx_eager_sync',
+  'tx_rndv',
+  'tag_rx_eager_exp',
+  'tag_rx_eager_unexp',
+  'tag_rx_rndv_exp',
+  'tag_rx_rndv_unexp',
+  'rndv_get_zcopy',
+  'rndv_put_zcopy',
+  'rndv_put_mtype_zcopy',
+  'rndv_am',
+  'rndv_rtr',
+  'rndv_rtr_mtype',
+  'am_tx',
+  'am_tx_rndv',
+  'am_rx',
+  'am_rx_rndv',
+  'stream_tx',
+  'stream_rx',
+  'atomic_sw',
+  'requests',
+  'tx_no_credit',
+  'tx_no_credit_rndv',
+  'tag_rx',
+] as const;
+
+/** Indices of the counters. */
+export const WorkerCounter = {
+  /** Tagged messages sent with their data, those that wait for their match, and those whose data the receiver asks for. */
+  TX_EAGER: 0,
+  TX_EAGER_SYNC: 1,
+  TX_RNDV: 2,
+  /** Tagged messages that have met a receive, and those that came before it. */
+  TAG_RX_EAGER_EXP: 3,
+  TAG_RX_EAGER_UNEXP: 4,
+  TAG_RX_RNDV_EXP: 5,
+  TAG_RX_RNDV_UNEXP: 6,
+  /**
+   * Rendezvous whose data this worker has read from the sender, written to the receiver as a whole, written window by window, as between fragments,
+   * or received in messages.
+   */
+  RNDV_GET_ZCOPY: 7,
+  RNDV_PUT_ZCOPY: 8,
+  RNDV_PUT_MTYPE_ZCOPY: 9,
+  RNDV_AM: 10,
+  /** Windows that this worker has asked a sender for: of its own memory, and of fragments for device memory. */
+  RNDV_RTR: 11,
+  RNDV_RTR_MTYPE: 12,
+  /** Active messages sent, and those of them by rendezvous; those received likewise. Notifications are not counted. */
+  AM_TX: 13,
+  AM_TX_RNDV: 14,
+  AM_RX: 15,
+  AM_RX_RNDV: 16,
+  STREAM_TX: 17,
+  STREAM_RX: 18,
+  /** Atomic operations that this worker has done for a peer. */
+  ATOMIC_SW: 19,
+  /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
+  REQUESTS: 20,
+  /** Number of times that the window of a peer was used up, and of messages that were offered for lack of credit. */
+  TX_NO_CREDIT: 21,
+  TX_NO_CREDIT_RNDV: 22,
+  /** Tagged messages that the program has received, or that were too long for it. */
+  TAG_RX: 23,
+} as const;
+export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
+
+/** Counts. The values lie in an array of Numbers, so that counting never allocates. */
+export class WorkerCounters {
+  readonly #values: Float64Array = new Float64Array(NAMES.length);
+
+  count(counter: WorkerCounter): void {
+    this.#values[counter]! += 1;
+  }
+
+  /** The counters as a node of the statistics, above those of interfaces. @param levels current values of the worker */
+  node(levels: Counters, ifaces: readonly { stats(): StatsNode }[]): StatsNode {
+    const counters = { ...namedCounters(NAMES, this.#values), ...levels };
+    const sum = (...summands: readonly WorkerCounter[]): number =>
+      summands.reduce<number>((total, counter) => total + this.#values[counter]!, 0);
+    const { TX_EAGER, TX_EAGER_SYNC, TX_RNDV } = WorkerCounter;
+    counters['tag_tx'] = sum(TX_EAGER, TX_EAGER_SYNC, TX_RNDV);
+    counters['am_tx'] = sum(WorkerCounter.AM_TX, WorkerCounter.AM_TX_RNDV);
+    counters['am_rx'] = sum(WorkerCounter.AM_RX, WorkerCounter.AM_RX_RNDV);
+    return statsNode(
+      'ucp_worker',
+      '',
+      counters,
+      ifaces.map((iface) => iface.stats()),
+    );
   }
 }

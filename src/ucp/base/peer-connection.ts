@@ -1,35 +1,30 @@
 /**
  * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and the end of all of them when it ends. Endpoints
- * of the API use connections; establishing them is the task of wireup/.
+ * of the API use connections; establishing them is the task of wireup/. Messages of the protocols themselves that wait for room at their transport.
+ * Messages of the application are in message-request.ts.
  */
 
 import type { SocketAddresses } from '../../api/contract/listener.ts';
 import { writeClose } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
-import type { MessageTrace } from '../../api/layout/message.ts';
-import { MessageId } from '../../api/layout/message.ts';
+import { MessageId, type MessageTrace } from '../../api/layout/message.ts';
 import { TAG_BYTES } from '../../api/layout/tag.ts';
 import { NotifyOrder } from '../../api/list/notify-order.ts';
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { UcxError } from '../../ucs/type/error.ts';
-import { isFailure, Status } from '../../ucs/type/status.ts';
+import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
-import type { CreditBudget } from '../credit/credit-budget.ts';
-import { InboundWindow, OFFERS_MAX } from '../credit/inbound-window.ts';
-import { OutboundCredit } from '../credit/outbound-credit.ts';
-import type { Lane } from '../lane/lane.ts';
-import type { DistanceOf } from '../lane/lane-distance.ts';
-import { type ConnectedLanes, nameOf } from '../lane/lanes.ts';
-import type { Thresholds } from '../lane/thresholds.ts';
+import { type CreditBudget, InboundWindow, OFFERS_MAX, OutboundCredit } from '../credit/credit.ts';
+import { type ConnectedLanes, type DistanceOf, type Lane, nameOf } from '../lane/lanes.ts';
+import type { Thresholds } from '../lane/rails.ts';
 import { MessageKeys } from '../mem/message-keys.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
-import { PostedMessage } from './posted-message.ts';
 import { PendingQueue } from './request/pending-queue.ts';
-import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request/request.ts';
+import { type Connection, FlushRequest, Request, type RequestOwner, start } from './request/request.ts';
 
 /** Messages of the protocol that may wait for room; a peer that causes more is broken or hostile. */
 const POSTED_MAX = 65_536;
@@ -430,4 +425,35 @@ export class PeerConnection implements Connection {
 /** The report about a connection to observers. */
 export function changeOf({ lanes }: Connection, status: Status): EndpointChange {
   return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
+}
+
+/** A message of a protocol itself that waits for room. */
+class PostedMessage extends Request {
+  readonly messageId: number;
+  readonly #to: Connection;
+  readonly #header: Int32Array;
+  readonly #payload: Uint8Array | undefined;
+
+  /** Copies header and payload. */
+  constructor(owner: RequestOwner, to: Connection, messageId: number, header: Int32Array, payload?: Uint8Array) {
+    super(owner);
+    this.begin(to, undefined);
+    this.#to = to;
+    this.messageId = messageId;
+    this.#header = header.slice();
+    this.#payload = payload?.slice();
+  }
+
+  start(): Status {
+    const status = sendMessage(
+      this.#to,
+      this.messageId,
+      this.#header,
+      this.#payload,
+      0,
+      this.#payload?.byteLength ?? 0,
+    );
+    // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+    return isLackOfResources(status) ? Status.NO_RESOURCE : status;
+  }
 }

@@ -6,19 +6,18 @@ import type { RequestParams } from '../../api/contract/request.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import type { DistanceOf } from '../lane/lane-distance.ts';
+import type { DistanceOf } from '../lane/lanes.ts';
 import type { RailLimits } from '../lane/rails.ts';
-import type { ExportedMemory } from '../mem/exported-memory.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { ExportedMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { MessageKey } from '../mem/message-keys.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
+import type { WorkerCounters } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { Connection, Request, RequestOwner } from './request/request.ts';
 import type { RequestPool } from './request/request-pool.ts';
-import type { WorkerCounters } from './worker-counters.ts';
 
 /** Options of unpacking a key. */
 export interface UnpackOptions {

@@ -4,11 +4,11 @@ import { hostname } from 'node:os';
 import type { Engine } from '../../api/contract/explanation.ts';
 import { type Iface, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { Lane } from '../lane/lane.ts';
+import type { Lane } from '../lane/lanes.ts';
 import { nameOf } from '../lane/lanes.ts';
-import { choiceTable } from '../proto/protocol-table.ts';
+import { choiceTable } from '../proto/protocol-info.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import { type ExplainContext, explainHostMessages, HOST_MESSAGES } from '../rma/explain-transfer.ts';
+import { type ExplainContext, explainHostMessages, HOST_MESSAGES } from '../rma/explain.ts';
 
 /** Columns of the names before the colon, as in ucx_info. */
 const CONTEXT_WIDTH = 20;

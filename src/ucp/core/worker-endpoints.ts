@@ -1,20 +1,24 @@
 /**
  * The endpoints of one worker, by their connections: makes them, watches their peers, and ends them when a peer is gone. It makes no connections;
- * wireup/ does.
+ * wireup/ does. The peers that operations of a worker of the native engine wait for, for the warning about idle ones.
  */
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
+import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
+import type { CoarseClock } from '../../api/snapshot/summary.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import { PeerConnection } from '../base/peer-connection.ts';
+import { SendRequest } from '../base/request/operation-requests.ts';
+import { type Connection, type Request, RequestState } from '../base/request/request.ts';
 import { endWithoutPeer } from '../rndv/stopped-peer.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
-import { PendingConnections } from '../wireup/pending-connections.ts';
-import type { EndpointMaker, SocketConnections } from '../wireup/socket-connections.ts';
+import { PendingConnections } from '../wireup/peers.ts';
+import type { EndpointMaker, SocketConnections } from '../wireup/sockets.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
+import { waitReasonOf } from './snapshot.ts';
 
 /** The worker of the endpoints. */
 export interface EndpointsOwner extends EndpointWorker {
@@ -145,5 +149,32 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
       connection.releaseLanes();
     }
     promises.wake();
+  }
+}
+
+/** The parts of a worker that are read. */
+interface AwaitingWorker {
+  readonly requests: { readonly created: readonly Request[] };
+  readonly coarse: CoarseClock;
+}
+
+/** One peer for each request that waits for it, in no order. */
+export function* awaitedPeers({ requests, coarse }: AwaitingWorker): Generator<AwaitedPeer> {
+  for (const request of requests.created) {
+    const { connection, startMs } = request;
+    // Requests of the protocol itself have no start.
+    if (request.state === RequestState.FREE || request.isCompleted || startMs < 0) continue;
+    if (!(connection instanceof PeerConnection) || connection.isLoopback) continue;
+    const reason = waitReasonOf(request);
+    if (reason === 'transport') continue;
+    yield {
+      id: connection.peerWorkerId,
+      shownId: Buffer.from(connection.peerWorkerId, 'latin1').toString('hex'),
+      isManual: connection.isPeerManual,
+      // A message may wait for its receive.
+      owesAnswer: reason === 'connection' || (reason === 'peer' && !(request instanceof SendRequest)),
+      place: connection.am?.peerPlace,
+      ageMs: coarse.nowMs - startMs,
+    };
   }
 }

@@ -3,10 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../ucs/sys/random.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
-import { WorkerCounters } from '../base/worker-counters.ts';
-import { CreditBudget, WINDOW_BYTES_MIN } from './credit-budget.ts';
-import { InboundWindow, OFFERS_MAX } from './inbound-window.ts';
-import { OutboundCredit } from './outbound-credit.ts';
+import { WorkerCounters } from '../base/observation.ts';
+import { CreditBudget, InboundWindow, OFFERS_MAX, OutboundCredit, WINDOW_BYTES_MIN } from './credit.ts';
 
 const MIB = 2 ** 20;
 

@@ -1,14 +1,25 @@
 /**
  * The choice of lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends
- * choose by the same attributes, so they choose the same transports.
+ * choose by the same attributes, so they choose the same transports. A lane: one transport on one device, connected, as an endpoint uses it. Data
+ * only. The distance of a lane from the memory whose bytes it moves, for estimates. It reads no topology: the distances are parameters. The
+ * interfaces of a new worker. The interfaces of a worker that receive no messages of peers: polled while they may have operations in flight, and
+ * periodically. Others are polled always.
  */
 
-import { UcxError } from '../../ucs/type/error.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Distance } from '../../ucs/sys/topology.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { DeviceType, type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import {
+  DeviceType,
+  type Iface,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  type UctEndpoint,
+} from '../../uct/api/iface.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import type { Activity, Lane } from './lane.ts';
 import { type AddressEntry, packWorkerAddress } from './worker-address.ts';
 
 /** Activity of lanes that progress polls anyway. */
@@ -165,4 +176,108 @@ function noLane(unreachable: readonly Rejection[]): UcxError {
     message: `no transport reaches the worker of this address (${reasons})`,
     details: { reasons },
   });
+}
+
+/** Whether transports of a worker may have operations in flight: progress need not poll those that have none. */
+export interface Activity {
+  busy: boolean;
+}
+
+export interface Lane {
+  readonly iface: Iface;
+  readonly endpoint: UctEndpoint;
+  readonly md: OpenMd;
+  /** Of the worker; starting an operation sets it. */
+  readonly activity: Activity;
+}
+
+/**
+ * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined if the
+ * location of either is unknown.
+ */
+export type DistanceOf = (sysDevice: number, resource: IfaceResource) => Distance | undefined;
+
+/**
+ * The path from a lane to device memory; undefined if it is negligible. Networks only: the attributes of other transports already describe the path to
+ * the memory that they reach.
+ * @param near the device that the bytes come from or go to, also where they pass through host memory; undefined for none
+ */
+export function laneDistance(
+  distanceOf: DistanceOf,
+  { iface: { attributes } }: Pick<Lane, 'iface'>,
+  near: number | undefined,
+): LaneDistance | undefined {
+  const { resource } = attributes;
+  if (near === undefined || resource.deviceType !== DeviceType.NET) return undefined;
+  const distance = distanceOf(near, resource);
+  return distance === undefined || distance.kind === 'unknown' ? undefined : { ...distance, to: near };
+}
+
+/** The path, and the device at its other end. */
+export interface LaneDistance extends Distance {
+  readonly to: number;
+}
+
+/** Errors of a directory that has become full, read-only or inaccessible since the context was made, and of a limit of locked memory (`ulimit -l`). */
+const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT', 'ENOMEM'].map(
+  (name) => `ERR_SYSCALL_${name}`,
+);
+
+/** Domains of which it was told: each worker of a context would repeat it. */
+const told = new WeakSet<OpenMd>();
+
+/**
+ * Opens an interface for every resource. One that finds no place for its files or buffers is left out with a warning, as long as there are others.
+ * @throws the error of opening an interface; no interface is left open
+ */
+export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface[] {
+  const open: OpenIface[] = [];
+  let refusal: unknown;
+  try {
+    for (const md of mds) {
+      for (const resource of md.resources) {
+        try {
+          open.push({ md, iface: md.md.openIface(resource) });
+        } catch (error) {
+          if (!isUcxError(error) || !NO_PLACE.includes(error.code)) throw error;
+          refusal ??= error;
+          const what = `${resource.transport} is not used by a worker: ${error.message}`;
+          if (told.has(md)) log.debug(what);
+          else log.warn(what);
+          told.add(md);
+        }
+      }
+    }
+    if (open.length === 0) throw refusal;
+    return open;
+  } catch (error) {
+    for (const { iface } of open) iface.close();
+    throw error;
+  }
+}
+
+/** The interfaces. */
+export class QuietIfaces {
+  /** Set when an operation starts on one of them. */
+  readonly activity: Activity = { busy: false };
+  readonly #ifaces: readonly Iface[];
+
+  /** @param ifaces all of the worker */
+  constructor(ifaces: readonly Iface[]) {
+    this.#ifaces = ifaces.filter((iface) => !isListening(iface));
+  }
+
+  /** Polls those with operations in flight. @param isPeriodic polls the others too: they may serve peers */
+  progress(isPeriodic: boolean): number {
+    let count = 0;
+    // Reset first: an operation that ends on one interface may start another on an interface that was polled before.
+    this.activity.busy = false;
+    for (let i = 0; i < this.#ifaces.length; i++) {
+      const iface = this.#ifaces[i]!;
+      if (iface.outstanding === 0 && !isPeriodic) continue;
+      count += iface.progress();
+      if (iface.outstanding > 0) this.activity.busy = true;
+    }
+    return count;
+  }
 }

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { Errno, SyscallError } from '../../sys/index.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import { openIfaces } from './open-ifaces.ts';
+import { openIfaces } from './lanes.ts';
 
 function mdOf(transport: string, openIface: () => object): OpenMd {
   return { index: 0, md: { openIface }, resources: [{ transport }] } as unknown as OpenMd;

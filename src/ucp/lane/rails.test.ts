@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DeviceType } from '../../uct/api/iface.ts';
 import { type Candidate, type Plan, Protocol } from '../proto/selection.ts';
-import type { Lane } from './lane.ts';
+import type { Lane } from './lanes.ts';
 import { railsOf } from './rails.ts';
 
 const LIMITS = { railsMax: 2, chunkBytesMin: 16_384, bandwidthRatioMax: 4 };

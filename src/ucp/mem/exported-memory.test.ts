@@ -2,8 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { ExportedMemory, MEMORY_KEY_BYTES } from './exported-memory.ts';
-import type { MemoryHandle } from './memory-handle.ts';
+import { ExportedMemory, MEMORY_KEY_BYTES, type MemoryHandle } from './memory-handle.ts';
 
 const ACCESS = MemAccess.REMOTE_PUT;
 

@@ -27,14 +27,11 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
-import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
-import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
-import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
-import { MemoryHandle } from './memory-handle.ts';
+import { checkDmabuf, type DmabufMapParams, logRefusals, registerByDmabuf, registerDmabuf } from './dmabuf.ts';
+import { ExportedMemory, MEMORY_KEY_NAME, MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
 import { type MessageKey, makeMessageKey } from './message-keys.ts';
-import { packRkey, type RkeyPart } from './rkey-bytes.ts';
-import { packPart } from './rkey-part.ts';
+import { packPart, packRkey, type RkeyPart } from './remote-key.ts';
 
 /** Length of the longest Uint8Array. */
 const HOST_BYTES_MAX = 2 ** 32;

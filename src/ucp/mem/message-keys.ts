@@ -9,8 +9,7 @@ import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, type MemoryDomain, type RegistrationSource } from '../../uct/api/memory-domain.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import type { MemoryHandle, RevocableKey } from './memory-handle.ts';
-import { packRkey, type RkeyPart } from './rkey-bytes.ts';
-import { packPart } from './rkey-part.ts';
+import { packPart, packRkey, type RkeyPart } from './remote-key.ts';
 
 /** Keys of one connection, at most: peers keep as many. The least recently used one is revoked, once no message uses it. */
 const KEYS_MAX = 64;

@@ -6,7 +6,7 @@ import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { packRkey, type RkeyFields, unpackRkey } from './rkey-bytes.ts';
+import { packRkey, type RkeyFields, unpackRkey } from './remote-key.ts';
 
 const FIELDS: RkeyFields = {
   memoryType: MemoryType.GAUDI,

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { catches } from '../../../test/fixtures/catches.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import { type ExplainedLane, explainAtomics, explainMessages, type MessageChoice } from './explain-messages.ts';
+import { type ExplainedLane, explainAtomics, explainMessages, type MessageChoice } from './explain.ts';
 
 const MESSAGES = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { catches } from '../../../test/fixtures/catches.ts';
-import { type Choice, type ExplainedCandidate, explainSize } from './explain-size.ts';
+import { type Choice, type ExplainedCandidate, explainSize } from './explain.ts';
 
 function candidate(name: string, shape: Partial<ExplainedCandidate> = {}): ExplainedCandidate {
   const base = { bytesMin: 1, bytesMax: Number.POSITIVE_INFINITY, fixedNs: 1000, perByteNs: 0.1 };

@@ -1,13 +1,33 @@
 /**
- * Explains a plan: every candidate, the range of sizes it was chosen for, and why the others were not. Text and data, no decisions.
+ * Explains a plan: every candidate, the range of sizes it was chosen for, and why the others were not. Text and data, no decisions. The explanation
+ * for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out. Explains operations other than
+ * put and get: active messages, tagged messages, streams, atomic operations. Their lane and protocol follow rules, not a plan; the rules are those of
+ * am/, tag/, stream/ and amo/. Pure: data in, data out.
  */
 
-import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../../api/contract/explanation.ts';
-import { explanationText } from '../../api/contract/explanation.ts';
+import {
+  type ChosenProtocol,
+  type ExplainedChoice,
+  explanationText,
+  type RejectedProtocol,
+  type SizeExplanation,
+  type SizeLoser,
+  type SizeWinner,
+} from '../../api/contract/explanation.ts';
+import { AM_BYTES } from '../../api/layout/am.ts';
+import { STREAM_BYTES } from '../../api/layout/stream.ts';
+import { TAG_BYTES } from '../../api/layout/tag.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
-import type { IfaceResource } from '../../uct/api/iface.ts';
-import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
-import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
+import { checkPositive } from '../../ucs/type/check-options.ts';
+import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
+import {
+  type Candidate,
+  MESSAGE_OVERHEAD_NS,
+  OPERATION_NAMES,
+  type Operation,
+  type Plan,
+  PROTOCOL_NAMES,
+} from './selection.ts';
 
 /** The plan to explain, and its inputs. */
 export interface ExplainInput {
@@ -22,7 +42,7 @@ export interface ExplainInput {
 }
 
 /** The names of an explanation. */
-export interface ExplanationTitle {
+interface ExplanationTitle {
   readonly operation: string;
   readonly local: string;
   readonly remote: string;
@@ -87,4 +107,224 @@ function chosenOf(steps: readonly ExplainedStep[]): ChosenProtocol[] {
     const estimatedNs = estimateNs(candidate, bytesMin);
     return { bytesMin, bytesMax, protocol, transport, estimatedNs, ...(note === undefined ? {} : { note }) };
   });
+}
+
+/** A protocol on a transport for a range of sizes, with the names that users see. */
+export interface ExplainedCandidate {
+  /** Such as `gaudi_cpy/gaudi0`. */
+  readonly transport: string;
+  /** Such as `put/short`. */
+  readonly protocol: string;
+  readonly bytesMin: number;
+  /** Inclusive; Infinity for no end. */
+  readonly bytesMax: number;
+  /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
+  readonly fixedNs: number;
+  readonly perByteNs: number;
+  /** A factor of the estimate besides the attributes of the transport. */
+  readonly note?: string | undefined;
+}
+
+/** The candidate for sizes up to a bound. */
+interface ExplainedStep {
+  /** Inclusive. */
+  readonly bytesMax: number;
+  readonly candidate: ExplainedCandidate;
+}
+
+/** The candidates, the chosen steps, and the rejected candidates. */
+export interface Choice {
+  readonly candidates: readonly ExplainedCandidate[];
+  /** By rising size. */
+  readonly steps: readonly ExplainedStep[];
+  readonly rejected: readonly RejectedProtocol[];
+}
+
+const NS_PER_S = 1e9;
+
+/** Explains the choice for `bytes`. @throws UcxError ERR_INVALID_PARAM unless it is an integer of 1 or more */
+export function explainSize({ candidates, steps, rejected }: Choice, bytes: number): SizeExplanation {
+  checkPositive('bytes', bytes);
+  const step = steps.find(({ bytesMax }) => bytes <= bytesMax);
+  const best = step !== undefined && bytes >= step.candidate.bytesMin ? step.candidate : undefined;
+  const losers: SizeLoser[] = candidates
+    .filter((candidate) => candidate !== best)
+    .map((candidate) => loserOf(candidate, best, bytes))
+    .sort((left, right) => (left.estimatedNs ?? Infinity) - (right.estimatedNs ?? Infinity));
+  return { bytes, winner: best === undefined ? undefined : winnerOf(best, bytes), losers: [...losers, ...rejected] };
+}
+
+/** Estimated nanoseconds. */
+function estimateNs({ fixedNs, perByteNs }: ExplainedCandidate, bytes: number): number {
+  return Math.round(fixedNs + bytes * perByteNs);
+}
+
+function winnerOf(candidate: ExplainedCandidate, bytes: number): SizeWinner {
+  const { transport, protocol, note } = candidate;
+  const estimatedNs = estimateNs(candidate, bytes);
+  const bandwidth = (bytes * NS_PER_S) / Math.max(1, estimatedNs);
+  return { transport, protocol, estimatedNs, bandwidth, ...(note === undefined ? {} : { note }) };
+}
+
+function loserOf(candidate: ExplainedCandidate, best: ExplainedCandidate | undefined, bytes: number): SizeLoser {
+  const { transport, protocol, bytesMin, bytesMax, note } = candidate;
+  if (bytes < bytesMin) return { transport, protocol, reason: `takes ${bytesMin} bytes at least` };
+  if (bytes > bytesMax) return { transport, protocol, reason: `takes ${bytesMax} bytes at most` };
+  const estimatedNs = estimateNs(candidate, bytes);
+  const bestNs = best === undefined ? estimatedNs : estimateNs(best, bytes);
+  const ratio = estimatedNs / Math.max(1, bestNs);
+  const more = ratio >= 1.05 ? `${ratio.toFixed(1)} times` : `${Math.max(0, estimatedNs - bestNs)} ns more`;
+  const reason = estimatedNs <= bestNs ? 'costs the same, and comes later' : `costs ${more}`;
+  const hint = note === undefined ? '' : ` (${note})`;
+  return { transport, protocol, reason: reason + hint, estimatedNs };
+}
+
+/** Operations that send messages, and the header bytes of each message. */
+export type MessageOperation = 'am' | 'tag' | 'stream';
+const HEADER_BYTES: Record<MessageOperation, number> = { am: AM_BYTES, tag: TAG_BYTES, stream: STREAM_BYTES };
+
+/** Messages of a rendezvous: the offer and the acknowledgement. */
+const RENDEZVOUS_MESSAGES = 2;
+const WORDS = [4, 8] as const;
+
+/** A lane of a connection. */
+export interface ExplainedLane {
+  readonly attributes: IfaceAttributes;
+  /** The remote key has a part for the memory domain of this lane. */
+  readonly hasRemoteKey: boolean;
+}
+
+/** The inputs of the choice for messages. */
+export interface MessageChoice {
+  readonly title: ExplanationTitle;
+  readonly lanes: readonly ExplainedLane[];
+  /** Index of the lane that carries messages; undefined when none does. */
+  readonly messageLane: number | undefined;
+  /** UCX_RNDV_THRESH; Infinity for auto. */
+  readonly rendezvousThreshold: number;
+  /** UCX_BCOPY_THRESH; Infinity for auto. */
+  readonly bcopyThreshold: number;
+  /** Whether the local memory is host memory: other memory goes by rendezvous. */
+  readonly isHost: boolean;
+  /** The candidate that moves the bytes of a rendezvous: its own cost, and the last part of its name (`get`, `put`); undefined for messages. */
+  readonly data: ExplainedCandidate | undefined;
+  readonly unavailable: readonly RejectedProtocol[];
+}
+
+/** Explains how messages are sent. */
+export function explainMessages(operation: MessageOperation, choice: MessageChoice): ExplainedChoice {
+  const { lanes, messageLane, title, unavailable } = choice;
+  const lane = messageLane === undefined ? undefined : lanes[messageLane];
+  const rejected = [
+    ...lanes
+      .filter((other) => other !== lane && nameOf(other) !== choice.data?.transport)
+      .map((other) => outOfMessages(other, lane)),
+    ...unavailable,
+  ];
+  if (lane === undefined) return explanationOf(title, { candidates: [], steps: [], rejected });
+  const candidates = operation === 'stream' ? streamed(lane, choice) : eagerAndRendezvous(operation, lane, choice);
+  const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
+  return explanationOf(title, { candidates, steps, rejected });
+}
+
+/** Explains how atomic operations on words of 4 and 8 bytes are executed. */
+export function explainAtomics(
+  choice: Omit<MessageChoice, 'rendezvousThreshold' | 'bcopyThreshold' | 'isHost' | 'data'>,
+): ExplainedChoice {
+  const { lanes, messageLane, title, unavailable } = choice;
+  const able = (word: number): ExplainedLane | undefined => {
+    const flag = word === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;
+    const found = lanes.filter(({ attributes, hasRemoteKey }) => (attributes.flags & flag) !== 0 && hasRemoteKey);
+    return found.sort((left, right) => latencyOf(left) - latencyOf(right))[0];
+  };
+  const rejected: RejectedProtocol[] = [];
+  const used = WORDS.map(able);
+  for (const lane of lanes) {
+    if (used.includes(lane)) continue;
+    const { flags } = lane.attributes;
+    const reason = (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) === 0 ? 'has no atomic operations' : undefined;
+    const other = lane.hasRemoteKey ? 'has a higher latency' : 'the remote key has no part for its memory domain';
+    rejected.push({ transport: nameOf(lane), protocol: undefined, reason: reason ?? other });
+  }
+  const messages = messageLane === undefined ? undefined : lanes[messageLane];
+  const candidates = WORDS.flatMap((word, index) => {
+    const bounds = { bytesMin: word, bytesMax: word };
+    const direct = used[index];
+    if (direct !== undefined)
+      return [{ ...costOf(direct, 1), ...bounds, transport: nameOf(direct), protocol: 'amo/offload' }];
+    if (messages === undefined) return [];
+    const fixedNs = 2 * latencyOf(messages) + MESSAGE_OVERHEAD_NS;
+    return [{ ...bounds, fixedNs, perByteNs: 0, transport: nameOf(messages), protocol: 'amo/am' }];
+  });
+  const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
+  return explanationOf(title, { candidates, steps, rejected: [...rejected, ...unavailable] });
+}
+
+function eagerAndRendezvous(operation: 'am' | 'tag', lane: ExplainedLane, choice: MessageChoice): ExplainedCandidate[] {
+  const { rendezvousThreshold, isHost, data } = choice;
+  const { am } = lane.attributes;
+  const fits = Math.max(0, Math.min(am.bcopyBytesMax - HEADER_BYTES[operation], rendezvousThreshold - 1));
+  const candidates = eager(operation, lane, choice, isHost ? fits : 0);
+  const bytesMin = (candidates.at(-1)?.bytesMax ?? 0) + 1;
+  const messagesNs = RENDEZVOUS_MESSAGES * (latencyOf(lane) + MESSAGE_OVERHEAD_NS);
+  const path = data === undefined ? 'bytes by messages' : `offer over ${nameOf(lane)}`;
+  const hint = data?.note === undefined ? '' : `, ${data.note}`;
+  candidates.push({
+    transport: data?.transport ?? nameOf(lane),
+    protocol: `${operation}/rndv/${data?.protocol ?? 'am'}`,
+    bytesMin,
+    bytesMax: Number.POSITIVE_INFINITY,
+    fixedNs: messagesNs + (data?.fixedNs ?? 0),
+    perByteNs: data?.perByteNs ?? costOf(lane, 2).perByteNs,
+    note: `${path}${hint}`,
+  });
+  return candidates;
+}
+
+/** Streams have no rendezvous: long ones are cut into messages. */
+function streamed(lane: ExplainedLane, choice: MessageChoice): ExplainedCandidate[] {
+  const bytesMax = Math.max(0, lane.attributes.am.bcopyBytesMax - HEADER_BYTES.stream);
+  const note = `in messages of ${bytesMax} bytes`;
+  return eager('stream', lane, choice, Number.POSITIVE_INFINITY).map((candidate) =>
+    candidate.bytesMax > bytesMax ? { ...candidate, note } : candidate,
+  );
+}
+
+/** Messages of at most `bytesMax` bytes that are sent at once. Only host memory goes by short. */
+function eager(
+  operation: MessageOperation,
+  lane: ExplainedLane,
+  { bcopyThreshold, isHost }: MessageChoice,
+  bytesMax: number,
+): ExplainedCandidate[] {
+  const header = HEADER_BYTES[operation];
+  // UCX_BCOPY_THRESH counts the bytes of a tagged or active message.
+  const shortFrame = Math.min(lane.attributes.am.shortBytesMax, bcopyThreshold + TAG_BYTES - 1);
+  const short = isHost ? Math.min(bytesMax, Math.max(0, shortFrame - header)) : 0;
+  const transport = nameOf(lane);
+  return [
+    { ...costOf(lane, 1), transport, protocol: `${operation}/eager/short`, bytesMin: 1, bytesMax: short },
+    { ...costOf(lane, 2), transport, protocol: `${operation}/eager/bcopy`, bytesMin: short + 1, bytesMax },
+  ].filter((candidate) => candidate.bytesMin <= candidate.bytesMax);
+}
+
+function outOfMessages(lane: ExplainedLane, chosen: ExplainedLane | undefined): RejectedProtocol {
+  const flags = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
+  const able = (lane.attributes.flags & flags) === flags;
+  const slower = `latency ${latencyOf(lane)} ns, that of the chosen one ${chosen === undefined ? 0 : latencyOf(chosen)} ns`;
+  return { transport: nameOf(lane), protocol: undefined, reason: able ? slower : 'carries no messages' };
+}
+
+function costOf(lane: ExplainedLane, copies: number): { readonly fixedNs: number; readonly perByteNs: number } {
+  const { overheadNs, hostToHost } = lane.attributes.performance;
+  const perByteNs = hostToHost === 0 ? 0 : (copies * NS_PER_S) / hostToHost;
+  return { fixedNs: latencyOf(lane) + overheadNs, perByteNs };
+}
+
+function latencyOf({ attributes }: ExplainedLane): number {
+  return attributes.performance.latencyNs;
+}
+
+function nameOf({ attributes: { resource } }: ExplainedLane): string {
+  return `${resource.transport}/${resource.device}`;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-table.ts';
+import { describeOperation, describeProtocol, protocolTable, sizeRange, type TableRow } from './protocol-info.ts';
 
 describe('a table', () => {
   it('looks like one of UCX', () => {

@@ -6,7 +6,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { IfaceFlag } from '../../uct/api/iface.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { type Connection, FlushRequest, type RequestOwner } from '../base/request/request.ts';
-import type { Lane } from '../lane/lane.ts';
+import type { Lane } from '../lane/lanes.ts';
 
 /** Flushes lanes without waiting: OK, INPROGRESS when operations are in flight, or the first failure, which is reported once. */
 export function tryFlush(lanes: readonly Lane[]): Status {

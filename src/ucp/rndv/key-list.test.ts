@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KEY_LIST, KEY_LIST_MAX, packKeyList, unpackKeyList } from './key-list.ts';
+import { KEY_LIST, KEY_LIST_MAX, packKeyList, unpackKeyList } from './own-key.ts';
 
 const range = fc.record({
   packed: fc.uint8Array({ minLength: 1, maxLength: 40 }),

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
-import { joinPieces } from './one-range.ts';
+import { joinPieces } from './own-key.ts';
 
 type Given = readonly [memory: LocalMemory, offset: number, byteLength: number];
 

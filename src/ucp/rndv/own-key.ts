@@ -1,20 +1,19 @@
 /**
- * The remote key of memory that is sent or received: a key of mapped memory for the messages of one connection, or of a registration for one message, with the
- * memory domains whose keys the peer can use.
+ * The remote key of memory that is sent or received: a key of mapped memory for the messages of one connection, or of a registration for one message,
+ * with the memory domains whose keys the peer can use. Pieces of a message that follow each other without a gap in one memory: they have one remote
+ * key, and move as one piece.
  */
 
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
-import type { LocalPiece } from '../mem/memory-handle.ts';
-import { HOST_PLACE, hasKeyPart, MemoryHandle } from '../mem/memory-handle.ts';
+import { HOST_PLACE, hasKeyPart, type LocalMemory, type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
-import { packRkey } from '../mem/rkey-bytes.ts';
-import { packPart } from '../mem/rkey-part.ts';
-import { KEY_LIST, KEY_LIST_MAX, packKeyList } from './key-list.ts';
+import { packPart, packRkey } from '../mem/remote-key.ts';
 
 /** The key of memory of a message: of one piece, or a list. */
 export interface OwnKey {
@@ -176,4 +175,116 @@ function registerFor(
   registrar.memDereg(memory, { force: true });
   KEYLESS.add(md);
   return undefined;
+}
+
+/**
+ * The pieces as one piece if they are one range in the order of the message, else as they are. Empty pieces do not count, and views of one ArrayBuffer are
+ * one memory. No piece may be detached.
+ */
+export function joinPieces(pieces: readonly LocalPiece[]): readonly LocalPiece[] {
+  if (pieces.length === 1) return pieces;
+  const range = oneRange(pieces);
+  return range === undefined ? pieces : [range];
+}
+
+/** The range of the pieces; undefined for pieces of several memories, in another order, or with gaps. */
+function oneRange(pieces: readonly LocalPiece[]): LocalPiece | undefined {
+  let range: LocalPiece | undefined;
+  for (const piece of pieces) {
+    if (piece.byteLength === 0) continue;
+    range = range === undefined ? piece : joined(range, piece);
+    if (range === undefined) return undefined;
+  }
+  return range;
+}
+
+function joined(range: LocalPiece, next: LocalPiece): LocalPiece | undefined {
+  const { memory, start } = range;
+  if (originOf(memory) !== originOf(next.memory) || placeOf(range) + range.byteLength !== placeOf(next))
+    return undefined;
+  const byteLength = range.byteLength + next.byteLength;
+  // A view of both: that of the first piece may end before the second one.
+  if (memory instanceof Uint8Array) {
+    return { memory: new Uint8Array(memory.buffer, placeOf(range), byteLength), offset: 0, byteLength, start };
+  }
+  return { memory, offset: range.offset, byteLength, start };
+}
+
+/** What two pieces have in common that are in the same memory. */
+function originOf(memory: LocalMemory): object {
+  return memory instanceof Uint8Array ? memory.buffer : memory;
+}
+
+/** Offset of a piece in it. */
+function placeOf({ memory, offset }: LocalPiece): number {
+  return memory instanceof Uint8Array ? memory.byteOffset + offset : offset;
+}
+
+/*
+ * Key lists: the keys of a message whose pieces are apart, in place of the one key of a TAG_RTS, AM_RTS or RTR, whose offset is {@link KEY_LIST} then. Little-endian.
+ *
+ *   0        u32 ranges
+ *   4 + 20 i u32 bytes of the key; 0 for the key of the range before
+ *            u64 byte of the memory of the key at which the range begins
+ *            u64 bytes of the range
+ *            keys, in the order of the ranges
+ */
+
+/** Offset that says that the key is a list: no memory is as long. */
+export const KEY_LIST: number = Number.MAX_SAFE_INTEGER;
+/** Ranges of a list, at most: bytes in more pieces go through fragments. */
+export const KEY_LIST_MAX = 64;
+
+const RANGE_BYTES = 20;
+
+/** A range of memory of a peer. */
+export interface KeyRange {
+  /** The packed key. */
+  readonly packed: Uint8Array;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** Packs a list of up to {@link KEY_LIST_MAX} ranges. Adjacent ranges with the same array as key share it. */
+export function packKeyList(ranges: readonly KeyRange[]): Uint8Array {
+  const keys = ranges.map(({ packed }, i) => (packed === ranges[i - 1]?.packed ? undefined : packed));
+  let at = 4 + ranges.length * RANGE_BYTES;
+  const list = new Uint8Array(keys.reduce((sum, key) => sum + (key?.byteLength ?? 0), at));
+  const view = new DataView(list.buffer);
+  view.setUint32(0, ranges.length, true);
+  for (const [i, { offset, byteLength }] of ranges.entries()) {
+    const start = 4 + i * RANGE_BYTES;
+    const key = keys[i];
+    view.setUint32(start, key?.byteLength ?? 0, true);
+    view.setInt32(start + 4, offset | 0, true);
+    view.setInt32(start + 8, highOf(offset), true);
+    view.setInt32(start + 12, byteLength | 0, true);
+    view.setInt32(start + 16, highOf(byteLength), true);
+    if (key === undefined) continue;
+    list.set(key, at);
+    at += key.byteLength;
+  }
+  return list;
+}
+
+/** Reads a list that a peer has sent: any bytes. Undefined if it is malformed, or its ranges are not `byteLength` bytes together. */
+export function unpackKeyList(list: Uint8Array, byteLength: number): readonly KeyRange[] | undefined {
+  const view = new DataView(list.buffer, list.byteOffset, list.byteLength);
+  const count = list.byteLength >= 4 ? view.getUint32(0, true) : 0;
+  let at = 4 + count * RANGE_BYTES;
+  if (count === 0 || count > KEY_LIST_MAX || at > list.byteLength) return undefined;
+  const ranges: KeyRange[] = [];
+  let total = 0;
+  for (let i = 0; i < count; i++) {
+    const start = 4 + i * RANGE_BYTES;
+    const keyBytes = view.getUint32(start, true);
+    const packed = keyBytes === 0 ? ranges[i - 1]?.packed : list.subarray(at, at + keyBytes);
+    at += keyBytes;
+    const offset = joinWords(view.getInt32(start + 4, true), view.getInt32(start + 8, true));
+    const bytes = joinWords(view.getInt32(start + 12, true), view.getInt32(start + 16, true));
+    if (packed === undefined || at > list.byteLength || bytes === 0) return undefined;
+    ranges.push({ packed, offset, byteLength: bytes });
+    total += bytes;
+  }
+  return total === byteLength && at === list.byteLength ? ranges : undefined;
 }

@@ -4,8 +4,8 @@ import { MessageId } from '../../api/layout/message.ts';
 import { writeReply } from '../../api/layout/rendezvous.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { RmaRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
-import { RmaRequest } from '../base/request/rma-request.ts';
 
 /**
  * Replies to a request of the peer.

@@ -4,11 +4,10 @@
  */
 
 import { Status } from '../../ucs/type/status.ts';
-import { SendRequest } from '../base/request/message-request.ts';
+import { AtomicRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { type Connection, FlushRequest, type Request } from '../base/request/request.ts';
-import { AtomicRequest, RmaRequest } from '../base/request/rma-request.ts';
-import { ReceiveTransfer } from './receive-transfer.ts';
-import { SendTransfer } from './send-transfer.ts';
+import { ReceiveTransfer } from './receive.ts';
+import { SendTransfer } from './send.ts';
 
 /**
  * Ends a request with CANCELED if it only waits: for an answer, for operations before it, or for a message of which the peer has no key. A receive ends when its

@@ -1,7 +1,7 @@
 /** Memory of messages is used again once it is given back, by one owner at a time. */
 
 import { expect, it } from 'vitest';
-import { MessageBlocks } from './message-blocks.ts';
+import { MessageBlocks } from './stream.ts';
 
 const LONG = new Uint8Array(10_000).map((_, i) => i * 5);
 

@@ -1,6 +1,8 @@
 /**
- * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the
- * bytes that have arrived, or waits until its memory is full.
+ * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the bytes
+ * that have arrived, or waits until its memory is full. Memory of messages that have arrived before their receive: long ones are copied into blocks
+ * that are used again, because new memory costs more than the copy: it is cleared, mapped page by page, and collected. Short ones have memory of
+ * their own.
  */
 
 import type { RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
@@ -13,16 +15,14 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
-import { isObserved } from '../base/observation.ts';
+import { isObserved, WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import type { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { type Connection, notInitialized, type Request } from '../base/request/request.ts';
-import { WorkerCounter } from '../base/worker-counters.ts';
-import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
+import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { MessageBlocks } from './message-blocks.ts';
-import { OutgoingStream } from './outgoing-stream.ts';
+import { OutgoingStream } from './outgoing.ts';
 
 /** A message of the stream, or the rest of it. */
 interface Chunk {
@@ -394,4 +394,56 @@ function ask(state: StreamState, connection: Connection): void {
 function dropFirst(receives: ReceiveRequest[]): void {
   if (receives.length === 1) receives.pop();
   else receives.shift();
+}
+
+/** Shorter messages have no block. */
+const BLOCK_BYTES_MIN = 4096;
+
+/** Blocks that are kept for later messages: a megabyte of the longest messages. */
+const FREE_MAX = 16;
+
+/** The blocks of the streams of one worker. */
+export class MessageBlocks {
+  /** Blocks without a message, the one that was used last at the end. Most messages are as long as a transport allows, so most blocks have that length. */
+  readonly #free: Uint8Array[] = [];
+  /** Blocks that the program has and may give back. */
+  readonly #lent: WeakSet<Uint8Array> = new WeakSet();
+
+  /** Copies a message. The memory has no other owner. */
+  copy(bytes: Uint8Array, start: number, end: number): Uint8Array {
+    if (end - start < BLOCK_BYTES_MIN) return bytes.slice(start, end);
+    const block = this.#take(end - start);
+    block.set(bytes.subarray(start, end));
+    return block;
+  }
+
+  /** Takes back the memory of a message whose bytes have been copied, or released by the program. */
+  give(block: Uint8Array): void {
+    // A short message, or a block that a program has detached. One that it detaches later has no length that a message has, and leaves in turn.
+    if (block.byteLength < BLOCK_BYTES_MIN) return;
+    this.#free.push(block);
+    if (this.#free.length > FREE_MAX) this.#free.shift();
+  }
+
+  /** Passes the memory of a message to the program, which may keep it for ever. */
+  lend(block: Uint8Array): Uint8Array {
+    if (block.byteLength >= BLOCK_BYTES_MIN) this.#lent.add(block);
+    return block;
+  }
+
+  /** Takes back what was lent, once. Other memory is not taken. */
+  takeBack(block: Uint8Array): void {
+    if (this.#lent.delete(block)) this.give(block);
+  }
+
+  #take(byteLength: number): Uint8Array {
+    for (let i = this.#free.length - 1; i >= 0; i--) {
+      const block = this.#free[i]!;
+      if (block.byteLength !== byteLength) continue;
+      this.#free.splice(i, 1);
+      return block;
+    }
+    // Not cleared, as all of it is written next. A plain array, since a program gets it.
+    return new Uint8Array(Buffer.allocUnsafeSlow(byteLength).buffer);
+  }
 }

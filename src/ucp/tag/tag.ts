@@ -34,20 +34,18 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
-import { isObserved } from '../base/observation.ts';
+import { isObserved, WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { READ_BYTES, rendezvousFrom } from '../base/read-threshold.ts';
-import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/message-request.ts';
+import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
-import { WorkerCounter } from '../base/worker-counters.ts';
-import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import type { InboundWindow } from '../credit/inbound-window.ts';
-import type { Lane } from '../lane/lane.ts';
+import type { InboundWindow } from '../credit/credit.ts';
+import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
+import type { Lane } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
-import { TagMatcher } from './matching.ts';
-import { UnexpectedMessage } from './unexpected.ts';
+import { READ_BYTES, rendezvousFrom } from '../transfer/threshold.ts';
+import { TagMatcher, UnexpectedMessage } from './matching.ts';
 
 /** An eager message that came before its receive. */
 interface EagerContent {

@@ -5,7 +5,7 @@ import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './attaching.ts';
+import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './sockets.ts';
 
 const TIMEOUT_NS = 5e9;
 

@@ -22,14 +22,12 @@ import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts'
 import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../base/peer-connection.ts';
-import type { Activity } from '../lane/lane.ts';
-import type { DistanceOf } from '../lane/lane-distance.ts';
+import type { Activity, DistanceOf } from '../lane/lanes.ts';
 import { connectLanes, identitiesOf, type OpenIface } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
-import { type ExplainContext, tellMessageProtocols } from '../rma/explain-transfer.ts';
-import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';
-import { type Peer, Peers } from './peers.ts';
+import { type ExplainContext, tellMessageProtocols } from '../rma/explain.ts';
+import { DeferredRequests, type Peer, type PeerRequest, Peers } from './peers.ts';
 
 /** Connections of one worker at most. */
 export const CONNECTIONS_MAX = 65_535;

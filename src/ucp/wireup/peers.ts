@@ -1,10 +1,13 @@
 /**
  * The other workers that one worker has connections with, and which connection is the n-th of each. Bounded: of those without connections the oldest
- * are forgotten.
+ * are forgotten. The connections of a worker with requests that lack resources: progress starts them again. Requests of peers to connect for which
+ * this process lacks descriptors or memory: kept until connections.ts tries them again.
  */
 
 import { createHash } from 'node:crypto';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import type { WorkerAddress } from '../lane/worker-address.ts';
 
 /** Workers without connections that are remembered, so that the next connection has the number that both ends expect. */
 export const IDLE_PEERS_MAX = 4096;
@@ -64,4 +67,83 @@ export class Peers {
 
 function keyOf(packedAddress: Uint8Array): string {
   return createHash('sha256').update(packedAddress).digest('base64');
+}
+
+/** The connections. */
+export class PendingConnections {
+  readonly #connections: Set<PeerConnection> = new Set();
+  readonly #onFailed: (connection: PeerConnection) => void;
+
+  /** @param onFailed called for connections that have failed within a call */
+  constructor(onFailed: (connection: PeerConnection) => void) {
+    this.#onFailed = onFailed;
+  }
+
+  get size(): number {
+    return this.#connections.size;
+  }
+
+  add(connection: PeerConnection): void {
+    this.#connections.add(connection);
+  }
+
+  delete(connection: PeerConnection): void {
+    this.#connections.delete(connection);
+  }
+
+  /** Starts waiting requests, as far as there are resources; returns how many were started or ended. */
+  restart(): number {
+    let started = 0;
+    for (const connection of this.#connections) {
+      started += connection.restart();
+      if (connection.isDrained) this.#connections.delete(connection);
+      if (!connection.isUnreported) continue;
+      connection.isUnreported = false;
+      this.#onFailed(connection);
+    }
+    return started;
+  }
+}
+
+/** Time between two tries. */
+const RETRY_NS = 5e6;
+
+/** The connection that a peer asks for. */
+export interface PeerRequest {
+  readonly packed: Uint8Array;
+  readonly address: WorkerAddress;
+  /** Number of the connection among those between the two workers. */
+  readonly number: number;
+  /** Id of the peer's half. */
+  readonly remoteId: number;
+  /** Bytes that the peer accepts before it asks for them. */
+  readonly windowBytes: number;
+}
+
+/** The requests of one worker. */
+export class DeferredRequests {
+  readonly #clock: Clock;
+  #requests: PeerRequest[] = [];
+  #dueNs = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get count(): number {
+    return this.#requests.length;
+  }
+
+  add(request: PeerRequest): void {
+    this.#requests.push(request);
+    this.#dueNs = this.#clock.nowNs() + RETRY_NS;
+  }
+
+  /** Hands out all requests once it is time to try again. */
+  takeDue(): readonly PeerRequest[] {
+    if (this.#requests.length === 0 || this.#clock.nowNs() < this.#dueNs) return [];
+    const due = this.#requests;
+    this.#requests = [];
+    return due;
+  }
 }

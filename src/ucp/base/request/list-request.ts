@@ -11,7 +11,7 @@
 import type { FlushedList, ListStart } from '../../../api/list/notify-order.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../../uct/api/iface.ts';
-import type { Lane } from '../../lane/lane.ts';
+import type { Lane } from '../../lane/lanes.ts';
 import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
 
 /** The phases of a list: see the diagram above. */

@@ -10,7 +10,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
 import type { LocalBuffer } from '../../mem/memory-handle.ts';
 import { ListRequest } from './list-request.ts';
-import { ReceiveRequest, SendRequest } from './message-request.ts';
+import { AtomicRequest, ReceiveRequest, RmaRequest, SendRequest } from './operation-requests.ts';
 import {
   type Connection,
   ConnectRequest,
@@ -20,7 +20,6 @@ import {
   RequestState,
   start,
 } from './request.ts';
-import { AtomicRequest, RmaRequest } from './rma-request.ts';
 
 /** The largest share of the requests of a worker for sends: a send may end only after receives of both workers, which need requests too. */
 export function sendsMaxOf(requestsMax: number): number {

@@ -1,0 +1,168 @@
+/**
+ * Software put and get, for memory that no transport reaches: the worker of the peer finds the memory by its key and runs a rendezvous for it. The requester
+ * is the sender of a put and the receiver of a get.
+ */
+
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import {
+  type AskedRma,
+  RMA_BLOCK_BYTES,
+  RMA_BYTES,
+  type RmaBlock,
+  readGetReady,
+  readRma,
+  readRmaBlocks,
+  writeGetReady,
+  writeRma,
+  writeRmaBlocks,
+} from '../../api/layout/rma.ts';
+import { bytesOf } from '../../api/memory/local.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
+import { sendMessage } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { ReceiveRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
+import type { Connection } from '../base/request/request.ts';
+import { type LocalMemory, type LocalPiece, MEMORY_KEY_BYTES } from '../mem/memory-handle.ts';
+import { Operation } from '../proto/selection.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
+
+const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
+/** Maximum number of blocks of a transfer: a peer walks through all of them for each window. */
+const BLOCKS_MAX = 512;
+
+/** The emulated puts and gets of one worker: those that it starts, and those that it executes for peers. */
+export class EmulatedRma {
+  readonly #host: ProtocolHost;
+  readonly #rendezvous: Rendezvous;
+
+  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+    this.#host = host;
+    this.#rendezvous = rendezvous;
+  }
+
+  /** Completes a request whose protocol is software: what it moves, and how it starts. */
+  init(
+    request: RmaRequest,
+    local: LocalMemory,
+    offset: number,
+    byteLength: number,
+    memoryKey: Uint8Array | undefined,
+  ): void {
+    this.#init(request, [{ memory: local, offset, byteLength, start: 0 }], memoryKey, byteLength);
+  }
+
+  /** Maximum number of blocks of one transfer over a connection: its message names all of them. */
+  blocksMax({ amBcopyMax }: Connection): number {
+    return Math.max(1, Math.min(BLOCKS_MAX, Math.floor((amBcopyMax - RMA_BYTES - MEMORY_KEY_BYTES) / RMA_BLOCK_BYTES)));
+  }
+
+  /** The same for several blocks of both memories, at most {@link blocksMax}. */
+  initBlocks(
+    request: RmaRequest,
+    pieces: readonly LocalPiece[],
+    blocks: readonly RmaBlock[],
+    memoryKey: Uint8Array,
+  ): void {
+    const first = blocks[0]!;
+    request.remoteOffset = first.remoteOffset;
+    this.#init(request, pieces, writeRmaBlocks(memoryKey, blocks), first.byteLength);
+  }
+
+  /** @param payload the key of the memory, and further blocks; @param firstBytes of the first block */
+  #init(request: RmaRequest, pieces: readonly LocalPiece[], payload: Uint8Array | undefined, firstBytes: number): void {
+    request.pieces = pieces;
+    request.byteLength = bytesOf(pieces);
+    request.isRemote = true;
+    request.starter = (asking, connection) => this.#ask(asking, connection, payload, firstBytes);
+  }
+
+  /** The peer asks to write memory of this worker. */
+  onPut(frame: AmFrame): void {
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const asked = readRma(frame);
+    const pieces = this.#find(frame, asked, MemAccess.REMOTE_PUT);
+    if (pieces === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
+    else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, pieces, NO_DATA);
+  }
+
+  /** The peer asks to read memory of this worker. */
+  onGet(frame: AmFrame): void {
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const asked = readRma(frame);
+    const pieces = this.#find(frame, asked, MemAccess.REMOTE_GET);
+    let peerRequest = 0;
+    if (pieces !== undefined) {
+      const request = new SendRequest(this.#host);
+      request.begin(connection, undefined);
+      request.pieces = pieces;
+      this.#rendezvous.offer(request, pieces, undefined);
+      connection.expect(request);
+      peerRequest = request.requestId;
+    }
+    const answer = {
+      request: asked.request,
+      peerRequest,
+      status: pieces === undefined ? Status.INVALID_ADDR : Status.OK,
+    };
+    connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
+  }
+
+  /** The answer of the peer to a get: it offers the bytes, or has refused. */
+  onGetReady(frame: AmFrame): void {
+    const { request: asked, peerRequest, status } = readGetReady(frame);
+    const connection = this.#host.connectionOf(frame);
+    const request = connection?.waiting.get(asked);
+    // It was cancelled while the peer was stopped: the peer must not wait for it.
+    if (connection !== undefined && request === undefined && status === Status.OK)
+      postReply(connection, peerRequest, Status.CANCELED);
+    if (connection === undefined || !(request instanceof RmaRequest) || request.queued || !request.isAsking) return;
+    request.isAsking = false;
+    if (status !== Status.OK) request.end(status);
+    else this.#rendezvous.receive(request, connection, peerRequest, request.pieces, NO_DATA);
+  }
+
+  #ask(request: RmaRequest, connection: Connection, payload: Uint8Array | undefined, byteLength: number): Status {
+    if (payload === undefined) return Status.UNREACHABLE;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const isPut = request.operation === Operation.PUT;
+    if (request.requestId === 0) {
+      if (isPut) this.#rendezvous.offer(request, request.pieces, undefined);
+      request.isAsking = !isPut;
+      connection.expect(request);
+    }
+    const { requestId, remoteOffset } = request;
+    const header = writeRma(connection.remoteId, { request: requestId, remoteOffset, byteLength });
+    const id = isPut ? MessageId.PUT : MessageId.GET;
+    const status = sendMessage(connection, id, header, payload, 0, payload.byteLength);
+    return status === Status.OK ? Status.INPROGRESS : status;
+  }
+
+  /** The memory that a message of the peer names; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
+  #find(frame: AmFrame, asked: AskedRma, access: number): LocalPiece[] | undefined {
+    const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
+    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt, access) : undefined;
+    const blocks = readRmaBlocks(frame, asked, MEMORY_KEY_BYTES);
+    if (memory === undefined || blocks === undefined || blocks.length > BLOCKS_MAX) return undefined;
+    const pieces: LocalPiece[] = [];
+    let start = 0;
+    for (const { remoteOffset: offset, byteLength } of blocks) {
+      if (!(offset >= 0 && byteLength > 0 && offset + byteLength <= memory.byteLength)) return undefined;
+      pieces.push({ memory, offset, byteLength, start });
+      start += byteLength;
+    }
+    return pieces;
+  }
+
+  /** A request of this worker that serves one of the peer. */
+  #serving(connection: Connection): ReceiveRequest {
+    const request = new ReceiveRequest(this.#host);
+    request.begin(connection, undefined);
+    return request;
+  }
+}

@@ -1,0 +1,335 @@
+/**
+ * The receiving side of a rendezvous whose bytes the sender moves: it asks for windows, as many at a time as there are fragments, and puts arriving bytes in
+ * their place. The sender decides how it moves a window.
+ *
+ * ```
+ * ASKING --first DATA--> IN_MESSAGES
+ *    |                       |
+ *    '-----------+-----------'
+ *                |-- last byte, or a failure here --> FINISHED    the sender gets a REPLY when nothing is written to device memory
+ *                |-- REPLY of the sender ----------> ANSWERED    nothing of the sender is in flight
+ *                '-- connection lost --------------> LOST        the sender may still write: fragments that it has keys of are retired
+ * ```
+ *
+ * The states of a window are those of window-pipeline.ts: filled by the sender, drained to device memory.
+ */
+
+import { MessageId } from '../../api/layout/message.ts';
+import { ATP_IN_TARGET, RTR_BYTES, writeRtr } from '../../api/layout/rendezvous.ts';
+import { areHost, areMapped, bytesOf, scatter } from '../../api/memory/local.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import { type FragmentUser, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { WorkerCounter } from '../base/observation.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { Operation } from '../proto/selection.ts';
+import { transfersOf } from '../transfer/move.ts';
+import type { Staging } from '../transfer/staging.ts';
+import type { RmaPlace } from '../transfer/transfer.ts';
+import { KEY_LIST, type KeyRange, type OwnKey, unpackKeyList } from './own-key.ts';
+import { nameProtocol, postReply } from './reply.ts';
+
+/** Windows asked for until the sender has shown whether it writes all of the memory at once, which a key allows. */
+const FIRST_WINDOWS = 2;
+
+/** The fragment of a window: undefined if the CPU, or the sender, reaches the memory itself. */
+type Fragment = MemoryHandle | undefined;
+
+/** A window that is being filled. */
+interface OpenWindow {
+  readonly window: StagedWindow<Fragment>;
+  /** The sender has a key of the fragment. */
+  readonly isShared: boolean;
+  readonly done: CopyDone;
+  received: number;
+}
+
+/** A message that is received. */
+export interface ReceivedMessage {
+  readonly request: Request;
+  readonly connection: Connection;
+  /** Request of the sender. */
+  readonly peerRequest: number;
+  readonly pieces: readonly LocalPiece[];
+}
+
+/** The states of a receive: see the diagram above. Windows are asked for in the first two states only. */
+const ReceiveState = { ASKING: 0, IN_MESSAGES: 1, FINISHED: 2, ANSWERED: 3, LOST: 4 } as const;
+type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
+
+/** The states in which it takes nothing more from the sender. */
+type ClosedState = typeof ReceiveState.FINISHED | typeof ReceiveState.ANSWERED | typeof ReceiveState.LOST;
+
+/** The receive of one message. */
+export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
+  readonly request: Request;
+  readonly byteLength: number;
+  readonly #host: ProtocolHost;
+  readonly #staging: Staging;
+  readonly #connection: Connection;
+  readonly #peerRequest: number;
+  readonly #pieces: readonly LocalPiece[];
+  readonly #isHost: boolean;
+  /** Key of the own memory, for a sender that can write it. */
+  readonly #key: OwnKey | undefined;
+  readonly #pipeline: WindowPipeline<Fragment>;
+  /** Windows that are not full. */
+  readonly #open: OpenWindow[] = [];
+  /** Windows with some bytes in the fragment. */
+  readonly #staged: Set<StagedWindow<Fragment>> = new Set();
+  /** Fragments that the sender may still write to. */
+  readonly #exposed: Set<Fragment> = new Set();
+  #state: ReceiveState = ReceiveState.ASKING;
+
+  /** @param key of the memory, for a sender that can write it: released here */
+  constructor(host: ProtocolHost, staging: Staging, message: ReceivedMessage, key: OwnKey | undefined) {
+    this.#host = host;
+    this.#staging = staging;
+    this.request = message.request;
+    this.#connection = message.connection;
+    this.#peerRequest = message.peerRequest;
+    this.#pieces = message.pieces;
+    this.byteLength = bytesOf(message.pieces);
+    this.#isHost = areHost(message.pieces);
+    this.#key = key;
+    const depth = key === undefined ? staging.windowsMax : FIRST_WINDOWS;
+    this.#pipeline = new WindowPipeline(this, [0, this.byteLength], { windowBytes: staging.fragmentBytes, depth });
+  }
+
+  /** Asks for the first windows. */
+  start(): void {
+    const { request } = this;
+    request.joinRendezvous(this);
+    request.lane = this.#connection.amLane;
+    nameProtocol(request, 'rndv/am');
+    // A software get has asked already.
+    if (request.requestId === 0) this.#connection.expect(request);
+    else this.#connection.renew(request);
+    this.#pipeline.advance();
+  }
+
+  /** Ends the receive, of whose sender nothing more is awaited. False if the sender has a key of the memory: it may be writing there. */
+  stop(status: Status): boolean {
+    if (this.#key !== undefined) return false;
+    this.#close(status, ReceiveState.FINISHED);
+    return true;
+  }
+
+  onReply(status: Status): void {
+    this.#close(status, ReceiveState.ANSWERED);
+  }
+
+  onAbandoned(status: Status): void {
+    this.#close(status, ReceiveState.LOST);
+  }
+
+  /** Nothing to release: {@link #close} has done so. */
+  onEnded(): void {}
+
+  /** The sender has written a part. False for a part that was not asked for. */
+  onWritten(from: number, byteLength: number, flags: number): boolean {
+    const open = this.#windowOf(from, byteLength);
+    const inTarget = (flags & ATP_IN_TARGET) !== 0;
+    const isPossible = inTarget ? this.#key !== undefined : open?.isShared === true;
+    if (open === undefined || !isPossible) return false;
+    this.#received(open, byteLength, !inTarget);
+    return true;
+  }
+
+  /** Bytes of the message have arrived. */
+  onData(from: number, byteLength: number, bytes: Uint8Array, start: number): void {
+    const open = this.#windowOf(from, byteLength);
+    if (open === undefined) return;
+    if (this.#state === ReceiveState.ASKING) {
+      this.#state = ReceiveState.IN_MESSAGES;
+      this.#host.counters.count(WorkerCounter.RNDV_AM);
+    }
+    const { fragment, from: begin } = open.window;
+    if (fragment !== undefined) fragmentBytesOf(fragment).set(bytes.subarray(start, start + byteLength), from - begin);
+    else if (areMapped(this.#pieces)) scatter(this.#pieces, from, byteLength, bytes, start);
+    this.#received(open, byteLength, fragment !== undefined);
+  }
+
+  acquire(run: FragmentUser<Fragment>): void {
+    if (this.#isHost) run(undefined, Status.OK);
+    else this.#staging.acquireToReceive(run);
+  }
+
+  /** Asks the sender for a window. */
+  fill(window: StagedWindow<Fragment>, done: CopyDone): void {
+    const { fragment, from, byteLength } = window;
+    const connection = this.#connection;
+    const key = this.#key;
+    // The sender keeps the key of the target from the first window on.
+    const target = from === 0 ? key?.packed : undefined;
+    const targetBytes = target?.byteLength ?? 0;
+    const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
+    const packed = isKeyless ? undefined : this.#host.context.packedRkeyOf(fragment);
+    const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
+    this.#open.push({ window, isShared, done, received: 0 });
+    this.#host.counters.count(fragment === undefined ? WorkerCounter.RNDV_RTR : WorkerCounter.RNDV_RTR_MTYPE);
+    const header = writeRtr(connection.remoteId, {
+      request: this.#peerRequest,
+      peerRequest: this.request.requestId,
+      targetBytes,
+      from,
+      byteLength,
+      targetOffset: key?.offset ?? 0,
+    });
+    connection.post(MessageId.RTR, header, joined(target, isShared ? packed : undefined));
+  }
+
+  /** Writes a full fragment to device memory. */
+  drain(window: StagedWindow<Fragment>, done: CopyDone): void {
+    const { fragment, from, byteLength } = window;
+    if (fragment === undefined || !this.#staged.delete(window)) {
+      done(areMapped(this.#pieces) ? Status.OK : Status.INVALID_ADDR);
+      return;
+    }
+    this.#staging.write(this.#pieces, from, fragment, byteLength, done);
+  }
+
+  release(fragment: Fragment): void {
+    if (fragment === undefined) return;
+    if (this.#exposed.has(fragment)) this.#staging.retireReceived(fragment);
+    else this.#staging.releaseReceived(fragment);
+  }
+
+  stopped(status: Status, error: unknown): void {
+    if (error !== undefined) this.request.error ??= error;
+    this.#close(status, ReceiveState.FINISHED);
+  }
+
+  ended(status: Status): void {
+    this.#close(status, ReceiveState.FINISHED);
+    if (this.#state === ReceiveState.FINISHED) postReply(this.#connection, this.#peerRequest, status);
+    this.request.end(status);
+  }
+
+  #received(open: OpenWindow, byteLength: number, isStaged: boolean): void {
+    open.received += byteLength;
+    if (isStaged) this.#staged.add(open.window);
+    // The sender works window by window, so more windows in flight are useful.
+    this.#pipeline.depth = this.#staging.windowsMax;
+    if (open.received < open.window.byteLength) {
+      this.#pipeline.advance();
+      return;
+    }
+    this.#open.splice(this.#open.indexOf(open), 1);
+    open.done(Status.OK);
+  }
+
+  /** The window of a part; undefined for a part that was not asked for, or more bytes than the window has. */
+  #windowOf(from: number, byteLength: number): OpenWindow | undefined {
+    if (byteLength <= 0) return undefined;
+    const isIn = ({ window }: OpenWindow): boolean =>
+      from >= window.from && from + byteLength <= window.from + window.byteLength;
+    const open = this.#open.find(isIn);
+    return open !== undefined && open.received + byteLength <= open.window.byteLength ? open : undefined;
+  }
+
+  /** Takes nothing more from the sender; the request ends when nothing is being written to device memory. */
+  #close(status: Status, state: ClosedState): void {
+    if (this.#state >= ReceiveState.FINISHED) return;
+    this.#state = state;
+    const { request } = this;
+    if (request.requestId !== 0) this.#connection.forget(request);
+    this.#key?.release();
+    this.#pipeline.stop(status);
+    for (const { window, isShared, done } of this.#open.splice(0)) {
+      // A sender that is not done may still be writing to a fragment whose key it has: no other message gets that fragment.
+      if (isShared && state !== ReceiveState.ANSWERED) this.#exposed.add(window.fragment);
+      done(Status.CANCELED);
+    }
+  }
+}
+
+/** Two keys, one behind the other. */
+function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): Uint8Array | undefined {
+  if (first === undefined || second === undefined) return first ?? second;
+  const both = new Uint8Array(first.byteLength + second.byteLength);
+  both.set(first);
+  both.set(second, first.byteLength);
+  return both;
+}
+
+/* The memory of the peer for a message, by the keys that the peer has sent: one range, or several in the order of the message. */
+
+/** A range, whose key is kept by the connection. */
+export interface RemoteRange {
+  readonly rkey: RemoteKey;
+  /** Byte of the memory of the key at which it begins. */
+  readonly offset: number;
+  /** First byte of the message, and how many. */
+  readonly from: number;
+  readonly byteLength: number;
+}
+
+/** A key as it is in a message, or a list of them. */
+export interface SentKey {
+  readonly packed: Uint8Array;
+  readonly offset: number;
+}
+
+/** The ranges for a message of this length; undefined for keys that no lane can use. {@link releaseRanges} gives them back. */
+export function acquireRanges(
+  context: ProtocolContext,
+  connection: Connection,
+  { packed, offset }: SentKey,
+  byteLength: number,
+): readonly RemoteRange[] | undefined {
+  const sent: readonly KeyRange[] | undefined =
+    offset === KEY_LIST ? unpackKeyList(packed, byteLength) : [{ packed, offset, byteLength }];
+  if (sent === undefined) return undefined;
+  const ranges: RemoteRange[] = [];
+  let from = 0;
+  for (const range of sent) {
+    const rkey = acquirePeerKey(context, connection, range.packed);
+    if (rkey === undefined) {
+      releaseRanges(connection, ranges);
+      return undefined;
+    }
+    ranges.push({ rkey, offset: range.offset, from, byteLength: range.byteLength });
+    from += range.byteLength;
+  }
+  return ranges;
+}
+
+/** Gives keys back. @param isStale the memory behind them may be gone: they are not kept */
+export function releaseRanges({ rkeys }: Connection, ranges: readonly RemoteRange[], isStale = false): void {
+  for (const { rkey } of ranges) rkeys.release(rkey, isStale);
+}
+
+/** The transfers between the pieces of a message and all ranges; undefined if lanes do not move all of the bytes by themselves. */
+export function rangeTransfers(
+  host: ProtocolHost,
+  [operation, connection]: readonly [Operation, Connection],
+  pieces: readonly LocalPiece[],
+  ranges: readonly RemoteRange[],
+): readonly RmaPlace[] | undefined {
+  const transfers: RmaPlace[] = [];
+  for (const range of ranges) {
+    const found = transfersOf(host, { operation, connection, pieces, ...range });
+    if (found === undefined) return undefined;
+    transfers.push(...found);
+  }
+  return transfers;
+}
+
+/** A key of the peer, kept or unpacked now, for lanes only; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
+export function acquirePeerKey(
+  context: ProtocolContext,
+  connection: Connection,
+  packed: Uint8Array,
+): RemoteKey | undefined {
+  try {
+    return connection.rkeys.acquire(packed, (kept) => context.unpackRkey(kept, connection, { messages: false }));
+  } catch {
+    // Without a usable key, the bytes still come in messages.
+    return undefined;
+  }
+}

@@ -1,0 +1,409 @@
+/**
+ * A message that is sent by rendezvous: its memory, its operations in flight, and its end. It sends nothing by itself.
+ *
+ * ```
+ * OFFERED --first write to the receiver--> WRITING --first ATP--> NAMED
+ *    |                                        |                     |
+ *    '----------------------------------------+---------------------+-- REPLY, failure or loss --> ENDING --nothing in flight--> ENDED
+ * ```
+ *
+ * A request that ends for another reason takes the message from every state to ENDED.
+ */
+
+import { MessageId } from '../../api/layout/message.ts';
+import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../../api/layout/rendezvous.ts';
+import { areHost, areMapped, bytesOf } from '../../api/memory/local.ts';
+import { CountedCompletion } from '../../api/operation/completion.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { sendPieces } from '../base/message-packer.ts';
+import { WorkerCounter } from '../base/observation.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { SendRequest } from '../base/request/operation-requests.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
+import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { Operation } from '../proto/selection.ts';
+import { moveRemote, type RemoteMove, transfersOf } from '../transfer/move.ts';
+import type { Staging } from '../transfer/staging.ts';
+import type { OwnKey } from './own-key.ts';
+import { type RemoteRange, releaseRanges } from './receive.ts';
+import { carrierOf, nameProtocol, postReply } from './reply.ts';
+
+/** The states of a message: see the diagram above. */
+const SendState = {
+  /** The receiver may read the memory, or ask for windows; windows may go in messages. */
+  OFFERED: 0,
+  /** Windows are written to memory of the receiver. */
+  WRITING: 1,
+  /** The same, and the receiver knows what carries the bytes. */
+  NAMED: 2,
+  /** The outcome is known: nothing more is started. */
+  ENDING: 3,
+  /** The request has ended. */
+  ENDED: 4,
+} as const;
+type SendState = (typeof SendState)[keyof typeof SendState];
+
+/**
+ * One message. One part is the peer, until the outcome is known; the others are writes and windows in flight: transports, or the worker itself, read the
+ * memory or a fragment.
+ */
+export class SendTransfer extends CountedCompletion implements RequestTransfer {
+  override count = 1;
+  readonly request: Request;
+  readonly pieces: readonly LocalPiece[];
+  /** The key of the memory, for a receiver that can read it. */
+  readonly key: OwnKey | undefined;
+  readonly byteLength: number;
+  readonly isHost: boolean;
+  /** First byte that the receiver has not asked for. */
+  asked = 0;
+  /** The memory of the receiver, if it has given keys of it. */
+  target: readonly RemoteRange[] | undefined = undefined;
+  /** Fragments that are waited for. */
+  waiting = 0;
+  /** Windows in flight that go through fragments. */
+  readonly staged: WindowPipeline<MemoryHandle>[] = [];
+  state: SendState = SendState.OFFERED;
+  /** The receiver and its request, if it must be notified of the outcome. */
+  #answerTo: Connection | undefined = undefined;
+  #peerRequest = 0;
+
+  constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
+    super();
+    this.request = request;
+    this.pieces = pieces;
+    this.key = key;
+    this.byteLength = bytesOf(pieces);
+    this.isHost = areHost(pieces);
+  }
+
+  /** Whether the receiver has not asked for anything yet, as far as is known here. */
+  get isUnanswered(): boolean {
+    return this.state === SendState.OFFERED && this.asked === 0;
+  }
+
+  /** Nothing more is started. */
+  get isEnding(): boolean {
+    return this.state >= SendState.ENDING;
+  }
+
+  /** The one range of the target, to which windows are written; undefined for several. */
+  get window(): RemoteRange | undefined {
+    return this.target?.length === 1 ? this.target[0] : undefined;
+  }
+
+  /** Releases the keys of the target if no window is written there: the number of kept keys is bounded. */
+  dropUselessTarget(connection: Connection): void {
+    if (this.target === undefined || this.window?.rkey.parts.some((part) => part !== undefined) === true) return;
+    releaseRanges(connection, this.target);
+    this.target = undefined;
+  }
+
+  onReply(status: Status): void {
+    this.end(status);
+  }
+
+  onAbandoned(status: Status): void {
+    this.end(status);
+  }
+
+  /** Ends the message, because the peer has ended it or is gone. The request ends when nothing reads its memory any more. */
+  end(status: Status): void {
+    if (this.isEnding) return;
+    this.state = SendState.ENDING;
+    this.#stopWindows();
+    this.complete(status);
+  }
+
+  /**
+   * Takes the message back from a peer that cannot answer: the request ends, and the peer cannot read its memory any more. False if the peer has asked for
+   * bytes, or the key cannot be taken back.
+   */
+  takeBack({ takenBack }: Connection): boolean {
+    const { request } = this;
+    if (!this.isUnanswered || this.key?.revoke() === false) return false;
+    takenBack.add(request.requestId);
+    request.end(Status.CANCELED);
+    return true;
+  }
+
+  /** A window has ended. */
+  unstage(window: WindowPipeline<MemoryHandle>): void {
+    const at = this.staged.indexOf(window);
+    if (at >= 0) this.staged.splice(at, 1);
+  }
+
+  #stopWindows(): void {
+    if (this.staged.length === 0) return;
+    for (const window of [...this.staged]) window.stop(Status.CANCELED);
+  }
+
+  /** Ends both sides of the message: the receiver is notified when nothing writes its memory any more. */
+  endBoth(connection: Connection, peerRequest: number, status: Status): void {
+    if (this.isEnding) return;
+    this.#answerTo = connection;
+    this.#peerRequest = peerRequest;
+    // Messages of the peer to the old request id are ignored from here on; flushes and closes wait for the end.
+    if (this.request.requestId !== 0) connection.renew(this.request);
+    this.end(status);
+  }
+
+  /** Called when the message has ended and nothing is in flight: ends the request. */
+  onComplete(): void {
+    this.state = SendState.ENDED;
+    if (this.#answerTo !== undefined) {
+      postReply(this.#answerTo, this.#peerRequest, this.failure, 0, 0, this.request);
+    }
+    this.request.end(this.failure);
+  }
+
+  /** Releases the resources of the message, also if it is cancelled. */
+  onEnded(): void {
+    this.state = SendState.ENDED;
+    this.#stopWindows();
+    this.key?.release();
+    if (this.target !== undefined) releaseRanges(this.request.connection!, this.target, this.failure < 0);
+    this.target = undefined;
+  }
+}
+
+/*
+ * A window that the receiver of a rendezvous has asked for: written to where it asked for it, from the memory of the message if a lane reaches that,
+ * by the card of the message if the memory of the receiver is mapped into this process, else from fragments; in messages if no lane writes the memory
+ * of the receiver.
+ */
+
+/** What the receiver has asked for. */
+export interface AskedWindow {
+  /** Request of the receiver. */
+  readonly peerRequest: number;
+  /** First byte of the message, and how many. */
+  readonly from: number;
+  readonly byteLength: number;
+}
+
+/** Memory of the receiver that the window may be written to. */
+interface Destination {
+  readonly rkey: RemoteKey;
+  /** Byte of it at which the window begins. */
+  readonly offset: number;
+  /** It is the memory that is received into, not a fragment. */
+  readonly isTarget: boolean;
+}
+
+/** A destination, and how a part gets there: `write`, called once, reports when it is there. */
+interface Route {
+  readonly to: Destination;
+  readonly write: (done: CopyDone) => void;
+}
+
+/** A part of the window: all of it, or the bytes in a fragment. */
+interface Part {
+  /** First byte of the message, and how many. */
+  readonly from: number;
+  readonly byteLength: number;
+  /** Memory from which it is sent, and the byte of that memory at which it begins. */
+  readonly pieces: readonly LocalPiece[];
+  readonly start: number;
+  /** The device whose bytes a fragment has. */
+  readonly origin: number | undefined;
+}
+
+/** One window. */
+export class SendWindow implements WindowSteps<MemoryHandle> {
+  readonly #host: ProtocolHost;
+  readonly #staging: Staging;
+  readonly #transfer: SendTransfer;
+  readonly #connection: Connection;
+  readonly #asked: AskedWindow;
+  /** The key of the fragment of the receiver: released at the end. */
+  readonly #fragmentKey: RemoteKey | undefined;
+  /** Where the window may be written, the best first. */
+  readonly #destinations: readonly Destination[];
+  readonly #pipeline: WindowPipeline<MemoryHandle>;
+
+  constructor(
+    host: ProtocolHost,
+    staging: Staging,
+    [transfer, connection]: readonly [SendTransfer, Connection],
+    asked: AskedWindow,
+    fragmentKey: RemoteKey | undefined,
+  ) {
+    this.#host = host;
+    this.#staging = staging;
+    this.#transfer = transfer;
+    this.#connection = connection;
+    this.#asked = asked;
+    this.#fragmentKey = fragmentKey;
+    const { from, byteLength } = asked;
+    const { window: target } = transfer;
+    const destinations: Destination[] = [];
+    if (target !== undefined) destinations.push({ rkey: target.rkey, offset: target.offset + from, isTarget: true });
+    if (fragmentKey !== undefined) destinations.push({ rkey: fragmentKey, offset: 0, isTarget: false });
+    this.#destinations = destinations;
+    const { fragmentBytes: windowBytes, windowsMax: depth } = staging;
+    this.#pipeline = new WindowPipeline(this, [from, byteLength], { windowBytes, depth });
+  }
+
+  /** Sends the window. */
+  start(): void {
+    const { from, byteLength } = this.#asked;
+    const transfer = this.#transfer;
+    const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
+    const direct = this.#routeOf(part) ?? this.#mappedRouteOf(part);
+    transfer.count += 1;
+    if (direct !== undefined || transfer.isHost) {
+      this.#send(part, direct, (status) => this.ended(status));
+      return;
+    }
+    transfer.staged.push(this.#pipeline);
+    this.#pipeline.advance();
+  }
+
+  acquire(run: FragmentUser<MemoryHandle>): void {
+    const transfer = this.#transfer;
+    transfer.waiting += 1;
+    this.#staging.acquire((fragment, refusal) => {
+      transfer.waiting -= 1;
+      run(fragment, refusal);
+    });
+  }
+
+  /** Reads a part into a fragment. */
+  fill({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
+    this.#staging.read(this.#transfer.pieces, from, fragment, byteLength, done);
+  }
+
+  /** Sends a part from its fragment. */
+  drain({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
+    const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
+    const part: Part = { from, byteLength, pieces, start: 0, origin: deviceAt(this.#transfer.pieces, from) };
+    this.#send(part, this.#routeOf(part), done);
+  }
+
+  release(fragment: MemoryHandle): void {
+    this.#staging.release(fragment);
+  }
+
+  stopped(status: Status, error: unknown): void {
+    if (error !== undefined) this.#transfer.request.error ??= error;
+    this.#transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+  }
+
+  ended(status: Status): void {
+    const transfer = this.#transfer;
+    transfer.unstage(this.#pipeline);
+    if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
+    if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+    transfer.complete(Status.OK);
+  }
+
+  #send(part: Part, route: Route | undefined, done: CopyDone): void {
+    const transfer = this.#transfer;
+    const { request } = transfer;
+    if (route === undefined) {
+      nameProtocol(request, 'rndv/am');
+      this.#pump(part, done);
+      return;
+    }
+    if (transfer.state === SendState.OFFERED) {
+      transfer.state = SendState.WRITING;
+      this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
+    }
+    nameProtocol(request, 'rndv/put-pipeline');
+    route.write((status, error) => {
+      if (status === Status.OK && !transfer.isEnding) this.#announce(part, route.to);
+      done(status, error);
+    });
+  }
+
+  /** Sends a part in as many messages as it takes, going on when there is room. */
+  #pump({ from, byteLength, pieces, start }: Part, done: CopyDone): void {
+    const transfer = this.#transfer;
+    const connection = this.#connection;
+    const pump = new SendRequest(this.#host);
+    pump.begin(connection, undefined);
+    pump.pieces = pieces;
+    const frameBytes = connection.amBcopyMax - DATA_BYTES;
+    pump.callback = (_pump, status) => done(status);
+    pump.starter = () => {
+      if (!areMapped(pieces)) return Status.INVALID_ADDR;
+      while (pump.done < byteLength) {
+        if (transfer.isEnding) return Status.CANCELED;
+        const bytes = Math.min(frameBytes, byteLength - pump.done);
+        const header = writeData(connection.remoteId, this.#asked.peerRequest, from + pump.done);
+        const status = sendPieces(connection, MessageId.DATA, header, pieces, start + pump.done, bytes);
+        if (status !== Status.OK) return status;
+        pump.done += bytes;
+      }
+      return Status.OK;
+    };
+    connection.run(pump);
+  }
+
+  /** Tells the receiver that a part has been written. */
+  #announce({ from, byteLength }: Part, { isTarget }: Destination): void {
+    const transfer = this.#transfer;
+    const isNamed = transfer.state === SendState.NAMED;
+    const flags = isTarget ? ATP_IN_TARGET : 0;
+    const fields = { request: this.#asked.peerRequest, from, byteLength, flags };
+    const header = writeAtp(this.#connection.remoteId, fields);
+    this.#connection.post(MessageId.ATP, header, isNamed ? undefined : carrierOf(transfer.request));
+    transfer.state = SendState.NAMED;
+  }
+
+  /** How lanes write a part from the memory that it is in; undefined if they do not. */
+  #routeOf(part: Part): Route | undefined {
+    for (const to of this.#destinations) {
+      const move = this.#moveOf(part, to);
+      const transfers = transfersOf(this.#host, move);
+      if (transfers !== undefined) {
+        return { to, write: (done) => moveRemote(this.#host, this.#transfer.request, move, transfers, done) };
+      }
+    }
+    return undefined;
+  }
+
+  /** How the cards of a message write a part to memory of the receiver that is mapped into this process (ucp_rkey_ptr); undefined for a message of host memory. */
+  #mappedRouteOf(part: Part): Route | undefined {
+    if (this.#transfer.isHost) return undefined;
+    const to = this.#destinations.find(({ rkey }) => rkey.bytes !== undefined);
+    if (to === undefined) return undefined;
+    return { to, write: (done) => this.#writeMapped(part, to, done) };
+  }
+
+  #writeMapped({ from, start, byteLength, pieces }: Part, { rkey, offset }: Destination, done: CopyDone): void {
+    const { bytes } = rkey;
+    if (bytes === undefined || !rkey.live) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    this.#transfer.request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
+    const at = offset + from - this.#asked.from;
+    this.#staging.read(pieces, start, bytes.subarray(at, at + byteLength), byteLength, done);
+  }
+
+  #moveOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {
+    const connection = this.#connection;
+    return {
+      operation: Operation.PUT,
+      connection,
+      pieces,
+      from: start,
+      byteLength,
+      rkey,
+      offset: offset + from - this.#asked.from,
+      origin,
+    };
+  }
+}
+
+/** The device with a byte of a message; undefined for host memory. */
+function deviceAt(pieces: readonly LocalPiece[], at: number): number | undefined {
+  const memory = pieces.find(({ start, byteLength }) => at < start + byteLength)?.memory;
+  return memory instanceof MemoryHandle ? memory.sysDevice : undefined;
+}

@@ -1,0 +1,85 @@
+/** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
+
+import { eachPart } from '../../api/memory/local.ts';
+import { Parts } from '../../api/operation/completion.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { Operation } from '../proto/selection.ts';
+import { carriedPlaces, initTransfer, type RmaPlace } from './transfer.ts';
+
+/** Bytes of a message, and the remote memory that they are put to or got from. */
+export interface RemoteMove {
+  readonly operation: Operation;
+  readonly connection: Connection;
+  readonly pieces: readonly LocalPiece[];
+  /** First byte of the message, and how many. */
+  readonly from: number;
+  readonly byteLength: number;
+  readonly rkey: RemoteKey;
+  /** Byte of the remote memory at which they begin. */
+  readonly offset: number;
+  /** The device whose bytes pass through `pieces`, where those are fragments. */
+  readonly origin?: number | undefined;
+}
+
+/** The transfers that make up a move, with the lanes that carry them; undefined if lanes do not move all of the bytes by themselves. */
+export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaPlace[] | undefined {
+  const { operation, connection, pieces, from, byteLength, rkey, offset, origin } = move;
+  const { rails } = host.context;
+  const transfers: RmaPlace[] = [];
+  let isCarried = true;
+  eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
+    const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin };
+    const carried = isCarried ? carriedPlaces(connection, operation, place, rails) : undefined;
+    isCarried = carried !== undefined;
+    if (carried !== undefined) transfers.push(...carried);
+  });
+  return isCarried ? transfers : undefined;
+}
+
+/**
+ * Moves the bytes, divided between the network devices if there are enough of them.
+ * @param by the request that is served: its lane and error are set
+ * @param transfers the results of {@link transfersOf} for the move
+ * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
+ */
+export function moveRemote(
+  host: ProtocolHost,
+  by: Request,
+  { operation, connection }: Pick<RemoteMove, 'operation' | 'connection'>,
+  transfers: readonly RmaPlace[],
+  done: (status: Status) => void,
+): void {
+  const [only] = transfers;
+  if (only !== undefined && transfers.length === 1) {
+    moveOne(host, by, operation, connection, only, done);
+    return;
+  }
+  const parts = new Parts(done);
+  for (const place of transfers) moveOne(host, by, operation, connection, place, parts.add());
+  parts.complete(Status.OK);
+}
+
+function moveOne(
+  host: ProtocolHost,
+  by: Request,
+  operation: Operation,
+  connection: Connection,
+  place: RmaPlace,
+  done: (status: Status) => void,
+): void {
+  let transfer: Request;
+  try {
+    transfer = initTransfer(host, connection, operation, place, done);
+  } catch (error) {
+    by.error = error;
+    done(isUcxError(error) ? error.status : Status.IO_ERROR);
+    return;
+  }
+  by.lane = transfer.lane;
+  connection.run(transfer);
+}

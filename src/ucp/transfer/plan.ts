@@ -1,0 +1,211 @@
+/**
+ * The plan of puts and gets between two memories: which lane and protocol carry which sizes. It moves nothing. The lane that writes the windows of a
+ * rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by the keys that it receives.
+ */
+
+import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/request/request.ts';
+import { type Lane, laneDistance, nameOf } from '../lane/lanes.ts';
+import { HOST_PLACE, type LocalMemory, stagedPlaceIndex } from '../mem/memory-handle.ts';
+import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
+import { explainPlan } from '../proto/explain.ts';
+import {
+  type Candidate,
+  candidateFor,
+  type MemoryPlace,
+  type MessageLane,
+  movesLong,
+  OPERATION_NAMES,
+  Operation,
+  type Plan,
+  Protocol,
+  selectProtocols,
+} from '../proto/selection.ts';
+import type { OpenMd } from '../resources/resources.ts';
+
+/**
+ * The plan for an operation between these memories, from the key or made now.
+ * @param origin the device whose bytes pass through `local`, where that is host memory of the protocol
+ */
+export function planFor(
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+  connection: Connection,
+  origin?: number,
+): Plan {
+  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
+  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
+  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection, origin);
+}
+
+function makePlan(
+  operation: Operation,
+  local: LocalMemory,
+  placeIndex: number,
+  rkey: RemoteKey,
+  connection: Connection,
+  origin: number | undefined,
+): Plan {
+  const { lanes, distanceOf } = connection;
+  const place = local instanceof Uint8Array ? HOST_PLACE : local;
+  const near = origin ?? place.sysDevice;
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    path: pathTo(iface, rkey.parts[md.index]),
+    distance: laneDistance(distanceOf, { iface }, near),
+    hasRemoteKey: rkey.parts[md.index] !== undefined,
+    hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
+    localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
+    registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
+  }));
+  const isMovable = local instanceof Uint8Array || local.limitation === undefined;
+  const isAsked = rkey.memoryKey !== undefined && isMovable;
+  const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
+  const used = connection.isEmulating ? messages : undefined;
+  const selected = selectProtocols(operation, place, rkey, capabilities, used, connection.zcopyThreshold);
+  const plan = messages === used ? selected : withoutEmulation(selected, messages!.lane);
+  rkey.keepPlan(operation, placeIndex, plan);
+  connection.protocolInfo?.chosen(
+    lanes.map(({ iface }) => nameOf(iface.attributes)),
+    () =>
+      explainPlan({
+        operation,
+        localType: place.memoryType,
+        remoteType: rkey.memoryType,
+        plan,
+        resources: lanes.map(({ iface }) => iface.attributes.resource),
+        unavailable: [],
+      }),
+  );
+  if (placeIndex <= 1) keepShortPath(plan, operation, placeIndex === 1, rkey, lanes);
+  return plan;
+}
+
+/** Keeps the path of the smallest puts or gets of host memory with its key, if they are short operations. */
+function keepShortPath(
+  { steps }: Plan,
+  operation: Operation,
+  isMapped: boolean,
+  rkey: RemoteKey,
+  lanes: readonly Lane[],
+): void {
+  const [step] = steps;
+  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return;
+  // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
+  const access = operation === Operation.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
+  if ((rkey.access & access) === 0) return;
+  const { endpoint, iface, md, activity } = lanes[step.candidate.lane]!;
+  const path: ShortPath = { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
+  // Where this processor reaches the remote memory, a call moves the bytes, mapped or not.
+  const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
+  if (operation === Operation.GET) {
+    if (endsInCall) rkey.shortGet = path;
+    return;
+  }
+  if (endsInCall || !isMapped) rkey.shortPut = path;
+  if (endsInCall || isMapped) rkey.shortPutMapped = path;
+}
+
+/** A plan from which UCX_PROTO_EMULATION_ENABLE excludes messages. */
+function withoutEmulation(plan: Plan, lane: number): Plan {
+  const reason = 'software emulation is excluded by UCX_PROTO_EMULATION_ENABLE';
+  return { ...plan, rejected: [...plan.rejected, { lane, protocol: Protocol.SOFTWARE, reason }] };
+}
+
+/** The path from an interface to the memory of its part of a key, if the interface describes it. */
+function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
+  return part === undefined ? undefined : iface.remotePath?.(part);
+}
+
+/** The lane of the messages as selection sees it. */
+function messageLane(
+  connection: Connection,
+  operation: Operation,
+  local: MemoryPlace,
+  rkey: RemoteKey,
+): MessageLane | undefined {
+  const { lanes, am } = connection;
+  const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
+  if (am === undefined || lane < 0) return undefined;
+  const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
+  const windows = operation === Operation.PUT ? pipelineLane(connection, rkey, local) : undefined;
+  if (windows === undefined) return { lane, latencyNs, bandwidth: hostToHost };
+  const path = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
+  const note = windows.note === undefined ? path : `${path}, ${windows.note}`;
+  return { lane, latencyNs, bandwidth: hostToHost, note };
+}
+
+/** The candidate for a size. */
+export function chooseCandidate(
+  plan: Plan,
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+  bytes: number,
+): Candidate {
+  const candidate = candidateFor(plan, bytes);
+  if (candidate !== undefined) return candidate;
+  const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
+  const reasons = refusalsOf(plan, rkey);
+  throw new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
+    details: { operation: OPERATION_NAMES[operation], bytes, reasons },
+  });
+}
+
+/** Why no candidates besides those of a plan move the memory of a key, for users: the reasons that explain() lists. */
+export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
+  // Keys of other connections were refused before.
+  const { lanes, unreachable } = rkey.owner as Connection;
+  const reasons = new Set([
+    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
+    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
+  ]);
+  return [...reasons].join('; ');
+}
+
+/** The lane for windows to the memory of a key, and their cost; undefined if messages carry them. See {@link pipelinePlan}. */
+function pipelineLane(
+  connection: Pick<Connection, 'lanes' | 'distanceOf'>,
+  rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
+  local: MemoryPlace,
+): Candidate | undefined {
+  const best = pipelinePlan(connection, rkey, local).steps.at(-1)?.candidate;
+  return movesLong(best) ? best : undefined;
+}
+
+/**
+ * The plan for windows to the memory of a key.
+ * @param local place of the bytes: memory other than host memory goes through fragments
+ */
+export function pipelinePlan(
+  { lanes, distanceOf }: Pick<Connection, 'lanes' | 'distanceOf'>,
+  rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
+  local: MemoryPlace,
+): Plan {
+  const isRemoteHost = rkey.memoryType === MemoryType.HOST;
+  const isLocalHost = local.memoryType === MemoryType.HOST;
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    distance: laneDistance(distanceOf, { iface }, local.sysDevice),
+    hasRemoteKey: isRemoteHost ? rkey.parts[md.index] !== undefined : hasFragments(md),
+    hasLocalMemory: isLocalHost || hasFragments(md),
+    registerCost: undefined,
+  }));
+  return selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, capabilities);
+}
+
+/** Whether a memory domain has a part of the fragments: it registers host memory, or allocates what peers map. */
+function hasFragments({ md: { attributes } }: OpenMd): boolean {
+  const { flags, allocateMemoryTypes, registerMemoryTypes } = attributes;
+  const types = (flags & MdFlag.RKEY_PTR) === 0 ? registerMemoryTypes : allocateMemoryTypes;
+  return hasMemoryType(types, MemoryType.HOST);
+}

@@ -1,0 +1,144 @@
+/** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
+
+import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../../api/memory/local.ts';
+import { Parts } from '../../api/operation/completion.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
+import { FragmentPool, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request/request.ts';
+import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { Operation } from '../proto/selection.ts';
+import { initTransfer } from './transfer.ts';
+
+/** Windows in flight of one message, however many fragments there are. */
+const WINDOWS_MAX = 64;
+
+/** A copy: handles are those of the native engine. */
+interface NativeCopy extends DeviceCopy {
+  readonly device: MemoryHandle;
+  readonly host: LocalMemory;
+}
+
+/** The fragments of one worker, and copies to and from them. */
+export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
+  readonly #host: ProtocolHost;
+  /** Keys of local device memory for the connection of the worker to itself, over which lane selection finds the card that copies. */
+  readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
+
+  constructor(host: ProtocolHost) {
+    const { context, frameBytesMax } = host;
+    const source = {
+      allocate: (byteLength: number) => context.allocateHost(byteLength),
+      free: (fragment: MemoryHandle) => {
+        if (fragment.mapped) context.memUnmap(fragment);
+      },
+    };
+    // A fragment takes the longest message of any transport.
+    super(source, Math.max(context.fragmentBytes, frameBytesMax), context.fragmentCount);
+    this.#host = host;
+  }
+
+  /** Windows of one message that are worth asking for at the same time. */
+  get windowsMax(): number {
+    return Math.min(WINDOWS_MAX, Math.max(2, this.receivingMax));
+  }
+
+  /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
+  write(pieces: readonly LocalPiece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
+    this.#copyParts(true, pieces, to, fragment, byteLength, done);
+  }
+
+  /**
+   * Copies `[start, start + byteLength)` of received bytes, at most a fragment, into pieces of any memory; into device memory through the next free
+   * fragment.
+   */
+  deliver(pieces: readonly LocalPiece[], bytes: Uint8Array, start: number, byteLength: number, done: CopyDone): void {
+    if (!areMapped(pieces)) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    if (areHost(pieces)) {
+      scatter(pieces, 0, byteLength, bytes, start);
+      done(Status.OK);
+      return;
+    }
+    // The frame is reused before a fragment may be free.
+    const copy = bytes.slice(start, start + byteLength);
+    this.acquire((fragment, refusal) => {
+      if (fragment === undefined) {
+        done(refusal);
+        return;
+      }
+      fragmentBytesOf(fragment).set(copy);
+      this.write(pieces, 0, fragment, byteLength, (status) => {
+        this.release(fragment);
+        done(status);
+      });
+    });
+  }
+
+  /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment, or other host memory. */
+  read(pieces: readonly LocalPiece[], from: number, into: LocalMemory, byteLength: number, done: CopyDone): void {
+    this.#copyParts(false, pieces, from, into, byteLength, done);
+  }
+
+  copy(isToDevice: boolean, copy: NativeCopy, done: CopyDone): void {
+    const { device, offset, host, hostOffset, byteLength } = copy;
+    if (!device.mapped) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    let loopback: Connection;
+    let transfer: Request;
+    try {
+      ({ loopback } = this.#host);
+      const rkey = this.#keyOf(device, loopback);
+      const place = { local: host, localOffset: hostOffset, byteLength, rkey, remoteOffset: offset };
+      transfer = initTransfer(this.#host, loopback, isToDevice ? Operation.PUT : Operation.GET, place, done);
+    } catch (error) {
+      // For example, no descriptors are left for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
+      if (!isUcxError(error)) throw error;
+      done(error.status, error);
+      return;
+    }
+    loopback.run(transfer);
+  }
+
+  #copyParts(
+    isWrite: boolean,
+    pieces: readonly LocalPiece[],
+    from: number,
+    other: LocalMemory,
+    byteLength: number,
+    done: CopyDone,
+  ): void {
+    const otherBytes = hostBytes(other)!;
+    const parts = new Parts(done);
+    eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
+      const ended = parts.add();
+      const host = hostBytes(memory);
+      if (host === undefined) {
+        const device = memory as MemoryHandle;
+        this.copy(isWrite, { device, offset, host: other, hostOffset: at, byteLength: bytes }, ended);
+      } else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
+      else {
+        if (isWrite) host.set(otherBytes.subarray(at, at + bytes), offset);
+        else otherBytes.set(host.subarray(offset, offset + bytes), at);
+        ended(Status.OK);
+      }
+    });
+    parts.complete(Status.OK);
+  }
+
+  #keyOf(device: MemoryHandle, loopback: Connection): RemoteKey {
+    const known = this.#keys.get(device);
+    if (known !== undefined) return known;
+    const { context } = this.#host;
+    const key = context.unpackRkey(context.packOwnRkey(device), loopback, { messages: false });
+    this.#keys.set(device, key);
+    return key;
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. Puts and gets of the protocol
+ * itself: a rendezvous that reads or writes the memory of the peer, or staging that reaches device memory. They need no request of the application's
+ * pool. Finds the registration of local memory that is mapped, for the zero-copy lists of transports. It registers nothing.
+ */
+
+import { hostBytes } from '../../api/memory/local.ts';
+import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
+import { isResizable } from '../../ucs/type/resizable.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { RmaRequest } from '../base/request/operation-requests.ts';
+import { type Connection, notInitialized } from '../base/request/request.ts';
+import { type RailLimits, railsOf } from '../lane/rails.ts';
+import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { type Candidate, candidateFor, Operation, Protocol } from '../proto/selection.ts';
+import { chooseCandidate, planFor } from './plan.ts';
+
+/** Fills a request with an operation whose lane and protocol are chosen. */
+export function initRma(
+  request: RmaRequest,
+  operation: Operation,
+  connection: Connection,
+  { lane, protocol }: Candidate,
+  rkey: RemoteKey,
+  remoteOffset: number,
+): void {
+  const by = connection.lanes[lane]!;
+  request.begin(connection, by);
+  request.starter = startRma;
+  request.operation = operation;
+  request.protocolIndex = protocol;
+  request.rkey = rkey.parts[by.md.index];
+  request.remoteOffset = remoteOffset;
+}
+
+/** Finds the mapped memory that contains host bytes, and registers bytes that are not mapped. */
+export interface LocalMemoryIndex extends MappedMemoryIndex {
+  readonly registrars: readonly OperationRegistrar[];
+}
+
+/** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
+const SHARED_BYTES_MAX = 65_536;
+
+/** Sets the local side of an initialized request: bytes for short, registered memory for zero copy. */
+export function initLocal(
+  request: RmaRequest,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  context: LocalMemoryIndex,
+): void {
+  request.byteLength = byteLength;
+  request.localOffset = offset;
+  if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(local);
+  else initEntry(request, local, offset, byteLength, request.lane!.md.index, context);
+}
+
+/** Registers host memory that is not mapped. */
+export interface RegisteringOwner extends EntryOwner {
+  register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
+}
+
+/**
+ * Points the entry at local memory in one memory domain.
+ * @param md index of the memory domain
+ */
+export function initEntry(
+  owner: RegisteringOwner,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  md: number,
+  context: LocalMemoryIndex,
+): void {
+  if (setMappedEntry(owner, local, offset, byteLength, md, context)) return;
+  // Mapped memory without a registration is not moved without a copy.
+  if (!(local instanceof Uint8Array))
+    throw statusError(Status.UNSUPPORTED, 'use memory that a lane has not registered');
+  if (!canRegister(local)) {
+    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer, as its transport registers it', local);
+  }
+  const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
+  const registered = isShared ? new Uint8Array(local.buffer) : local;
+  const memory = owner.register(context.registrars[md]!, registered);
+  owner.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
+}
+
+/** False for bytes whose memory can go away while a transport uses it. */
+function canRegister(local: LocalMemory): boolean {
+  return !(local instanceof Uint8Array && isResizable(local.buffer));
+}
+
+/** Starts, or starts again, an initialized request: the status of the transport. */
+function startRma(request: RmaRequest): Status {
+  const { lane, rkey, operation, iov, bytes, localOffset, byteLength, remoteOffset } = request;
+  if (lane === undefined || rkey === undefined) return notInitialized();
+  const { endpoint, activity } = lane;
+  activity.busy = true;
+  if (bytes === undefined) {
+    const status =
+      operation === Operation.PUT
+        ? endpoint.putZcopy(iov, remoteOffset, rkey, request)
+        : endpoint.getZcopy(iov, remoteOffset, rkey, request);
+    // Unmapped while the request waited for resources.
+    return status === Status.INVALID_PARAM && !iov[0].memory.live ? Status.INVALID_ADDR : status;
+  }
+  return operation === Operation.PUT
+    ? endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey, request)
+    : endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, rkey, request);
+}
+
+/** Starts a short put that ends when its bytes are copied. Their arrival, and a failure after the copy, is a matter of the next flush. */
+export function startCopiedPut(request: RmaRequest): Status {
+  const { lane, rkey, bytes, localOffset, byteLength, remoteOffset } = request;
+  if (lane === undefined || rkey === undefined || bytes === undefined) return notInitialized();
+  lane.activity.busy = true;
+  return lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey);
+}
+
+/** Both sides of a transfer. */
+export interface RmaPlace {
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly byteLength: number;
+  readonly rkey: RemoteKey;
+  readonly remoteOffset: number;
+  /** The device whose bytes pass through `local`, where that is a fragment. */
+  readonly origin?: number | undefined;
+  /** The candidate that carries it; undefined for the best one. */
+  readonly candidate?: Candidate | undefined;
+}
+
+/**
+ * The transfers that carry the bytes between two places: the place with its candidate, or its parts with theirs if several network devices share it. The
+ * range in the remote memory may come from a peer.
+ * @returns undefined if no lane moves the bytes by itself, or the lane would have to register memory that can go away
+ */
+export function carriedPlaces(
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  limits: RailLimits,
+): readonly RmaPlace[] | undefined {
+  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
+  if (!(remoteOffset >= 0 && remoteOffset + byteLength <= rkey.byteLength)) return undefined;
+  const plan = planFor(operation, local, rkey, connection, origin);
+  const candidate = candidateFor(plan, byteLength);
+  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
+  if (candidate.protocol === Protocol.ZCOPY && !canRegister(local)) return undefined;
+  const rails = connection.hasRails ? railsOf(plan, connection.lanes, byteLength, limits) : undefined;
+  if (rails === undefined) return [{ local, localOffset, byteLength, rkey, remoteOffset, origin, candidate }];
+  return rails.map((rail) => ({
+    ...place,
+    candidate: rail.candidate,
+    byteLength: rail.byteLength,
+    localOffset: localOffset + rail.offset,
+    remoteOffset: remoteOffset + rail.offset,
+  }));
+}
+
+/**
+ * Makes a transfer for Connection.run, whose ranges are checked; `done` is called with its end.
+ * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+ */
+export function initTransfer(
+  host: ProtocolHost,
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  done: (status: Status) => void,
+): RmaRequest {
+  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
+  if (rkey.released) throw closedError('remote key');
+  const candidate =
+    place.candidate ??
+    chooseCandidate(planFor(operation, local, rkey, connection, origin), operation, local, rkey, byteLength);
+  const request = new RmaRequest(host);
+  initRma(request, operation, connection, candidate, rkey, remoteOffset);
+  initLocal(request, local, localOffset, byteLength, host.context);
+  host.internalTransfers += 1;
+  request.callback = (_request, status) => {
+    host.internalTransfers -= 1;
+    done(status);
+  };
+  return request;
+}
+
+/** The owner of the one entry of a list. */
+interface EntryOwner {
+  setEntry(memory: MdMemory, offset: number, byteLength: number): void;
+}
+
+/** Finds the mapped memory that contains host bytes. */
+interface MappedMemoryIndex {
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+}
+
+/**
+ * Points the entry at mapped memory in one memory domain.
+ * @param md index of the memory domain
+ * @returns false for memory without a registration there: the entry stays as it is
+ */
+export function setMappedEntry(
+  owner: EntryOwner,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  md: number,
+  index: MappedMemoryIndex,
+): boolean {
+  const isBytes = local instanceof Uint8Array;
+  const handle = isBytes ? index.handleOf(local) : local;
+  const memory = handle?.mdMemory[md];
+  if (memory === undefined) return false;
+  const start = isBytes ? local.byteOffset - handle!.bytes!.byteOffset : 0;
+  owner.setEntry(memory, start + offset, byteLength);
+  return true;
+}

@@ -1,0 +1,455 @@
+/**
+ * The connections of one worker by socket addresses: its listeners, its attempts to connect, and the two halves of a connection that result from the
+ * exchanged data. The connection manager is opened at the first use. The halves of connections that a listening program has accepted, until their
+ * clients have attached to them: bounded in number for each listener and for each address of clients, and in time. A client that asks and does not
+ * come costs no more than that.
+ */
+
+import { checkConnectOptions } from '../../api/awaited/worker.ts';
+import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
+import {
+  ConnectionRequest,
+  checkListenerOptions,
+  type Driver,
+  Listener,
+  type ListenerOptions,
+  printSocketAddress,
+  type RequestListener,
+} from '../../api/contract/listener.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
+import type { ConnectNbxOptions } from '../../api/contract/worker.ts';
+import { NO_ENDPOINT } from '../../api/layout/frame.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { closedError, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type {
+  ClientRequest,
+  ConnectAnswer,
+  ConnectAttempt,
+  ConnectionManager,
+} from '../../uct/api/connection-manager.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ConnectRequest, Request } from '../base/request/request.ts';
+import type { RequestPool } from '../base/request/request-pool.ts';
+import { unpackWorkerAddress } from '../lane/worker-address.ts';
+import type { Connections, ConnectionsOwner } from './connections.ts';
+
+/** Makes and ends endpoints. */
+export interface EndpointMaker {
+  /** Makes the endpoint of a connection. */
+  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
+  onPeerGone(connection: PeerConnection, status: Status): void;
+}
+
+/** The worker behind them. */
+export interface SocketOwner extends ConnectionsOwner {
+  readonly context: ConnectionsOwner['context'] & {
+    readonly resources: { openConnectionManager(): ConnectionManager };
+  };
+  readonly clientId: bigint;
+  readonly connections: Connections;
+  readonly endpoints: EndpointMaker;
+  readonly requests: RequestPool;
+  start(request: Request, params: RequestParams | undefined): Status | Request;
+}
+
+/** The connections. */
+export class SocketConnections {
+  readonly #owner: SocketOwner;
+  readonly #driver: Driver;
+  readonly #listeners: Set<Listener> = new Set();
+  readonly #attempts: Map<ConnectRequest, ConnectAttempt> = new Map();
+  readonly #attaching: Attaching;
+  #manager: ConnectionManager | undefined;
+  #isDue = false;
+  /** The last sleep of the manager whose end is awaited here. */
+  #asleep: Promise<void> | undefined = undefined;
+  #closed = false;
+
+  constructor(owner: SocketOwner, driver: Driver) {
+    this.#owner = owner;
+    this.#attaching = new Attaching(owner.context.clock, (late) =>
+      owner.endpoints.onPeerGone(late, Status.ENDPOINT_TIMEOUT),
+    );
+    this.#driver = driver;
+  }
+
+  /** The connection manager; none before the first use. */
+  get managers(): readonly ConnectionManager[] {
+    return this.#manager === undefined ? [] : [this.#manager];
+  }
+
+  /** Whether progress has to drive the manager now: that is a system call, so it is not made in every call of progress. */
+  get isDue(): boolean {
+    return this.#isDue;
+  }
+
+  /** See ConnectionManager.outstanding. */
+  get outstanding(): number {
+    return this.#manager?.outstanding ?? 0;
+  }
+
+  /** Drives the connection manager. */
+  progress(): number {
+    this.#isDue = false;
+    const manager = this.#manager;
+    if (manager === undefined || manager.outstanding === 0) return 0;
+    const count = manager.progress();
+    if (count > 0) this.#isDue = true;
+    return count;
+  }
+
+  /** Sleeps as ConnectionManager.wait does. */
+  wait(timeoutNs: number): Promise<void> {
+    const sleep = this.#manager?.wait(timeoutNs) ?? Promise.resolve();
+    if (sleep !== this.#asleep) {
+      this.#asleep = sleep;
+      const end = (): void => {
+        this.#isDue = true;
+      };
+      sleep.then(end, end);
+    }
+    return sleep;
+  }
+
+  /** See Worker.listener. */
+  listen(options: ListenerOptions): Listener {
+    const checked = checkListenerOptions(options);
+    const manager = this.#open();
+    const listener = new Listener(
+      checked,
+      this.#driver,
+      (self) => manager.listen(checked, checked.backlog, (request) => this.#onRequest(self, request)),
+      (closed) => this.#listeners.delete(closed),
+    );
+    this.#listeners.add(listener);
+    return listener;
+  }
+
+  /** See Worker.connectNbx. */
+  connect(options: ConnectNbxOptions, params: RequestParams | undefined): Status | Request {
+    checkConnectOptions(options);
+    const { sendClientId = false } = options;
+    const manager = this.#open();
+    const request = this.#owner.requests.take(this.#owner.requests.connects);
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(undefined, undefined);
+    request.protocolName = 'connect';
+    request.starter = () => {
+      const { clientId, packedAddress: workerAddress } = this.#owner;
+      const data = packConnectData({ clientId: sendClientId ? clientId : undefined, workerAddress });
+      const attempt = manager.connect(options, data, (answer) => this.#onAnswer(request, options, answer));
+      this.#attempts.set(request, attempt);
+      this.#isDue = true;
+      return Status.INPROGRESS;
+    };
+    return this.#owner.start(request, params);
+  }
+
+  /** Cancels an attempt; false if it has ended. */
+  cancel(request: ConnectRequest): boolean {
+    const attempt = this.#attempts.get(request);
+    if (attempt === undefined) return false;
+    this.#attempts.delete(request);
+    attempt.cancel();
+    return true;
+  }
+
+  /** Called when a half that was accepted has its client, or is gone. */
+  attached(connection: PeerConnection): void {
+    this.#attaching.delete(connection);
+  }
+
+  /** Closes listeners and gives up attempts. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const listener of this.#listeners) void listener.close();
+    for (const request of [...this.#attempts.keys()]) request.cancel();
+    this.#manager?.close();
+    this.#attaching.close();
+  }
+
+  #open(): ConnectionManager {
+    if (this.#closed) throw closedError('worker');
+    this.#manager ??= this.#owner.context.resources.openConnectionManager();
+    return this.#manager;
+  }
+
+  #onRequest(listener: Listener, request: ClientRequest): void {
+    const refusal = this.#attaching.refusalOf(listener, request.clientAddress.address);
+    if (refusal !== undefined) {
+      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${refusal}`);
+      request.reject(Status.BUSY, refusal);
+      return;
+    }
+    let data: ConnectData;
+    try {
+      data = unpackConnectData(request.privateData);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
+      request.reject(error.status, error.message);
+      return;
+    }
+    const owner: RequestListener = {
+      accept: (options) => this.#accept(listener, request, data, options),
+      answered: (answered) => listener.answered(answered),
+    };
+    listener.requested(new ConnectionRequest(owner, request, data.clientId));
+  }
+
+  #accept(
+    listener: Listener,
+    request: ClientRequest,
+    { workerAddress }: ConnectData,
+    options: EndpointOptions,
+  ): Endpoint {
+    const { connections, packedAddress } = this.#owner;
+    let connection: PeerConnection;
+    try {
+      if (this.#closed) throw closedError('worker');
+      connection = connections.accept(workerAddress);
+    } catch (error) {
+      if (isUcxError(error)) request.reject(error.status, error.message);
+      throw error;
+    }
+    connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
+    const endpoint = this.#owner.endpoints.adopt(connection, options);
+    // One time-out for the answer, and one for the client to attach after it.
+    const timeoutNs = 2 * this.#open().timeoutNs;
+    this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
+    const { id: connectionId, inbound } = connection;
+    const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: packedAddress };
+    request.accept(packAcceptData(answer), (status) => {
+      // Once the client has attached, the transports know best whether it lives.
+      if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;
+      this.#owner.endpoints.onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
+    });
+    return endpoint;
+  }
+
+  /** @returns what becomes of the connection, for the server; see OnConnectAnswer */
+  #onAnswer(request: ConnectRequest, options: ConnectNbxOptions, answer: ConnectAnswer): Status {
+    this.#attempts.delete(request);
+    if (answer.status !== Status.OK) {
+      request.error = answer.error;
+      request.end(answer.status);
+      return answer.status;
+    }
+    let endpoint: Endpoint;
+    try {
+      endpoint = this.#attach(answer, options);
+    } catch (error) {
+      request.error = error;
+      const status = isUcxError(error) ? error.status : Status.IO_ERROR;
+      request.end(status);
+      return status;
+    }
+    try {
+      options.onConnected(endpoint);
+    } catch (error) {
+      this.#owner.onThrown(error);
+    }
+    request.end(Status.OK);
+    return Status.OK;
+  }
+
+  #attach(answer: ConnectAnswer, options: EndpointOptions): Endpoint {
+    const { connections } = this.#owner;
+    const { connectionId, windowBytes, workerAddress } = unpackAcceptData(answer.privateData);
+    const connection = connections.attach(workerAddress, connectionId, windowBytes);
+    const { clientAddress: local, serverAddress: remote } = answer;
+    if (local !== undefined && remote !== undefined) connection.socketAddresses = { local, remote };
+    return this.#owner.endpoints.adopt(connection, options);
+  }
+}
+
+/** Halves of one listener that wait for their clients, at most; further clients are rejected with BUSY. */
+export const ATTACHING_MAX = 1024;
+/** The same of clients with one address. */
+export const ATTACHING_PER_CLIENT_MAX = 512;
+
+/** A half that waits. */
+interface Waiting {
+  readonly connection: PeerConnection;
+  readonly listener: object;
+  readonly client: string;
+  readonly deadlineNs: number;
+}
+
+/** The halves. */
+export class Attaching {
+  readonly #clock: Clock;
+  readonly #onLate: (connection: PeerConnection) => void;
+  /** In the order of their deadlines. */
+  readonly #waiting: Map<PeerConnection, Waiting> = new Map();
+  readonly #byListener: Map<object, number> = new Map();
+  readonly #byClient: Map<string, number> = new Map();
+  #timer: Timer | undefined;
+
+  /** @param onLate called for a half whose client has not attached in time */
+  constructor(clock: Clock, onLate: (connection: PeerConnection) => void) {
+    this.#clock = clock;
+    this.#onLate = onLate;
+  }
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** Why a client cannot be accepted now; undefined if it can. */
+  refusalOf(listener: object, client: string): string | undefined {
+    const count = this.#byListener.get(listener) ?? 0;
+    if (count >= ATTACHING_MAX) return `${count} clients that were accepted have not come`;
+    const same = this.#byClient.get(client) ?? 0;
+    if (same >= ATTACHING_PER_CLIENT_MAX) return `${same} clients of ${client} that were accepted have not come`;
+    return undefined;
+  }
+
+  /** A client was accepted. @param timeoutNs time that it has; Infinity for no bound */
+  add(connection: PeerConnection, listener: object, client: string, timeoutNs: number): void {
+    this.#waiting.set(connection, { connection, listener, client, deadlineNs: this.#clock.nowNs() + timeoutNs });
+    change(this.#byListener, listener, 1);
+    change(this.#byClient, client, 1);
+    this.#arm();
+  }
+
+  /** Removes a half whose client has attached, or that has ended. Idempotent. */
+  delete(connection: PeerConnection): void {
+    const waiting = this.#waiting.get(connection);
+    if (waiting === undefined) return;
+    this.#waiting.delete(connection);
+    change(this.#byListener, waiting.listener, -1);
+    change(this.#byClient, waiting.client, -1);
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#waiting.clear();
+  }
+
+  #arm(): void {
+    const [first] = this.#waiting.values();
+    if (this.#timer !== undefined || first === undefined || first.deadlineNs === Number.POSITIVE_INFINITY) return;
+    const restNs = Math.max(1, first.deadlineNs - this.#clock.nowNs());
+    this.#timer = this.#clock.setTimer(restNs, () => {
+      this.#timer = undefined;
+      this.#expire();
+    });
+  }
+
+  #expire(): void {
+    const nowNs = this.#clock.nowNs();
+    const late: PeerConnection[] = [];
+    for (const { connection, deadlineNs } of this.#waiting.values()) {
+      if (deadlineNs > nowNs) break;
+      if (connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK) late.push(connection);
+      this.delete(connection);
+    }
+    // First, because the callbacks below are the application's.
+    this.#arm();
+    for (const connection of late) this.#onLate(connection);
+  }
+}
+
+function change<K>(counts: Map<K, number>, key: K, by: number): void {
+  const count = (counts.get(key) ?? 0) + by;
+  if (count === 0) counts.delete(key);
+  else counts.set(key, count);
+}
+
+/*
+ * The bytes that a client and a listener exchange through a connection manager: identity and worker address of the client, and the half of a connection that
+ * the server has made for it. They are exchanged by socket-connections.ts.
+ *
+ * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
+ * u16 0, u32 id of the connection, u64 bytes that the client may send before the server asks for them, worker address.
+ */
+
+const VERSION = 2;
+const HAS_CLIENT_ID = 1;
+const REQUEST_BYTES = 16;
+const ACCEPTANCE_BYTES = 16;
+const CONNECTION_ID_MAX = 0x7fff_ffff;
+
+/** The data of a client. */
+interface ConnectData {
+  readonly clientId: bigint | undefined;
+  readonly workerAddress: Uint8Array;
+}
+
+/** The data of a server. */
+export interface AcceptData {
+  readonly connectionId: number;
+  readonly windowBytes: number;
+  readonly workerAddress: Uint8Array;
+}
+
+/** Writes the data of a client. */
+export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8Array {
+  const packed = begin(REQUEST_BYTES, workerAddress);
+  const view = new DataView(packed.buffer);
+  view.setUint8(1, clientId === undefined ? 0 : HAS_CLIENT_ID);
+  view.setBigUint64(8, clientId ?? 0n, true);
+  return packed;
+}
+
+/**
+ * Reads the data of a client, including its worker address.
+ * @throws UcxError ERR_CONNECT_MALFORMED, ERR_ADDRESS_MALFORMED (INVALID_PARAM)
+ */
+export function unpackConnectData(packed: Uint8Array): ConnectData {
+  const view = viewOf(packed, REQUEST_BYTES, 'request');
+  const flags = view.getUint8(1);
+  if (flags > HAS_CLIENT_ID) throw malformed('request', `has the flags ${flags}`);
+  const workerAddress = new Uint8Array(packed.subarray(REQUEST_BYTES));
+  unpackWorkerAddress(workerAddress);
+  return { clientId: flags === HAS_CLIENT_ID ? view.getBigUint64(8, true) : undefined, workerAddress };
+}
+
+/** Writes the data of a server. */
+export function packAcceptData({ connectionId, windowBytes, workerAddress }: AcceptData): Uint8Array {
+  const packed = begin(ACCEPTANCE_BYTES, workerAddress);
+  const view = new DataView(packed.buffer);
+  view.setUint32(4, connectionId, true);
+  view.setBigUint64(8, BigInt(windowBytes), true);
+  return packed;
+}
+
+/** Reads the data of a server; throws like {@link unpackConnectData}. */
+export function unpackAcceptData(packed: Uint8Array): AcceptData {
+  const view = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance');
+  const connectionId = view.getUint32(4, true);
+  if (connectionId === 0 || connectionId > CONNECTION_ID_MAX) {
+    throw malformed('acceptance', `names the connection ${connectionId}`);
+  }
+  const workerAddress = new Uint8Array(packed.subarray(ACCEPTANCE_BYTES));
+  unpackWorkerAddress(workerAddress);
+  return { connectionId, windowBytes: Number(view.getBigUint64(8, true)), workerAddress };
+}
+
+function begin(headerBytes: number, workerAddress: Uint8Array): Uint8Array<ArrayBuffer> {
+  const packed = new Uint8Array(headerBytes + workerAddress.byteLength);
+  packed[0] = VERSION;
+  packed.set(workerAddress, headerBytes);
+  return packed;
+}
+
+function viewOf(packed: Uint8Array, headerBytes: number, what: string): DataView {
+  if (packed.byteLength < headerBytes) throw malformed(what, `has only ${packed.byteLength} bytes`);
+  const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
+  const version = view.getUint8(0);
+  if (version !== VERSION) throw malformed(what, `has version ${version}, this library reads ${VERSION}`);
+  return view;
+}
+
+function malformed(what: string, rule: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CONNECT_MALFORMED',
+    status: Status.INVALID_PARAM,
+    message: `${what} to connect ${rule}`,
+    details: { rule },
+  });
+}
