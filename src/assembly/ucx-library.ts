@@ -2,7 +2,7 @@
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { openLibucp } from '../libucx/c/library.ts';
-import { printedContext } from '../libucx/core/context-handle.ts';
+import { printedContext } from '../libucx/core/open-context.ts';
 import { isUcxError } from '../ucs/type/error.ts';
 import type { Program } from './program/program.ts';
 

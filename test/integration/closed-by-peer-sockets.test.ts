@@ -6,7 +6,7 @@
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
-import { isMarked } from '../../src/libucx/endpoint/recognition.ts';
+import { isMarked } from '../../src/libucx/endpoint/unproven-peers.ts';
 import { Child } from '../fixtures/child.ts';
 import { useContexts } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';

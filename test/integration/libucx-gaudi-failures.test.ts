@@ -7,7 +7,7 @@ import { MessageId } from '../../src/api/layout/message.ts';
 import { writeData, writeReply } from '../../src/api/layout/rendezvous.ts';
 import { writeAtomic, writeRma } from '../../src/api/layout/rma.ts';
 import { Context, type Endpoint, type IovPiece, MemoryType, type Request, Status } from '../../src/index.ts';
-import { firstWord, packMessage } from '../../src/libucx/device/wire.ts';
+import { firstWord, packMessage } from '../../src/libucx/device/layout.ts';
 import type { EngineEndpoint } from '../../src/libucx/engine/engine.ts';
 import { STAGING_AM_ID } from '../../src/libucx/request/arrivals.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';

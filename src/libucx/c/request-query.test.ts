@@ -1,7 +1,7 @@
 /** The texts of ucp_request_query, as versions of libucp write them. */
 
 import { describe, expect, it } from 'vitest';
-import { carrierIn } from './request-query.ts';
+import { carrierIn } from './queries.ts';
 
 describe('the text of ucp_request_query', () => {
   it.each([

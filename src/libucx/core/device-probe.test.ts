@@ -8,7 +8,7 @@ import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { accessAfterProbe } from '../mem/device-access.ts';
+import { accessAfterProbe } from '../mem/memory-handle.ts';
 import { PROBE_BYTES, type ProbingContext, probeDevice, probeOn } from './device-probe.ts';
 
 const MEMORY_TYPE = 9;

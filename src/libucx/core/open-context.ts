@@ -1,15 +1,20 @@
 /**
- * Opens the context of libucp of a program, and refuses one without a transport over which endpoints can be made, with the transports of this machine that
- * have messages: libucp says "no such device", or fails every endpoint later.
+ * Opens the context of libucp of a program, and refuses one without a transport over which endpoints can be made, with the transports of this machine
+ * that have messages: libucp says "no such device", or fails every endpoint later. The handle of a context of libucp: creating it, and the text that
+ * libucp prints about it. Its use is in context.ts.
  */
 
+import { FEATURES } from '../../api/contract/context.ts';
 import { textWrittenBy } from '../../sys/index.ts';
 import type { Config } from '../../ucs/config/config.ts';
-import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { checkStatus, isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Libucp } from '../c/library.ts';
-import type { UcpConfiguration } from '../c/ucp-configuration.ts';
-import { initContext, printedContext } from './context-handle.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import { featureBits, type Libucp } from '../c/library.ts';
+import { requireDescriptors } from '../c/limits.ts';
+import { UcpConfiguration } from '../c/ucp-configuration.ts';
 
 /** Transports of libucp over which alone no endpoint can be made, and why (1.13 to 1.22). */
 const WITHOUT_MESSAGES: Readonly<Record<string, string>> = {
@@ -75,4 +80,44 @@ function noTransport(parts: ContextToOpen, opened: readonly string[], cause?: Uc
     details: { usable: usable.join(', '), reasons: reasons.join('; ') },
     cause,
   });
+}
+
+/**
+ * Creates a context of libucp.
+ * @param features bits
+ * @throws UcxError ERR_CONFIG_VALUE; ERR_SYSCALL_EMFILE; of ucp_init
+ */
+function initContext(functions: LibucpFunctions, configuration: UcpConfiguration, features: number): number {
+  requireDescriptors('ucp_init');
+  using params = new Fields(UCP_PARAMS);
+  using context = new OutValue();
+  params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', features);
+  const { address } = context;
+  configuration.use((ucpConfig) => {
+    const status = functions.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params.address, ucpConfig, address);
+    checkStatus(status, 'ucp_init');
+  });
+  return context.value;
+}
+
+/** What libucp would warn about is what the text shows; and the program may use the other engine. */
+const SILENT: Readonly<Record<string, string>> = { UCX_WARN_INVALID_CONFIG: 'n' };
+
+/**
+ * The text that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
+ * @param overrides variables of libucp that precede the configuration
+ * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
+ */
+export function printedContext(
+  { functions }: Libucp,
+  config: Config,
+  overrides: Readonly<Record<string, string>> = {},
+): string {
+  const configuration = new UcpConfiguration(functions, config, { ...SILENT, ...overrides });
+  const context = initContext(functions, configuration, featureBits(FEATURES));
+  try {
+    return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
+  } finally {
+    functions.ucp_cleanup(context);
+  }
 }

@@ -1,5 +1,9 @@
-/** The handle of a worker of libucp: creating it, its address, its descriptor. Its use is in worker.ts. */
+/**
+ * The handle of a worker of libucp: creating it, its address, its descriptor. Its use is in worker.ts. The peers that operations of a worker over
+ * libucp may wait for, for the warning about idle ones: libucp does not tell what an operation waits for.
+ */
 
+import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
 import { addressOf, memcpy } from '../../sys/index.ts';
 import { checkStatus, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -11,10 +15,12 @@ import {
   UCP_WORKER_PARAMS,
   UCS_THREAD_MODE,
 } from '../c/abi.ts';
-import { requireDescriptors } from '../c/descriptors.ts';
 import { Fields, OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import { requireDescriptors } from '../c/limits.ts';
 import type { EngineContext } from '../engine/engine.ts';
+import { RequestState } from '../request/request.ts';
+import type { Requests } from '../request/requests.ts';
 
 /** Creates a worker of libucp. @throws UcxError ERR_SYSCALL_EMFILE; of ucp_worker_create */
 export function createWorker(
@@ -52,4 +58,15 @@ export function workerEventFd(functions: LibucpFunctions, worker: number): numbe
   using fd = new OutValue();
   checkStatus(functions.ucp_worker_get_efd(worker, fd.address), 'ucp_worker_get_efd');
   return fd.int;
+}
+
+/** One peer for each request to it, in no order. */
+export function* awaitedPeers({ all, coarse }: Requests): Generator<AwaitedPeer> {
+  for (const request of all) {
+    if (request === undefined || request.state === RequestState.FREE || request.isCompleted) continue;
+    const id = request.endpoint?.peerId ?? '';
+    if (id === '') continue;
+    const ageMs = coarse.nowMs - request.startMs;
+    yield { id, shownId: '', isManual: false, owesAnswer: false, place: undefined, ageMs };
+  }
 }

@@ -8,9 +8,8 @@ import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { DeviceFlush } from './flush.ts';
-import { DeviceOperation, OperationTracker } from './operation.ts';
-import { Staging, type StepStart } from './staged/staging.ts';
+import { DeviceFlush, DeviceOperation, OperationTracker } from './operation.ts';
+import { Staging, type StepStart } from './steps.ts';
 
 function makeTracker(): OperationTracker {
   const fragments = new FragmentPool<UcpMemory>({ allocate: () => ({}) as UcpMemory, free: () => {} }, 4096, 1);

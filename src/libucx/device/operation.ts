@@ -8,11 +8,12 @@
  * ```
  */
 
-import { CountedCompletion } from '../../api/operation/completion.ts';
+import type { Request } from '../../api/contract/request.ts';
+import { CountedCompletion, Parts } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
-import type { UcpRequest } from '../request/request.ts';
-import type { Staging, StepDone, StepStart } from './staged/staging.ts';
+import { UcpRequest } from '../request/request.ts';
+import type { Staging, StepDone, StepStart } from './steps.ts';
 
 /** State of an operation: see the diagram above. */
 const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
@@ -177,5 +178,96 @@ export class OperationTracker {
   /** See {@link DeviceOperation.abort}, for all operations of an endpoint. */
   abort(endpoint: EngineEndpoint, status: Status): void {
     for (const operation of this.of(endpoint)) operation.abort(status);
+  }
+}
+
+/*
+ * Flush of an endpoint or of a worker: waits for the operations in flight, then runs the flushes of its parts. Also the barrier for operations after
+ * a fence.
+ */
+
+/** The flushes of what an endpoint has given to libucp and to the transports of the node. */
+export function partsOf(endpoint: EngineEndpoint): readonly StepStart[] {
+  return [(params) => endpoint.flushUcp(params), (params) => endpoint.openNodeEndpoint?.flushNbx(params) ?? Status.OK];
+}
+
+/** A flush. */
+export class DeviceFlush extends DeviceOperation {
+  readonly #before: readonly DeviceOperation[];
+  readonly #parts: readonly StepStart[];
+
+  /**
+   * @param endpoint undefined for all endpoints
+   * @param request undefined for a barrier
+   */
+  constructor(
+    tracker: OperationTracker,
+    endpoint: EngineEndpoint | undefined,
+    request: UcpRequest | undefined,
+    parts: readonly StepStart[],
+  ) {
+    const before = tracker.of(endpoint);
+    super(tracker, endpoint, request);
+    this.#before = before;
+    this.#parts = parts;
+  }
+
+  protected override begin(): void {
+    const awaited = new Parts(this.wait(() => this.#flush()));
+    for (const operation of this.#before) operation.addWaiter(awaited.add());
+    awaited.complete(Status.OK);
+  }
+
+  #flush(): void {
+    for (const part of this.#parts) this.run(part);
+  }
+}
+
+/*
+ * An operation executed by another one, whose result becomes its own: a put or get by the transports of the node, or an operation that waits for the
+ * barrier of a fence.
+ */
+
+/** The operation. */
+export class InnerOperation extends DeviceOperation {
+  declare readonly request: UcpRequest;
+  readonly #start: StepStart;
+  readonly #barrier: DeviceOperation | undefined;
+
+  /** @param barrier operation that has to end first; undefined to begin at once */
+  constructor(
+    tracker: OperationTracker,
+    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
+    start: StepStart,
+    barrier?: DeviceOperation,
+  ) {
+    super(tracker, endpoint, request);
+    this.#start = start;
+    this.#barrier = barrier;
+  }
+
+  protected override begin(): void {
+    if (this.#barrier === undefined) this.#run();
+    else this.#barrier.addWaiter(this.wait(() => this.#run()));
+  }
+
+  #run(): void {
+    this.run(
+      (params) => this.#start({ ...params, noImmediateCompletion: true }),
+      (_status, _error, ended) => {
+        if (ended !== undefined) this.#take(ended);
+      },
+    );
+  }
+
+  #take(ended: Request): void {
+    const { request } = this;
+    const { transport, device, protocol, atomicResult } = ended;
+    request.transfers = ended instanceof UcpRequest ? ended.transfers : 0;
+    request.nodeBytes = ended instanceof UcpRequest ? ended.nodeBytes : request.byteLength;
+    request.transport = transport;
+    request.device = device;
+    request.protocol = protocol;
+    request.atomicResult = atomicResult;
   }
 }

@@ -5,7 +5,7 @@ import type { Explanation } from '../../api/contract/explanation.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
-import { isHost, isKnown } from '../request/buffers.ts';
+import { isHost, isKnown } from '../request/local.ts';
 
 /** The paths. */
 export const DevicePath = {

@@ -17,8 +17,8 @@ import type { EngineEndpoint, LocalRange, RemoteTransfer } from '../engine/engin
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { UcpRequest } from '../request/request.ts';
+import { type DeviceMessage, firstWord, packMessage } from './layout.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
-import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
 
 /** Maximum number of unanswered operations of one endpoint. */
 const UNANSWERED_MAX = 16;

@@ -17,8 +17,8 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
-import type { Staging } from './staged/staging.ts';
-import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
+import { type DeviceMessage, firstWord, packMessage } from './layout.ts';
+import type { Staging } from './steps.ts';
 
 /** A range of memory that a peer may access. */
 interface Place {

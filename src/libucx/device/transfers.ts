@@ -10,7 +10,7 @@ import { isList, piecesOf } from '../../api/memory/local.ts';
 import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
-import { requireFeature } from '../c/features.ts';
+import { requireFeature } from '../c/library.ts';
 import type {
   ArrivedBytes,
   DeviceCopies,
@@ -23,18 +23,16 @@ import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memor
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
-import { SwapLoop } from './atomic-loop.ts';
-import { DeviceFlush, partsOf } from './flush.ts';
-import { InnerOperation } from './inner-operation.ts';
-import { ListOperation } from './list-operation.ts';
-import { type DeviceOperation, OperationTracker } from './operation.ts';
+import { SwapLoop } from './atomics.ts';
+import { DeviceMessages } from './datatype.ts';
+import { parseMessage } from './layout.ts';
+import { ListOperation } from './list.ts';
+import { DeviceFlush, type DeviceOperation, InnerOperation, OperationTracker, partsOf } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
-import { Pipeline } from './pipeline.ts';
 import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
-import { DeviceMessages } from './staged/messages.ts';
-import { Staging, type StepStart } from './staged/staging.ts';
-import { parseMessage } from './wire.ts';
+import { Staging, type StepStart } from './steps.ts';
+import { Pipeline } from './windows.ts';
 
 /** The operations of one worker that access memory of cards. */
 export class DeviceTransfers implements DeviceCopies {

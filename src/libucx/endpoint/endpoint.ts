@@ -31,22 +31,21 @@ import { checkRemoteWord } from '../../api/memory/owned.ts';
 import { WordOperation } from '../../api/operation/word-operation.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
-import { queryEndpoint } from '../c/endpoint-query.ts';
-import { fenceBlocks } from '../c/features.ts';
+import { fenceBlocks } from '../c/library.ts';
+import { queryEndpoint } from '../c/queries.ts';
+import { isWrong, requireAtomics, startAtomic } from '../device/atomics.ts';
 import type { EndpointHandling, EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
-import { addressIn, checkKept, isHost } from '../request/buffers.ts';
+import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { ofEndpoint, RequestKind } from '../request/request.ts';
 import { BorrowedHandle } from './borrowed-handle.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 import { explainOver } from './explain.ts';
-import { EndpointLists } from './lists.ts';
-import { MessageEndpoint } from './message-endpoint.ts';
-import { Notice } from './recognition.ts';
+import { EndpointLists, MessageEndpoint } from './message-endpoint.ts';
+import { Notice } from './unproven-peers.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;

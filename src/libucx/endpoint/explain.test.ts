@@ -7,8 +7,7 @@ import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { choosePath, DevicePath } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
-import { deviceAccess } from '../mem/device-access.ts';
-import { UcpMemory } from '../mem/memory-handle.ts';
+import { deviceAccess, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { explainOver } from './explain.ts';
 

@@ -10,7 +10,7 @@ import { choosePath, DevicePath, explainByNode } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
-import { isHost, isKnown } from '../request/buffers.ts';
+import { isHost, isKnown } from '../request/local.ts';
 
 const LIBUCP = 'libucp';
 /** Transports of the node that reach memory of other processes. */

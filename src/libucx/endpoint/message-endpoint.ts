@@ -1,22 +1,46 @@
-/** The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. */
+/**
+ * The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. The lists and
+ * notifications of one endpoint over libucp: their checks. How they run is in libucx/device/list.ts.
+ */
 
 import { ClosableEndpoint } from '../../api/awaited/endpoint.ts';
 import { checkAmHeader } from '../../api/contract/active-message.ts';
 import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
-import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
-import { PARAM_FIELDS, type Tag, tagLow } from '../../api/contract/request.ts';
+import {
+  type AmSendParams,
+  type ListCheckOptions,
+  type ListParams,
+  type NotifyParams,
+  PARAM_FIELDS,
+  type PreparedList,
+  type Request,
+  type RequestParams,
+  type StreamRecvParams,
+  type Tag,
+  type TransferEntry,
+  tagLow,
+} from '../../api/contract/request.ts';
+import {
+  checkList,
+  checkListOptions,
+  checkListParams,
+  checkNotification,
+  notificationOf,
+  PlannedList,
+} from '../../api/list/list.ts';
+import { NotifyOrder } from '../../api/list/notify-order.ts';
 import { textWrittenBy } from '../../sys/index.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
-import { requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import type { LocalRange } from '../engine/engine.ts';
+import { requireFeature } from '../c/library.ts';
+import type { EngineEndpoint, LocalRange } from '../engine/engine.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
-import { checkProgramId } from '../request/arrivals.ts';
+import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
@@ -239,5 +263,72 @@ function checkMessage(id: number, header: Uint8Array | undefined, params: AmSend
   const { protocol } = params ?? {};
   if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
     throw invalidParam('protocol', 'must be eager or rendezvous', protocol);
+  }
+}
+
+/** The lists. */
+export class EndpointLists {
+  readonly #worker: EndpointWorker;
+  readonly #endpoint: EngineEndpoint;
+  readonly #order: NotifyOrder = new NotifyOrder();
+
+  constructor(worker: EndpointWorker, endpoint: EngineEndpoint) {
+    this.#worker = worker;
+    this.#endpoint = endpoint;
+  }
+
+  /** See Endpoint.prepareList. */
+  prepare(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions): PlannedList {
+    checkListOptions(operation, options);
+    return this.#plan(operation, list, options.strict === true);
+  }
+
+  /** See Endpoint.putListNbx. */
+  start(
+    operation: 'put' | 'get',
+    list: readonly TransferEntry[] | PreparedList,
+    params: ListParams | undefined,
+  ): Status | Request {
+    if (params !== undefined) checkListParams(operation, params, list);
+    if (params?.notifyId !== undefined) checkProgramId(params.notifyId);
+    if (params?.notify !== undefined) requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+    if (list instanceof PlannedList) {
+      list.check(operation, this.#endpoint);
+      return this.#move(list, params);
+    }
+    return this.#move(this.#plan(operation, list as readonly TransferEntry[], params?.strict === true), params);
+  }
+
+  /** See Endpoint.notifyNbx. */
+  notify(bytes: Uint8Array, params: NotifyParams | undefined): Status | Request {
+    checkNotification(bytes);
+    return this.start('put', [], { ...params, notify: bytes });
+  }
+
+  #plan(operation: 'put' | 'get', list: readonly TransferEntry[], strict: boolean): PlannedList {
+    const owners = { memory: this.#worker.context, keys: this.#endpoint };
+    return new PlannedList(operation, this.#endpoint, checkList(owners, operation, list, strict));
+  }
+
+  #move(list: PlannedList, params: ListParams | undefined): Status | Request {
+    const endpoint = this.#endpoint;
+    const { devices } = this.#worker;
+    if (endpoint.status !== Status.OK) return endpoint.status;
+    const { blocks, flush = false, notifyId = NOTIFICATION_AM_ID } = params ?? {};
+    const notification = notificationOf(params);
+    if ((blocks ?? list.blocks).length === 0 && notification === undefined) return Status.OK;
+    if (endpoint.isFenced) {
+      const begin = (inner: RequestParams): Status | Request => this.#move(list, { ...params, ...inner });
+      return devices.defer(endpoint, `${list.operation}/list`, begin, params);
+    }
+    const plan = {
+      list,
+      selected: blocks && Int32Array.from(blocks),
+      notification,
+      flushes: flush || notification !== undefined,
+      order: this.#order,
+      notify: (bytes: Uint8Array, inner: RequestParams) => endpoint.sendOwn(notifyId, bytes, undefined, inner),
+    };
+    return devices.list(endpoint, plan, params);
   }
 }

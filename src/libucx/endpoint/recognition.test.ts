@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isMarked, markedClientId } from './recognition.ts';
+import { isMarked, markedClientId } from './unproven-peers.ts';
 
 describe('client ids', () => {
   it('that the program has not chosen are marked, and differ', () => {

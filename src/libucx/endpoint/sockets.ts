@@ -1,6 +1,7 @@
 /**
- * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of ucp/api, which are the same for every engine, with
- * the handles of libucp.
+ * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of ucp/api, which are the same for every engine,
+ * with the handles of libucp. Background progress of a manual worker with endpoints by socket addresses: libucp answers a peer that connects or
+ * closes only during progress. It sleeps on the events of libucp, and does not keep the process alive.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';
@@ -15,7 +16,7 @@ import {
 } from '../../api/contract/listener.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import type { ConnectNbxOptions } from '../../api/contract/worker.ts';
-import type { Progressable } from '../../api/progress/progressable.ts';
+import { type Progressable, progressInBackground } from '../../api/progress/progressable.ts';
 import {
   allocateScratch,
   Errno,
@@ -41,10 +42,9 @@ import {
 import { Fields, OutValue } from '../c/fields.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { BackgroundProgress } from './background-progress.ts';
-import { createEndpoint } from './create.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
-import { isMarked } from './recognition.ts';
+import { createEndpoint } from './table.ts';
+import { isMarked } from './unproven-peers.ts';
 
 /** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
@@ -344,4 +344,46 @@ function queryClient(
   const clientAddress = attributes.inetAddress('client_address') ?? { address: '', port: 0 };
   const clientId = attributes.u64('client_id');
   return { clientAddress, clientId: status < 0 || clientId === NO_CLIENT_ID ? undefined : clientId };
+}
+
+/** Maximum number of progress calls before the event loop runs. */
+const CALLS_MAX = 64;
+
+/** The background progress of one worker. */
+class BackgroundProgress {
+  readonly #worker: Progressable;
+  readonly #endpoints: Set<{ readonly closed: boolean }> = new Set();
+  /** Identifies the current sleep: an older one that wakes has no effect. */
+  #ticket: object | undefined;
+
+  constructor(worker: Progressable) {
+    this.#worker = worker;
+  }
+
+  /** Runs until the endpoint is closed: closing makes progress itself. */
+  keepProgressing(endpoint: { readonly closed: boolean }): void {
+    this.#endpoints.add(endpoint);
+    if (this.#ticket === undefined) this.#sleep();
+  }
+
+  /** Stops when the worker closes. */
+  close(): void {
+    this.#endpoints.clear();
+  }
+
+  #sleep(): void {
+    const ticket = {};
+    this.#ticket = ticket;
+    this.#worker.sleepOn(() => {
+      if (this.#ticket === ticket) this.#progress();
+    });
+  }
+
+  #progress(): void {
+    this.#ticket = undefined;
+    for (const endpoint of this.#endpoints) if (endpoint.closed) this.#endpoints.delete(endpoint);
+    if (this.#endpoints.size === 0) return;
+    for (let calls = 0; calls < CALLS_MAX && progressInBackground(this.#worker) > 0; calls++);
+    if (this.#ticket === undefined) this.#sleep();
+  }
 }

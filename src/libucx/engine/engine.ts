@@ -16,12 +16,11 @@ import type { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
-import type { DeviceAccess } from '../mem/device-access.ts';
-import type { LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { DeviceAccess, LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
-import type { Buffers } from '../request/buffers.ts';
+import type { Buffers } from '../request/local.ts';
 import type { Requests } from '../request/requests.ts';
 import type { Teardown } from './teardown.ts';
 

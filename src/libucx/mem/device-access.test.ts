@@ -1,7 +1,7 @@
 /** Decision whether addresses of cards are passed to libucp. It uses neither libucp nor a card: all inputs are data. */
 
 import { describe, expect, it } from 'vitest';
-import { type DeviceAccessInput, deviceAccess } from './device-access.ts';
+import { type DeviceAccessInput, deviceAccess } from './memory-handle.ts';
 
 const TYPES = [
   'host',

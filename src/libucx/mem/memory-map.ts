@@ -26,7 +26,7 @@ import {
 import { Fields, OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
-import type { DeviceAccess } from './device-access.ts';
+import type { DeviceAccess } from './memory-handle.ts';
 import { UcpMemory } from './memory-handle.ts';
 import { packRemoteKey } from './remote-key.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Receives of the streams of one worker. They are queued here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp
- * drops them when the endpoint fails, and the next receive copies them. Sending is in endpoint/message-endpoint.ts.
+ * drops them when the endpoint fails, and the next receive copies them. Sending is in libucx/endpoint/message-endpoint.ts.
  *
  * ```
  * STARTING --the call returns--> WAITING --bytes, failure, cancellation: the request ends too--> ENDED
@@ -16,7 +16,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineWorker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
-import { addressIn, checkKept, isHost } from '../request/buffers.ts';
+import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
 /** Mask for the number of progress calls: streams are checked at every 64th one, even without a report of libucp. */

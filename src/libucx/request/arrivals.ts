@@ -13,13 +13,13 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP_AM_RECV_PARAM } from '../c/abi.ts';
 import { Fields } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import type { OperationCounters } from './operation-counters.ts';
+import type { OperationCounters } from './counters.ts';
 
 /** AM id of requests between workers of this engine for memory of cards. */
 export const STAGING_AM_ID = 65_534;
 /**
  * AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. With a header it is a
- * notice: see endpoint/recognition.ts.
+ * notice: see libucx/endpoint/unproven-peers.ts.
  */
 export const CLOSE_AM_ID = 65_533;
 
@@ -66,7 +66,7 @@ export interface Senders {
   endpointOf(ep: number): object;
   /** Called inside a call of C when the peer closes its endpoint. */
   left(ep: number): void;
-  /** Called inside a call of C when the peer sends a notice: see endpoint/recognition.ts. */
+  /** Called inside a call of C when the peer sends a notice: see libucx/endpoint/unproven-peers.ts. */
   noticed(ep: number, notice: number): void;
 }
 

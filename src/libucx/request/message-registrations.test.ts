@@ -4,7 +4,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { Buffers } from './buffers.ts';
+import { Buffers } from './local.ts';
 import { MessageRegistrations } from './message-registrations.ts';
 import { RequestKind, UcpRequest } from './request.ts';
 

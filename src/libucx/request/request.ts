@@ -13,10 +13,10 @@ import type { ScratchBlock } from '../../sys/index.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
-import type { Carrier } from '../c/request-query.ts';
+import type { Carrier } from '../c/queries.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { OperationCounters } from './counters.ts';
 import type { Releasable } from './message-registrations.ts';
-import type { OperationCounters } from './operation-counters.ts';
 
 /** Transport name that requests report whose lane libucp does not disclose: receives, those that have not succeeded, and those that ended in the call that started them. */
 export const TRANSPORT = 'libucp';

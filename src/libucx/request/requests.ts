@@ -15,12 +15,12 @@ import { joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { type Carrier, RequestQuery } from '../c/request-query.ts';
+import { type Carrier, RequestQuery } from '../c/queries.ts';
 import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
+import { OperationCounters } from './counters.ts';
 import { EndCallbacks } from './end-callbacks.ts';
-import { OperationCounters } from './operation-counters.ts';
-import { OperationParameters } from './operation-parameters.ts';
 import { OverdueRequests } from './overdue-requests.ts';
+import { OperationParameters } from './parameters.ts';
 import { ALONE, RequestKind, type RequestOwner, RequestState, TRANSPORT, UcpRequest } from './request.ts';
 
 /** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */

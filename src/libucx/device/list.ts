@@ -1,6 +1,6 @@
 /**
  * A list of puts or gets over libucp: one operation for each block, then a flush, then the notification of its end. Its arguments were checked by
- * endpoint/lists.ts.
+ * libucx/endpoint/message-endpoint.ts.
  */
 
 import type { Request } from '../../api/contract/request.ts';
@@ -11,8 +11,7 @@ import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';
 import { UcpRequest } from '../request/request.ts';
-import { partsOf } from './flush.ts';
-import { DeviceOperation, type OperationTracker } from './operation.ts';
+import { DeviceOperation, type OperationTracker, partsOf } from './operation.ts';
 
 /** Blocks of one list in flight: more do not make libucp faster, but take requests from other operations. */
 const BLOCKS_IN_FLIGHT_MAX = 256;

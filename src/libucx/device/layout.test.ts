@@ -6,7 +6,7 @@ import { MessageId } from '../../api/layout/message.ts';
 import { readReply, writeData, writeReply } from '../../api/layout/rendezvous.ts';
 import { readAtomic, readRma, writeAtomic, writeRma } from '../../api/layout/rma.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { firstWord, packMessage, parseMessage } from './wire.ts';
+import { firstWord, packMessage, parseMessage } from './layout.ts';
 
 const word = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
 const length = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });

@@ -1,12 +1,13 @@
 /**
- * The shared memory of libucp's transport posix: whether its directory takes files and has space. If not, no worker of libucp can be created, although other
- * transports work: then posix is left out.
+ * The shared memory of libucp's transport posix: whether its directory takes files and has space. If not, no worker of libucp can be created,
+ * although other transports work: then posix is left out. Descriptors for libucp: where few are left, it ends the process by an assertion, or leaves
+ * out transports. So they are counted before a call that takes some.
  */
 
 import { randomUUID } from 'node:crypto';
 import { statfsSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { close, OpenFlag, open } from '../../sys/index.ts';
+import { close, dup, Errno, isSyscallError, OpenFlag, open, SyscallError } from '../../sys/index.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 
@@ -18,7 +19,7 @@ const DEFAULTS = {
   POSIX_SEG_SIZE: 8256,
 } as const;
 /** Receive descriptors that a worker allocates first, and what each has beside its bytes, rounded up (1.13). */
-const DESCRIPTORS = 512;
+const SEGMENT_DESCRIPTORS = 512;
 const DESCRIPTOR_OVERHEAD = 192;
 const KIB = 1024;
 /** Alternatives to posix in UCX_TLS; names of groups that contain it. */
@@ -38,7 +39,7 @@ export function posixShortage(config: Config): string | undefined {
   const number = (name: 'POSIX_FIFO_SIZE' | 'POSIX_FIFO_ELEM_SIZE' | 'POSIX_SEG_SIZE'): number =>
     Number(given(config, name)?.value ?? DEFAULTS[name]);
   const fifo = number('POSIX_FIFO_SIZE') * number('POSIX_FIFO_ELEM_SIZE');
-  const needed = fifo + DESCRIPTORS * (number('POSIX_SEG_SIZE') + DESCRIPTOR_OVERHEAD);
+  const needed = fifo + SEGMENT_DESCRIPTORS * (number('POSIX_SEG_SIZE') + DESCRIPTOR_OVERHEAD);
   const refused = refusalOf(folder);
   if (refused !== undefined) return `no shared memory in ${folder}: ${refused}; ${REMEDY}`;
   // A tmpfs without a limit has none free either: libucp does not use it (1.13).
@@ -77,4 +78,25 @@ function refusalOf(folder: string): string | undefined {
   }
   unlinkSync(path);
   return undefined;
+}
+
+/** What a call needs at most: more than it takes on a machine with many network devices (1.13: a context 2, a worker 15 of 16 it needs, an endpoint 3). */
+export const DESCRIPTORS = { ucp_init: 8, ucp_worker_create: 24, ucp_ep_create: 6 } as const;
+
+/**
+ * Checks that a call of libucp has the descriptors that it takes.
+ * @throws UcxError ERR_SYSCALL_EMFILE with the number that it needs
+ */
+export function requireDescriptors(call: keyof typeof DESCRIPTORS): void {
+  const taken: number[] = [];
+  try {
+    taken.push(open('/dev/null', OpenFlag.RDONLY));
+    while (taken.length < DESCRIPTORS[call]) taken.push(dup(taken[0]!));
+  } catch (error) {
+    if (!isSyscallError(error, Errno.EMFILE)) throw error;
+    const summary = `libucp needs ${DESCRIPTORS[call]} free descriptors, and ${taken.length} are left: raise \`ulimit -n\`, or close endpoints`;
+    throw new SyscallError(call, Errno.EMFILE, summary, error);
+  } finally {
+    for (const fd of taken) close(fd);
+  }
 }

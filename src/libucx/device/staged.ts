@@ -1,17 +1,76 @@
 /**
  * A message that is sent from memory of cards, at least in part: libucp requests its bytes piece by piece, inside its calls, and fragments are read
- * ahead. The windows are not those of ucp/staging, which wait for fragments and begin in order: libucp asks for any bytes, and gets them before its call
- * returns. request/buffers.ts decides which messages are sent this way.
+ * ahead. The windows are not those of ucp/staging, which wait for fragments and begin in order: libucp asks for any bytes, and gets them before its
+ * call returns. libucx/request/local.ts decides which messages are sent this way. A message that is received into memory of cards, at least in part: the
+ * pieces delivered by libucp are gathered in fragments, which the cards copy meanwhile. The receive ends with the last copy. A message whose bytes
+ * are copied between libucp and memory of cards: its pieces, and the request that ends with the last copy. The directions are outgoing.ts and
+ * incoming.ts.
  */
 
-import { eachPart, type Piece } from '../../../api/memory/local.ts';
-import { addressOf, memcpy, memset } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import type { LocalMemory, UcpMemory } from '../../mem/memory-handle.ts';
-import { isHost } from '../../request/buffers.ts';
-import type { UcpRequest } from '../../request/request.ts';
-import { CopiedMessage } from './copied-message.ts';
-import type { Staging } from './staging.ts';
+import { eachPart, holdsBytes, hostBytes, type Piece } from '../../api/memory/local.ts';
+import { CountedCompletion } from '../../api/operation/completion.ts';
+import { addressOf, memcpy, memset } from '../../sys/index.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import { addressIn, isHost } from '../request/local.ts';
+import type { UcpRequest } from '../request/request.ts';
+import type { Staging } from './steps.ts';
+
+/** The message. Its parts are the fragments that a card is copying, or that wait for it; its failure is the reason why bytes could not be copied. */
+export abstract class CopiedMessage extends CountedCompletion {
+  /** One part is libucp, until it has ended the message. */
+  override count = 1;
+  readonly byteLength: number;
+  protected readonly staging: Staging;
+  protected readonly pieces: readonly Piece<LocalMemory>[];
+  /** The request that libucp has ended while its bytes are still being copied. */
+  #ended: UcpRequest | undefined;
+  #status: Status = Status.OK;
+
+  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+    super();
+    this.staging = staging;
+    this.pieces = pieces;
+    this.byteLength = byteLength;
+  }
+
+  /**
+   * Called when libucp has ended the message and requests no more bytes.
+   * @returns false if no copies are in progress; else the request is ended after the last one
+   */
+  deferEnd(request: UcpRequest, status: Status): boolean {
+    this.finish();
+    if (this.count === 1) return false;
+    this.#ended = request;
+    this.#status = status;
+    this.complete(Status.OK);
+    return true;
+  }
+
+  onComplete(): void {
+    const request = this.#ended;
+    if (request !== undefined) this.staging.schedule(() => request.end(this.#status));
+  }
+
+  /** The final status of a request that ends with one. */
+  abstract settle(request: UcpRequest, status: Status): Status;
+
+  /** Starts the last copies, or releases unused fragments. */
+  protected abstract finish(): void;
+
+  /** The address of host bytes of the message; undefined, which fails it, if their ArrayBuffer was detached: they have no address any more. */
+  protected hostAddress(memory: LocalMemory, offset: number, byteLength: number): number | undefined {
+    if (holdsBytes(hostBytes(memory), offset, byteLength)) return addressIn(memory, offset);
+    if (this.failure === Status.OK) this.failure = Status.INVALID_ADDR;
+    return undefined;
+  }
+
+  /** Releases a counted fragment, after its copy. */
+  protected release(fragment: UcpMemory, status: Status): void {
+    this.staging.release(fragment);
+    this.complete(status);
+  }
+}
 
 /**
  * Bytes that are read before libucp gets the message: a card that has failed refuses a send then, and a short message never has zeros. More would keep the memory
@@ -166,5 +225,75 @@ export class OutgoingMessage extends CopiedMessage {
   #readAhead(): void {
     let last = this.#windows.at(-1);
     while (last !== undefined && this.#windows.length < WINDOWS_MAX) last = this.#open(last.end);
+  }
+}
+
+/** Contiguous bytes that are gathered in a fragment, and where they belong. */
+interface Gathered {
+  readonly fragment: UcpMemory;
+  readonly memory: UcpMemory;
+  readonly offset: number;
+  byteLength: number;
+}
+
+/** The message. */
+export class IncomingMessage extends CopiedMessage {
+  #gathered: Gathered | undefined;
+
+  /** Receives `[offset, offset + byteLength)` of the message from an address. */
+  unpack(offset: number, address: number, byteLength: number): void {
+    eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
+      const from = address + position;
+      if (isHost(memory)) this.#writeHost(memory, at, bytes, from);
+      else if (this.failure === Status.OK) this.#write(memory as UcpMemory, at, bytes, from);
+    });
+  }
+
+  override settle(_request: UcpRequest, status: Status): Status {
+    if (this.#gathered !== undefined) this.staging.release(this.#gathered.fragment);
+    this.#gathered = undefined;
+    return status >= 0 && this.failure < 0 ? this.failure : status;
+  }
+
+  /** Starts the copy of the gathered bytes to the card. */
+  protected override finish(): void {
+    if (this.#gathered === undefined) return;
+    const { fragment, memory, offset, byteLength } = this.#gathered;
+    this.#gathered = undefined;
+    this.count += 1;
+    const copy = { device: memory.node, offset, host: fragment.node, hostOffset: 0, byteLength };
+    this.staging.startCopy(true, copy, (status) => this.release(fragment, status));
+  }
+
+  #writeHost(memory: LocalMemory, offset: number, byteLength: number, address: number): void {
+    const to = this.hostAddress(memory, offset, byteLength);
+    if (to !== undefined) memcpy(to, address, byteLength);
+  }
+
+  #write(memory: UcpMemory, offset: number, byteLength: number, address: number): void {
+    for (let done = 0; done < byteLength; ) {
+      const gathered = this.#gatheredAt(memory, offset + done);
+      if (gathered === undefined) {
+        const status = this.staging.copyNow(true, memory.node, offset + done, address + done, byteLength - done);
+        if (status < 0) this.failure = status;
+        return;
+      }
+      const { fragment } = gathered;
+      const bytes = Math.min(byteLength - done, fragment.byteLength - gathered.byteLength);
+      memcpy(fragment.ucpAddress + gathered.byteLength, address + done, bytes);
+      gathered.byteLength += bytes;
+      done += bytes;
+      if (gathered.byteLength === fragment.byteLength) this.finish();
+    }
+  }
+
+  /** The gathered bytes that a byte follows, or new ones; undefined if no fragment is available. */
+  #gatheredAt(memory: UcpMemory, offset: number): Gathered | undefined {
+    const current = this.#gathered;
+    if (current?.memory === memory && current.offset + current.byteLength === offset) return current;
+    this.finish();
+    const fragment = this.staging.fragments.tryAcquire();
+    this.#gathered = fragment && { fragment, memory, offset, byteLength: 0 };
+    return this.#gathered;
   }
 }

@@ -3,16 +3,16 @@
  * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
  */
 
-import type { ReceivedMessage } from '../../../api/awaited/messages.ts';
-import type { MemoryHandle } from '../../../api/contract/memory.ts';
-import type { Request, RequestParams } from '../../../api/contract/request.ts';
-import type { CopyDone, DeviceCopier, DeviceCopy } from '../../../api/staging/device-copier.ts';
-import type { FragmentPool, FragmentUser } from '../../../api/staging/fragment-pool.ts';
-import { memcpy } from '../../../sys/index.ts';
-import { isUcxError } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import type { EngineWorker, LocalRange } from '../../engine/engine.ts';
-import type { UcpMemory } from '../../mem/memory-handle.ts';
+import type { ReceivedMessage } from '../../api/awaited/messages.ts';
+import type { MemoryHandle } from '../../api/contract/memory.ts';
+import type { Request, RequestParams } from '../../api/contract/request.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
+import type { FragmentPool, FragmentUser } from '../../api/staging/fragment-pool.ts';
+import { memcpy } from '../../sys/index.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineWorker, LocalRange } from '../engine/engine.ts';
+import type { UcpMemory } from '../mem/memory-handle.ts';
 
 /** Longest wait inside a call of C: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;

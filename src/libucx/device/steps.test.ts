@@ -1,11 +1,11 @@
 /** Staging of a worker over libucp: fragments that become available late, for a worker that makes progress or is closed. */
 
 import { describe, expect, it } from 'vitest';
-import { FragmentPool } from '../../../api/staging/fragment-pool.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import type { EngineWorker } from '../../engine/engine.ts';
-import type { UcpMemory } from '../../mem/memory-handle.ts';
-import { Staging } from './staging.ts';
+import { FragmentPool } from '../../api/staging/fragment-pool.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineWorker } from '../engine/engine.ts';
+import type { UcpMemory } from '../mem/memory-handle.ts';
+import { Staging } from './steps.ts';
 
 /** Staging of a worker whose context has one fragment. */
 function makeStaging(): { readonly staging: Staging; readonly fragments: FragmentPool<UcpMemory> } {

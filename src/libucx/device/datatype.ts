@@ -3,19 +3,17 @@
  * like any other: the peer may be any program that uses libucp.
  */
 
-import type { Piece } from '../../../api/memory/local.ts';
-import { addressOf, NativeCallback } from '../../../sys/index.ts';
-import { checkStatus } from '../../../ucs/type/error.ts';
-import { Status } from '../../../ucs/type/status.ts';
-import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../../c/abi.ts';
-import { Fields, OutValue } from '../../c/fields.ts';
-import type { LocalMemory } from '../../mem/memory-handle.ts';
-import type { DeviceDatatypes } from '../../request/buffers.ts';
-import { RequestKind, type UcpRequest } from '../../request/request.ts';
-import type { CopiedMessage } from './copied-message.ts';
-import { IncomingMessage } from './incoming.ts';
-import { OutgoingMessage } from './outgoing.ts';
-import type { Staging } from './staging.ts';
+import type { Piece } from '../../api/memory/local.ts';
+import { addressOf, NativeCallback } from '../../sys/index.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { DeviceDatatypes } from '../request/local.ts';
+import { RequestKind, type UcpRequest } from '../request/request.ts';
+import { type CopiedMessage, IncomingMessage, OutgoingMessage } from './staged.ts';
+import type { Staging } from './steps.ts';
 
 const U64 = 'uint64_t';
 

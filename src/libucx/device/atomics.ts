@@ -1,0 +1,170 @@
+/**
+ * Starts atomic operations of libucp on remote host memory, and identifies those that libucp executes wrongly; libucx/device/atomics.ts replaces these.
+ * Encoding of the words of an atomic operation for libucp: the operand, and the reply buffer, which is input and output. The operation is started in
+ * atomic-start.ts. An atomic operation implemented with compare-and-swap, for those that libucp executes wrongly (atomic-start.ts): it repeats the
+ * swap, with the value that it read, until no other operation intervenes.
+ */
+
+import type { AtomicParams, Request } from '../../api/contract/request.ts';
+import { WordOperation, wordAfter } from '../../api/operation/word-operation.ts';
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { AtomicOperation } from '../../uct/api/iface.ts';
+import { UCP_ATOMIC_OP, ucpDtMakeContig } from '../c/abi.ts';
+import { queryEndpoint } from '../c/queries.ts';
+import type { EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { DeviceOperation, type OperationTracker } from './operation.ts';
+
+/** First minor version with correct bitwise operations: 1.13 loses their operand if a CPU reaches the word itself, 1.18 does not. */
+const BITS_FIXED_MINOR = 18;
+
+/** First minor version with UCX_PROTO_ENABLE on by default. */
+export const PROTO_ENABLE_MINOR = 16;
+/** Transports of libucp with atomic operations in hardware, also with peer error handling. */
+const HARDWARE = /^(rc|dc)_/;
+
+/**
+ * Checks that libucp supports atomic operations. The protocols of UCX_PROTO_ENABLE have them in software only at endpoints without peer error
+ * handling; at others the call prints an error and is canceled, and before the connection is established it never returns, or ends the process (1.18).
+ * @param ep the handle of libucp's endpoint
+ * @param isWatched whether the endpoint has peer error handling
+ * @throws UcxError ERR_UNSUPPORTED
+ */
+export function requireAtomics(
+  { libucp, configuration }: Pick<EngineContext, 'libucp' | 'configuration'>,
+  ep: number,
+  isWatched: boolean,
+): true {
+  if (!isWatched || libucp.minor < PROTO_ENABLE_MINOR || !configuration.isOn('UCX_PROTO_ENABLE')) return true;
+  if (queryEndpoint(libucp, ep).transports.some((lane) => HARDWARE.test(lane))) return true;
+  throw noAtomics();
+}
+
+/** True for an operation that libucp executes wrongly. */
+export function isWrong({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {
+  if (minor >= BITS_FIXED_MINOR) return false;
+  return operation === AtomicOperation.AND || operation === AtomicOperation.OR || operation === AtomicOperation.XOR;
+}
+
+/**
+ * Starts an operation whose operands and word were checked.
+ * @param ep the handle of libucp's endpoint
+ */
+export function startAtomic(
+  { functions, requests }: EngineWorker,
+  ep: number,
+  call: WordOperation,
+  [rkey, remoteOffset]: readonly [UcpRemoteKey, number],
+  { params, isOpen }: { readonly params: AtomicParams | undefined; readonly isOpen: () => boolean },
+): Status | Request {
+  const request = requests.begin(RequestKind.SEND, 'amo/libucp');
+  if (request === undefined) return Status.NO_RESOURCE;
+  request.transport = TRANSPORT;
+  request.byteLength = call.wordBytes;
+  const words = wordsOf(call);
+  request.scratch = words;
+  request.settle = (ended, status) => takeWord(ended, status, isOpen());
+  requests.setDatatype(ucpDtMakeContig(call.wordBytes));
+  requests.setReplyBuffer(words.address + REPLY_OFFSET);
+  const opcode = ATOMIC_OPCODES[call.operation];
+  const remote = rkey.remoteAddress + remoteOffset;
+  const started = functions.ucp_atomic_op_nbx(ep, opcode, words.address, 1, remote, rkey.handle, requests.param);
+  return requests.started(request, started, params);
+}
+
+/** Opcode of each operation in libucp. */
+const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
+  [AtomicOperation.ADD]: UCP_ATOMIC_OP.ADD,
+  [AtomicOperation.AND]: UCP_ATOMIC_OP.AND,
+  [AtomicOperation.OR]: UCP_ATOMIC_OP.OR,
+  [AtomicOperation.XOR]: UCP_ATOMIC_OP.XOR,
+  [AtomicOperation.SWAP]: UCP_ATOMIC_OP.SWAP,
+  [AtomicOperation.CSWAP]: UCP_ATOMIC_OP.CSWAP,
+};
+
+/** Offset of the reply buffer. */
+const REPLY_OFFSET = 8;
+
+/** The words, zeroed except for the operands of the operation. */
+function wordsOf({ operation, value, compare, wordBytes }: WordOperation): ScratchBlock {
+  const words = allocateScratch(2 * REPLY_OFFSET);
+  const isSwap = operation === AtomicOperation.CSWAP;
+  setWord(words, 0, wordBytes, isSwap ? compare : value);
+  if (isSwap) setWord(words, REPLY_OFFSET, wordBytes, value);
+  return words;
+}
+
+function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: bigint): void {
+  if (wordBytes === 4) view.setUint32(at, Number(value), true);
+  else view.setBigUint64(at, value, true);
+}
+
+/** The error if libucp has no protocol for an operation: it would have to be done in software, at an endpoint with peer error handling. */
+function noAtomics(): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
+  });
+}
+
+/**
+ * Reads the previous value of the word after an atomic operation. libucp cancels operations without a protocol.
+ * @param isOpen false once the endpoint has been closed or has failed
+ */
+function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
+  if (status === Status.CANCELED && isOpen && !request.isCanceled) {
+    request.error = noAtomics();
+    return Status.UNSUPPORTED;
+  }
+  if (status !== Status.OK) return status;
+  const { view } = request.scratch!;
+  const isShort = request.byteLength === 4;
+  request.atomicResult = isShort ? BigInt(view.getUint32(REPLY_OFFSET, true)) : view.getBigUint64(REPLY_OFFSET, true);
+  return status;
+}
+
+/** The operation. */
+export class SwapLoop extends DeviceOperation {
+  declare readonly endpoint: EngineEndpoint;
+  declare readonly request: UcpRequest;
+  readonly #call: WordOperation;
+  readonly #word: readonly [UcpRemoteKey, number];
+
+  constructor(
+    tracker: OperationTracker,
+    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
+    call: WordOperation,
+    word: readonly [UcpRemoteKey, number],
+  ) {
+    super(tracker, endpoint, request);
+    this.#call = call;
+    this.#word = word;
+  }
+
+  protected override begin(): void {
+    // A guess, corrected by the reply.
+    this.#swap(0n);
+  }
+
+  /** Swaps the word if it has the expected value; else the next attempt expects the value that it has. */
+  #swap(expected: bigint): void {
+    const { wordBytes } = this.#call;
+    const swap = WordOperation.of(AtomicOperation.CSWAP, wordBytes, wordAfter(this.#call, expected), expected);
+    const isOpen = (): boolean => this.endpoint.status === Status.OK && !this.endpoint.closed;
+    this.run(
+      (params) => {
+        const how = { params: { ...params, noImmediateCompletion: true }, isOpen };
+        return startAtomic(this.staging.worker, this.endpoint.handle, swap, this.#word, how);
+      },
+      (status, _error, ended) => {
+        if (status < 0 || ended === undefined) return;
+        this.request.atomicResult = ended.atomicResult;
+        if (ended.atomicResult !== expected && this.failure === Status.OK) this.#swap(ended.atomicResult);
+      },
+    );
+  }
+}
