@@ -24,7 +24,7 @@ const PACKAGE: Bundle = {
     'explain-peer-program': 'src/tools/explain/explain-peer-program.ts',
     'coll-rank-program': 'src/tools/coll/coll-rank-program.ts',
     'pattern-rank-program': 'src/tools/perftest/pattern/pattern-rank-program.ts',
-    'perftest-thread': 'src/tools/perftest/threads/perftest-thread.ts',
+    'perftest-thread': 'src/tools/perftest/perftest-thread.ts',
     'card-program': 'src/tools/demo/card-program.ts',
     'device-server-program': 'src/tools/node-server/device-server-program.ts',
     ...ENGINE_THREAD,

@@ -1,7 +1,7 @@
 /** The page of a comparison with C UCX: the table of targets, that of emulated cards, and curves of both tools over all sizes. Pure text. */
 
-import { curveSample, lineChart } from '../../src/tools/perftest/html/chart.ts';
-import { factList, htmlDocument, printBytes, printNumber } from '../../src/tools/perftest/html/document.ts';
+import { curveSample, lineChart } from '../../src/tools/perftest/chart.ts';
+import { factList, htmlDocument, printBytes, printNumber } from '../../src/tools/perftest/page.ts';
 import type { Result } from '../timing.ts';
 import { ALL_TARGETS, isMet } from './cases.ts';
 import type { Comparison } from './measure.ts';

@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { TESTS } from '../../src/tools/perftest/options/tests.ts';
+import { TESTS } from '../../src/tools/perftest/spec.ts';
 import { useCommandLine } from '../fixtures/command-line.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 

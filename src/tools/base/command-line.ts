@@ -9,7 +9,7 @@
  * | 130 | The command was interrupted |
  */
 
-import { type Command, CommanderError } from 'commander';
+import { type Command, CommanderError, Option } from 'commander';
 import { invalidParam, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 
 export const EXIT_FAILURE = 1;
@@ -109,4 +109,20 @@ export function watchOutput(): void {
     process.stderr.write(`${NAME}: standard output: ${error.message}\n`);
     process.exitCode = EXIT_FAILURE;
   });
+}
+
+/* Options with values for shell completion that commander does not check. */
+
+const suggestions = new WeakMap<Option, readonly string[]>();
+
+/** Makes an option with `values` for shell completion. */
+export function suggestingOption(flags: string, description: string, values: readonly string[]): Option {
+  const option = new Option(flags, description);
+  suggestions.set(option, values);
+  return option;
+}
+
+/** Values for shell completion of an option; undefined if file names are completed. */
+export function suggestedValues(option: Option): readonly string[] | undefined {
+  return suggestions.get(option) ?? option.argChoices;
 }

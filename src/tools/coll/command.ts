@@ -7,8 +7,7 @@ import { type LaunchedRank, launchedRank } from '../../coll/exchange/listener.ts
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { readArguments } from '../base/command-line.ts';
-import { suggestingOption } from '../base/suggesting-option.ts';
+import { readArguments, suggestingOption } from '../base/command-line.ts';
 import { launchRanks } from '../ranks/launch.ts';
 import type { CollRow } from './measure.ts';
 import { type CollResult, runRank } from './rank.ts';

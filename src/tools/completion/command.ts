@@ -1,10 +1,8 @@
 /** `gaudi-ucx completion`: prints the completion script of a shell. */
 
 import { Argument, Command } from 'commander';
-import { bashScript } from './bash.ts';
-import { fishScript } from './fish.ts';
+import { bashScript, fishScript, zshScript } from './shells.ts';
 import { type CommandTable, tableOf } from './table.ts';
-import { zshScript } from './zsh.ts';
 
 const SCRIPTS: Readonly<Record<string, (program: CommandTable) => string>> = {
   bash: bashScript,

@@ -1,7 +1,7 @@
 /** Table of commands, options and arguments, made from the definitions of commander. */
 
 import type { Command } from 'commander';
-import { suggestedValues } from '../base/suggesting-option.ts';
+import { suggestedValues } from '../base/command-line.ts';
 
 /** An option. */
 export interface OptionRow {

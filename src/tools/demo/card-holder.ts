@@ -14,7 +14,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Assignment, Contact, Round, RoundAnswer } from './exchange-messages.ts';
-import { readFully } from './read-fully.ts';
+import { readFully } from './one-card.ts';
 
 /** Timeout of a measurement, which blocks the event loop: the end of a peer is not detected meanwhile. */
 const MEASURE_TIMEOUT_NS = 10e9;

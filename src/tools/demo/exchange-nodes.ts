@@ -6,8 +6,7 @@
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { type PrivateNode, startPrivateNode } from '../node/private-node.ts';
-import { cardEnvironment } from '../node/shared-node.ts';
+import { cardEnvironment, type PrivateNode, startPrivateNode } from '../node/node-access.ts';
 import type { ExchangePlace, Party } from './crew.ts';
 
 /** Default transports between the nodes. */

@@ -8,13 +8,13 @@ import { open } from 'node:fs/promises';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { ProgressBar } from '../base/progress-bar.ts';
-import { cardEnvironment, openSharedNode } from '../node/shared-node.ts';
+import { ProgressBar } from '../base/text-table.ts';
+import { cardEnvironment, openSharedNode } from '../node/node-access.ts';
 import { Crew, type ExchangePlace, type Party } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
 import { openExchangeNodes } from './exchange-nodes.ts';
 import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.ts';
-import { readFully } from './read-fully.ts';
+import { readFully } from './one-card.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
 /** Bytes of one measured put. */

@@ -1,6 +1,6 @@
 /**
- * First part of the demonstration: transfers a file host -> HBM -> HBM -> host, compares its SHA-256, and measures every hop beside a memcpy of the same bytes
- * in the same run.
+ * First part of the demonstration: transfers a file host -> HBM -> HBM -> host, compares its SHA-256, and measures every hop beside a memcpy of the
+ * same bytes in the same run. Reads a complete range of a file.
  */
 
 import { createHash } from 'node:crypto';
@@ -15,9 +15,15 @@ import { memcpy } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { type BarStream, ProgressBar } from '../base/progress-bar.ts';
-import { EMULATED_NOTE, formatBytes, formatRate, formatTable, formatTime } from '../base/text-table.ts';
-import { readFully } from './read-fully.ts';
+import {
+  type BarStream,
+  EMULATED_NOTE,
+  formatBytes,
+  formatRate,
+  formatTable,
+  formatTime,
+  ProgressBar,
+} from '../base/text-table.ts';
 
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
 /** Bytes of one put or get, and number of them in flight. */
@@ -252,4 +258,16 @@ function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
     `why ${name}: ${protocol} on ${transport} is the cheapest estimate`,
     `  for ${row.bytesMin}..${to} bytes${because}`,
   ];
+}
+
+/**
+ * Fills `data` with the bytes of the file from `position` on.
+ * @throws UcxError ERR_INVALID_PARAM if the file ends before; the errors of node:fs
+ */
+export async function readFully(file: FileHandle, data: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < data.byteLength; ) {
+    const { bytesRead } = await file.read(data, done, data.byteLength - done, position + done);
+    if (bytesRead === 0) throw invalidParam('file', 'must not shrink while it is read', position + done);
+    done += bytesRead;
+  }
 }

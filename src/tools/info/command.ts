@@ -8,7 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { readArguments } from '../base/command-line.ts';
 import { type BlocksOptions, blocksOptions, blocksText, readBlocks } from './blocks.ts';
 import { type InfoOptions, readInfo } from './info.ts';
-import { measureMemcpy, memcpyText } from './memcpy.ts';
+import { measureMemcpy, memcpyText } from './system.ts';
 import { featuresOf, readUcp, type UcpInfoOptions, ucpText } from './ucp.ts';
 
 /** Options of ucx_info that this command lacks, and their replacements. */

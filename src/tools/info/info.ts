@@ -17,7 +17,7 @@ import type { IfaceResource } from '../../uct/api/iface.ts';
 import type { Component } from '../../uct/api/memory-domain.ts';
 import { type DomainReport, domainText } from './devices.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
-import { ucxVariablesText } from './ucx-variables.ts';
+import { ucxVariablesText } from './ucp.ts';
 
 /** The requested parts. */
 export interface InfoOptions {

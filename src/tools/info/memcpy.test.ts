@@ -1,7 +1,7 @@
 /** `info -M`: what it measures is compiled, and its megabytes are those of ucx_info. */
 
 import { describe, expect, it } from 'vitest';
-import { measureMemcpy, memcpyText } from './memcpy.ts';
+import { measureMemcpy, memcpyText } from './system.ts';
 
 /** A copy that takes 10 us until it is compiled, after its 20,000th call, and a nanosecond for each byte from then on. */
 function coldCopies(): Parameters<typeof measureMemcpy>[0] {

@@ -1,8 +1,13 @@
-/** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. */
+/**
+ * `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. `info -c -a`: the variables of C
+ * UCX that no field reads, in groups with the reason. Comments: the output reads back as a configuration.
+ */
 
 import { readdirSync } from 'node:fs';
 import type { Feature } from '../../api/contract/context.ts';
 import { type Context, Context as ContextFactory } from '../../assembly/context.ts';
+import { UCX_VARIABLE_GROUPS, UCX_VARIABLES_VERSION, type UcxVariableGroup } from '../../libucx/c/ucx-variables.ts';
+import type { UnusedVariable } from '../../ucs/config/config.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
@@ -153,4 +158,24 @@ function costLines({ createMs, memoryBytes, descriptors }: Cost): string[] {
     `# create time: ${createMs.toFixed(3)} ms`,
     '#',
   ];
+}
+
+const TITLES: Readonly<Record<UcxVariableGroup['use'], string>> = {
+  none: 'without meaning here',
+  refused: 'refused unless they change nothing',
+};
+
+/** The text. @param unused variables that are set; their values are shown @param filter only names that contain it */
+export function ucxVariablesText(unused: readonly UnusedVariable[], filter = ''): string {
+  const values = new Map(unused.map(({ variable, text }) => [variable, text]));
+  const parts = UCX_VARIABLE_GROUPS.flatMap(({ use, reason, names }) => {
+    const lines = names
+      .map((name) => `UCX_${name}`)
+      .filter((name) => name.includes(filter))
+      .map((name) => `# ${name}${values.has(name) ? `=${values.get(name)}` : ''}`);
+    return lines.length === 0
+      ? []
+      : ['#', `# variables of C UCX ${UCX_VARIABLES_VERSION} ${TITLES[use]}: ${reason}`, ...lines];
+  });
+  return parts.join('\n');
 }

@@ -8,7 +8,7 @@ import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { readArguments } from '../base/command-line.ts';
-import { pause } from '../base/pause.ts';
+import { pause } from '../base/text-table.ts';
 
 const INTERVAL_NS_MIN = 100e6;
 const INTERVAL_NS_MAX = 3600e9;

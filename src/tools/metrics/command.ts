@@ -8,8 +8,15 @@ import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { boundAddress } from '../base/bound-address.ts';
 import { readArguments } from '../base/command-line.ts';
-import { isLoopback, LOOPBACK_NAMES, namesLoopback } from './loopback-host.ts';
-import { type MetricsFormat, OPENMETRICS, PROMETHEUS, scrape } from './scrape.ts';
+import {
+  isLoopback,
+  LOOPBACK_NAMES,
+  type MetricsFormat,
+  namesLoopback,
+  OPENMETRICS,
+  PROMETHEUS,
+  scrape,
+} from './scrape.ts';
 
 const PORT = '9400';
 const PORT_MAX = 65_535;

@@ -7,7 +7,7 @@ import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../base/text-table.ts';
-import { labelOfMinor } from './card-argument.ts';
+import { labelOfMinor } from './card.ts';
 
 /** What the driver says about cards. */
 interface Attributes {

@@ -8,30 +8,27 @@ import { launchedRank } from '../../coll/exchange/listener.ts';
 import { schedSetAffinity } from '../../sys/index.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { EXIT_INTERRUPTED, readArguments } from '../base/command-line.ts';
-import { ProgressBar } from '../base/progress-bar.ts';
-import { suggestingOption } from '../base/suggesting-option.ts';
-import { ReportFile } from './html/report-file.ts';
-import { reportTests } from './html/series.ts';
-import type { Measurement } from './measure/meter.ts';
-import { type BatchTest, batchTests } from './options/batch.ts';
-import { declareTestOptions, isRange } from './options/options.ts';
-import { packSpec, unpackSpec } from './options/spec.ts';
-import { PATTERN_NAMES } from './pattern/flows.ts';
-import { isPattern, type PatternOptions, readPattern } from './pattern/pattern-spec.ts';
+import { EXIT_INTERRUPTED, readArguments, suggestingOption } from '../base/command-line.ts';
+import { ProgressBar } from '../base/text-table.ts';
+import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './channel.ts';
+import type { Measurement } from './measure.ts';
+import { type BatchTest, batchTests, declareTestOptions, isRange } from './options.ts';
+import { reportTests } from './page.ts';
+import { isPattern, PATTERN_NAMES, type PatternOptions, readPattern } from './pattern/pattern-spec.ts';
 import { runPattern } from './pattern/run-pattern.ts';
 import {
   batchLine,
   describeTest,
+  ReportFile,
   type ReportOptions,
   resultHeader,
   resultJson,
   resultLine,
   TEST_END,
 } from './report.ts';
-import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './session/channel.ts';
-import { type Meeting, runTest } from './session/session.ts';
-import { runThreads } from './threads/run-threads.ts';
+import { type Meeting, runTest } from './session.ts';
+import { packSpec, unpackSpec } from './spec.ts';
+import { runThreads } from './threads.ts';
 
 const DEFAULT_PORT = '13337';
 /** V8's limit for the calls that it compiles into one function, in bytes of bytecode: see docs/guide/tuning.md. */

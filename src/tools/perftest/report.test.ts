@@ -1,8 +1,8 @@
 /** The output of perftest, line by line, as ucx_perftest 1.13 prints the same values. */
 
 import { describe, expect, it } from 'vitest';
-import type { Measurement } from './measure/meter.ts';
-import { specOf } from './options/options.ts';
+import type { Measurement } from './measure.ts';
+import { specOf } from './options.ts';
 import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine } from './report.ts';
 
 const PLAIN: ReportOptions = { csv: false, finalOnly: false, numeric: false, extra: false, batchFiles: [] };

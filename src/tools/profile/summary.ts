@@ -1,7 +1,7 @@
 /** Summary of a profile: counts, times, bytes and failures by timeline and name. */
 
 import { formatBytes, formatTable, formatTime } from '../base/text-table.ts';
-import { percentileOf } from '../perftest/measure/meter.ts';
+import { percentileOf } from '../perftest/measure.ts';
 import type { ProfileEvent, ProfileFile } from './read-profile.ts';
 
 /** Events of one name on one timeline. Times in nanoseconds; percentiles are undefined for sums, which do not keep them. */

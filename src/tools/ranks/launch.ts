@@ -1,14 +1,19 @@
-/** Starts ranks as processes of this node, each with a card of its own if there are enough, and collects their results. */
+/**
+ * Starts ranks as processes of this node, each with a card of its own if there are enough, and collects their results. Messages between the process
+ * of a rank and the process that has started it. Types only. Process of a rank: reads its assignment, opens the exchange with the other ranks, and
+ * sends results or a failure to the process that has started it.
+ */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { serveForked } from '../../coll/exchange/forked.ts';
+import { forkedExchange, serveForked } from '../../coll/exchange/forked.ts';
+import type { LaunchedRank } from '../../coll/exchange/listener.ts';
+import { setParentDeathSignal } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { statusError } from '../../ucs/type/error.ts';
+import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
-import { cardEnvironment, openSharedNode, type SharedNode } from '../node/shared-node.ts';
-import type { RankAssignment, RankMessage } from './rank-messages.ts';
+import { cardEnvironment, openSharedNode, type SharedNode } from '../node/node-access.ts';
 
 /** Time after which ranks that have not ended after the first failure are killed. */
 const END_TIMEOUT_NS = 10e9;
@@ -119,4 +124,45 @@ function forkRank<S>(program: URL, assignment: RankAssignment<S>, node: SharedNo
 function environmentOf(rank: number, node: SharedNode | undefined): NodeJS.ProcessEnv {
   if (node === undefined) return { UCX_TLS: HOST_TLS, ...process.env };
   return cardEnvironment(node.cards[rank % node.cards.length]!, node.driver);
+}
+
+/** Argument of the process of a rank: specification of the run, and number of the rank. */
+interface RankAssignment<S> {
+  readonly spec: S;
+  readonly rank: number;
+  readonly size: number;
+}
+
+/** Message of a rank: a result, or the reason of its failure; `blamed` is the other rank that the error names, if it names one. */
+type RankMessage<R> =
+  | { readonly kind: 'result'; readonly result: R }
+  | { readonly kind: 'failure'; readonly text: string; readonly blamed?: number | undefined };
+
+/**
+ * Runs the rank of this process, which launchRanks has started.
+ * @param run function of the rank; it passes its results to `report`
+ */
+export async function runRankProgram<S, R>(
+  run: (spec: S, launched: LaunchedRank, report: (result: R) => void) => Promise<void>,
+): Promise<void> {
+  setParentDeathSignal();
+  const { spec, rank, size }: RankAssignment<S> = JSON.parse(process.argv[2]!);
+  const send = (message: RankMessage<R>): void => {
+    if (process.connected) process.send?.(message, undefined, undefined, () => {});
+  };
+  try {
+    const exchange = forkedExchange(process);
+    await run(spec, { rank, size, exchange }, (result) => send({ kind: 'result', result }));
+  } catch (error) {
+    if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
+    if (isUcxError(error)) {
+      const { rank: named } = error.details;
+      const blamed = typeof named === 'number' && named !== rank ? named : undefined;
+      send({ kind: 'failure', text: `${error.message} (${error.code})`, blamed });
+    } else {
+      send({ kind: 'failure', text: error.message });
+    }
+    process.exitCode = 1;
+  }
+  if (process.connected) process.disconnect();
 }

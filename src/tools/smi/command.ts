@@ -10,15 +10,12 @@ import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { readArguments } from '../base/command-line.ts';
-import { pause } from '../base/pause.ts';
-import { suggestingOption } from '../base/suggesting-option.ts';
+import { readArguments, suggestingOption } from '../base/command-line.ts';
+import { pause } from '../base/text-table.ts';
 import { detailLines, firmwareLines, listLines, SECTION_NAMES } from './details.ts';
-import { PORT_VIEWS, portLines, readPorts, readPortView } from './ports.ts';
 import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
 import { readSmiCards, type SmiCard } from './smi-card.ts';
-import { smiTable } from './smi-table.ts';
-import { affinityTable, linkMatrix } from './topology-text.ts';
+import { affinityTable, linkMatrix, PORT_VIEWS, portLines, readPorts, readPortView, smiTable } from './smi-table.ts';
 
 const LOOP_SECONDS_DEFAULT = '5';
 const LOOP_SECONDS_MAX = 86_400;

@@ -1,8 +1,8 @@
 /** The output of `smi -q`, in the sections of hl-smi, and of `smi -L`. */
 
-import { linkText, sideText } from './ports.ts';
 import { indexText, UNKNOWN, valueText } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
+import { linkText, sideText } from './smi-table.ts';
 
 type Field = readonly [name: string, value: string | number | undefined];
 

@@ -1,5 +1,13 @@
-/** The table of `gaudi-ucx smi`, with the columns of hl-smi. */
+/**
+ * The table of `gaudi-ucx smi`, with the columns of hl-smi. The output of `smi -n`: the network ports of the cards, in the form of hl-smi. The output
+ * of `smi topo`: links between cards as a matrix, and the processors and memory near to each card.
+ */
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { NicPort } from '../../hlthunk/index.ts';
+import { asError, invalidParam } from '../../ucs/type/error.ts';
+import { formatTable } from '../base/text-table.ts';
 import { indexText, UNKNOWN } from './queries.ts';
 import type { SmiCard } from './smi-card.ts';
 
@@ -82,4 +90,96 @@ function processLine({ index, pid, command, memoryUsedBytes }: SmiCard): string 
 
 function mib(bytes: number): string {
   return `${Math.round(bytes / MIB)}MiB`;
+}
+
+/** Views of ports for `-n`: states of the links, or places that the ports lead to. */
+export const PORT_VIEWS = ['link', 'ports'] as const;
+/** One of them. */
+export type PortView = (typeof PORT_VIEWS)[number];
+
+const PORTS_MAX = 64;
+
+/** State of a link. */
+export function linkText({ linkUp }: NicPort): string {
+  if (linkUp === undefined) return UNKNOWN;
+  return linkUp ? 'UP' : 'DOWN';
+}
+
+/** Where a port leads: to a card of the server, or out of it. */
+export function sideText({ external }: NicPort): string {
+  return external ? 'external' : 'internal';
+}
+
+/** Reads the argument of `-n`. @throws UcxError ERR_INVALID_PARAM */
+export function readPortView(text: string): PortView {
+  const view = PORT_VIEWS.find((name) => name === text);
+  if (view === undefined) throw invalidParam('-n', `must be one of ${PORT_VIEWS.join(', ')}`, text);
+  return view;
+}
+
+/** Reads the argument of `-P`: numbers with commas between them. @throws UcxError ERR_INVALID_PARAM */
+export function readPorts(text: string): ReadonlySet<number> {
+  const words = text.split(',');
+  if (words.every((word) => /^\d{1,2}$/.test(word) && Number(word) < PORTS_MAX)) return new Set(words.map(Number));
+  throw invalidParam('-P', `must be ports from 0 to ${PORTS_MAX - 1} with commas between them`, text);
+}
+
+/**
+ * A line for each port, under the bus id of its card where there are several.
+ * @param chosen ports to print; by default all, or with `link`, as hl-smi, those that lead to other cards
+ */
+export function portLines(
+  cards: readonly SmiCard[],
+  view: PortView,
+  chosen: ReadonlySet<number> | undefined,
+): readonly string[] {
+  return cards.flatMap(({ busId, ports }) => {
+    const isShown = (each: NicPort): boolean => chosen?.has(each.port) ?? (view === 'ports' || !each.external);
+    const lines = ports
+      ?.filter(isShown)
+      .map((each) => `port ${String(each.port).padStart(2)}:\t${view === 'link' ? linkText(each) : sideText(each)}`);
+    return [...(cards.length > 1 ? [busId] : []), ...(lines ?? [`ports:\t${UNKNOWN}`])];
+  });
+}
+
+/** Columns of affinity to print. */
+export interface TopologyColumns {
+  readonly cpu: boolean;
+  readonly numa: boolean;
+}
+
+/** Matrix of links between cards: number of links that are up, and number of all links. */
+export function linkMatrix(cards: readonly SmiCard[]): string {
+  const head = ['', ...cards.map((card) => `AIP${indexText(card)}`)];
+  const rows = cards.map((card, row) => [
+    `AIP${indexText(card)}`,
+    ...cards.map((_, column) => {
+      const link = card.links[column];
+      if (column === row) return 'X';
+      return link === undefined ? UNKNOWN : `${link.up}/${link.total}`;
+    }),
+  ]);
+  return `${formatTable([head, ...rows])}\n\nLinks that are up, of all links of 100 GbE between two cards; X: the card itself`;
+}
+
+/** A row for each module, with the columns of hl-smi. @param sysRoot mount point of sysfs */
+export function affinityTable(cards: readonly SmiCard[], { cpu, numa }: TopologyColumns, sysRoot: string): string {
+  const titles = ['modID', ...(cpu ? ['CPU Affinity'] : []), ...(numa ? ['NUMA Affinity'] : [])];
+  const rows = cards.map(({ moduleId, numaNode }) => [
+    String(moduleId ?? UNKNOWN),
+    ...(cpu ? [cpusOf(numaNode, sysRoot)] : []),
+    ...(numa ? [String(numaNode ?? UNKNOWN)] : []),
+  ]);
+  return formatTable([titles, titles.map((title) => '-'.repeat(title.length)), ...rows]);
+}
+
+function cpusOf(numaNode: number | undefined, sysRoot: string): string {
+  if (numaNode === undefined) return UNKNOWN;
+  try {
+    return readFileSync(join(sysRoot, `devices/system/node/node${numaNode}/cpulist`), 'utf8').trim() || UNKNOWN;
+  } catch (error) {
+    // A container may hide the processors of other nodes.
+    if (asError(error).syscall === undefined) throw error;
+    return UNKNOWN;
+  }
 }

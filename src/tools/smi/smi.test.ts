@@ -9,11 +9,9 @@ import { KernelNode } from '../../driver/kernel/kernel-node.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { createEmulatedNode } from '../../emulator/index.ts';
 import { detailLines, listLines, SECTION_NAMES } from './details.ts';
-import { portLines, readPorts, readPortView } from './ports.ts';
 import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
 import { readSmiCards } from './smi-card.ts';
-import { smiTable } from './smi-table.ts';
-import { affinityTable, linkMatrix } from './topology-text.ts';
+import { affinityTable, linkMatrix, portLines, readPorts, readPortView, smiTable } from './smi-table.ts';
 
 const GOLDEN = join(dirname(fileURLToPath(import.meta.url)), 'golden');
 const TIME = 'Mon Nov 23 12:00:00 UTC 2026';

@@ -2,7 +2,7 @@
 
 import { clip } from '../../ucs/type/clip.ts';
 import type { TopCard } from '../model/top-model.ts';
-import { OPERATIONAL } from '../node/card-state.ts';
+import { OPERATIONAL } from '../node/card.ts';
 
 /** A column. */
 interface Column {

@@ -8,7 +8,7 @@ import { timeType } from '../../ucs/config/value.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
-import { pause } from '../base/pause.ts';
+import { pause } from '../base/text-table.ts';
 import { type NodeSample, TopSampler } from '../model/sample.ts';
 import { type TopModel, topModel } from '../model/top-model.ts';
 import { renderTop, type Screen, SMALLEST_SCREEN, SORT_ORDERS, scrollMax } from './render.ts';

@@ -5,8 +5,7 @@ import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
-import { openWebNode, type WebNode } from './web-node.ts';
-import { WEB_PORT, webPortOf } from './web-port.ts';
+import { openWebNode, WEB_PORT, type WebNode, webPortOf } from './web-node.ts';
 import { WebSession } from './web-session.ts';
 
 const INTERVAL_NS_MIN = 100e6;

@@ -1,7 +1,7 @@
 /** The stages of the exchange, from the output of the demo. */
 
 import { expect, it } from 'vitest';
-import { withOutput } from './exchange-run.ts';
+import { withOutput } from './web-session.ts';
 
 it('the last line of a stage is the stage, and is not output', () => {
   const first = withOutput({ state: 'running', output: '' }, 'one card\nstage 0 of 11: all cards: put\n');

@@ -1,5 +1,6 @@
 /**
- * Node of the page: real cards, a running node server, or a node server of this process, which programs can use. It opens no card.
+ * Node of the page: real cards, a running node server, or a node server of this process, which programs can use. It opens no card. TCP port of the
+ * page.
  */
 
 import { connectNodeServer, type Fault, type NodeServer } from '../../assembly/node-server.ts';
@@ -7,7 +8,8 @@ import { openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
-import { startPrivateNode } from '../node/private-node.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { startPrivateNode } from '../node/node-access.ts';
 
 /** A node to show. */
 export interface WebNode {
@@ -54,4 +56,15 @@ export function openWebNode(program: Program): WebNode {
 function serve(program: Program): WebNode {
   const { server, socketPath, close } = startPrivateNode(program);
   return { ...webNodeOf(server, socketPath), close };
+}
+
+/** Default port. */
+export const WEB_PORT = '9480';
+const PORT_MAX = 65_535;
+
+/** The port that an option names; 0 for a free one. @throws UcxError ERR_INVALID_PARAM */
+export function webPortOf(name: string, text: string): number {
+  const port = Number(text);
+  if (/^\d+$/.test(text) && port <= PORT_MAX) return port;
+  throw invalidParam(name, `must be a port from 0 to ${PORT_MAX}`, text);
 }

@@ -6,10 +6,16 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { WebModel } from '../model/web-model.ts';
-import { CLIENTS_MAX, EventStream } from './event-stream.ts';
-import { checkSource, checkToken, SECURITY_HEADERS } from './guard.ts';
-import { readPageFiles } from './page-files.ts';
-import { TOKEN_HEADER, WebServer } from './web-server.ts';
+import {
+  CLIENTS_MAX,
+  checkSource,
+  checkToken,
+  EventStream,
+  readPageFiles,
+  SECURITY_HEADERS,
+  TOKEN_HEADER,
+  WebServer,
+} from './web-server.ts';
 
 const TOKEN = 'a-token-of-24-characters';
 const MODEL = { processCount: 7 } as WebModel;

@@ -1,14 +1,26 @@
-/** HTTP server of the page, on loopback only: files, stream of models, actions. */
+/**
+ * HTTP server of the page, on loopback only: files, stream of models, actions. Server-sent events for several clients, each of which receives the
+ * newest model. Models are not queued for a slow client; a client that never reads is disconnected. Access rules of the server of the page: a request
+ * must name a loopback host, come from the own page, and have the token of the URL. Files of the page, which the build places beside the program.
+ */
 
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { readdirSync, readFileSync } from 'node:fs';
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import { extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { boundAddress } from '../base/bound-address.ts';
 import type { WebModel } from '../model/web-model.ts';
-import { EventStream } from './event-stream.ts';
-import { checkSource, checkToken, SECURITY_HEADERS } from './guard.ts';
-import type { PageFile } from './page-files.ts';
 
 const CONNECTIONS_MAX = 64;
 const REQUEST_TIMEOUT_MS = 10_000;
@@ -153,4 +165,154 @@ async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
     parts.push(part);
   }
   return Buffer.concat(parts).toString('utf8');
+}
+
+/** Maximum number of clients. */
+export const CLIENTS_MAX = 16;
+/** Bytes that may wait for a client before it misses a model. */
+const BACKLOG_BYTES_MAX = 1 << 20;
+/** Time after which a client that has not read is ended. */
+const STALLED_NS_MAX = 30e9;
+
+interface Client {
+  readonly response: ServerResponse;
+  /** Time since which the client has not read; undefined if it reads. */
+  stalledNs: number | undefined;
+}
+
+/** The clients. */
+export class EventStream {
+  readonly #clients: Set<Client> = new Set();
+  readonly #clock: Clock;
+  #last: string | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Number of clients. */
+  get size(): number {
+    return this.#clients.size;
+  }
+
+  /** Adds a client, which gets the last event at once. @returns false if there are too many */
+  add(response: ServerResponse): boolean {
+    if (this.#clients.size >= CLIENTS_MAX) return false;
+    const client: Client = { response, stalledNs: undefined };
+    this.#clients.add(client);
+    response.on('close', () => this.#clients.delete(client));
+    if (this.#last !== undefined) response.write(this.#last);
+    return true;
+  }
+
+  /** Sends a model to all clients that read. */
+  send(model: object): void {
+    const event = `data: ${JSON.stringify(model)}\n\n`;
+    this.#last = event;
+    for (const client of this.#clients) this.#sendTo(client, event);
+  }
+
+  /** Ends all. */
+  close(): void {
+    for (const { response } of this.#clients) response.destroy();
+    this.#clients.clear();
+  }
+
+  #sendTo(client: Client, event: string): void {
+    const { response } = client;
+    if (response.writableLength <= BACKLOG_BYTES_MAX) {
+      client.stalledNs = undefined;
+      response.write(event);
+      return;
+    }
+    client.stalledNs ??= this.#clock.nowNs();
+    if (this.#clock.nowNs() - client.stalledNs < STALLED_NS_MAX) return;
+    this.#clients.delete(client);
+    response.destroy();
+  }
+}
+
+/** Headers of every answer: nothing of another host is loaded, and no other page contains or reads this one. */
+export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
+  'content-security-policy':
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+};
+
+/** The names by which a browser of this machine reaches the server. */
+const HOSTS = ['127.0.0.1', 'localhost'];
+
+/** Refusal of a request: HTTP status and reason. */
+export interface Refusal {
+  readonly status: 401 | 403;
+  readonly reason: string;
+}
+
+/**
+ * Checks where a request comes from. A page of another host whose name was made to resolve to this machine (DNS rebinding) has that name as Host.
+ * @param port of the server
+ */
+export function checkSource({ host, origin }: IncomingHttpHeaders, port: number): Refusal | undefined {
+  if (host === undefined || !HOSTS.some((name) => host === `${name}:${port}`)) {
+    return { status: 403, reason: `this server is reached as http://127.0.0.1:${port} only` };
+  }
+  if (origin !== undefined && origin !== `http://${host}`) {
+    return { status: 403, reason: 'requests of other pages are not answered' };
+  }
+  return undefined;
+}
+
+/** Checks the token of a request. */
+export function checkToken(given: string | null | undefined, token: string): Refusal | undefined {
+  // Digests have one length, so that the comparison takes the same time for every token.
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  if (typeof given === 'string' && timingSafeEqual(digest(given), digest(token))) return undefined;
+  return { status: 401, reason: 'the token is missing or wrong: use the whole address that gaudi-ucx web has printed' };
+}
+
+/** A file as it is sent. */
+interface PageFile {
+  readonly type: string;
+  readonly bytes: Buffer;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+};
+
+/** Folder of the files, seen from a bundle of the package. */
+const FOLDER = fileURLToPath(new URL('../web', import.meta.url));
+
+/**
+ * The files by their paths in URLs, such as `/assets/page.js`; `/` is the page.
+ * @throws UcxError ERR_WEB_PAGE if the page is not built
+ */
+export function readPageFiles(folder: string = FOLDER): ReadonlyMap<string, PageFile> {
+  const files = new Map<string, PageFile>();
+  try {
+    for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
+      const type = TYPES[extname(name)];
+      if (type === undefined) continue;
+      files.set(name === 'index.html' ? '/' : `/${name}`, { type, bytes: readFileSync(join(folder, name)) });
+    }
+  } catch (error) {
+    throw notBuilt(folder, error);
+  }
+  if (!files.has('/')) throw notBuilt(folder, undefined);
+  return files;
+}
+
+function notBuilt(folder: string, cause: unknown): UcxError {
+  return new UcxError({
+    code: 'ERR_WEB_PAGE',
+    status: Status.NO_ELEM,
+    message: `the page is not in ${folder}: run npm run build`,
+    cause,
+  });
 }

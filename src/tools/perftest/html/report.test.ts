@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { Measurement } from '../measure/meter.ts';
-import { specOf } from '../options/options.ts';
-import { messageBytes } from '../options/spec.ts';
-import { escapeText, lineChart } from './chart.ts';
-import { reportPage } from './page.ts';
-import { reportTests, SeriesCollector } from './series.ts';
+import { escapeText, lineChart } from '../chart.ts';
+import type { Measurement } from '../measure.ts';
+import { specOf } from '../options.ts';
+import { reportPage, reportTests, SeriesCollector } from '../page.ts';
+import { messageBytes } from '../spec.ts';
 
 const measurement = (overallNs: number, overallBytes: number): Measurement => ({
   iterations: 1000,

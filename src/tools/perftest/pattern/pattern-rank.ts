@@ -8,11 +8,10 @@ import { createTeam } from '../../../coll/team/create.ts';
 import type { Team } from '../../../coll/team/team.ts';
 import { schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
-import { percentileOf } from '../measure/meter.ts';
-import { SpinBudget } from '../measure/spin-budget.ts';
+import { percentileOf, SpinBudget } from '../measure.ts';
 import { bytesOf, hexOf } from '../side/test-context.ts';
-import { type Flow, PATTERNS } from './flows.ts';
 import type { PatternSpec, Shape } from './pattern-spec.ts';
+import { type Flow, PATTERNS } from './pattern-spec.ts';
 import { RankMemory } from './rank-memory.ts';
 import { Latencies, Transfer } from './transfer.ts';
 

@@ -1,11 +1,13 @@
-/** Specification of a run of `perftest --pattern`, shared by its ranks, and the closed formula of its bytes. */
+/**
+ * Specification of a run of `perftest --pattern`, shared by its ranks, and the closed formula of its bytes. Patterns of `perftest --pattern`: flows
+ * of data between ranks. Size of a KV cache (`--kv layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`), and its blocks.
+ */
 
 import { LIST_BLOCKS_MAX } from '../../../api/contract/request.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { sizesOfRange, specOf, type TestOptions } from '../options/options.ts';
-import { type MemoryName, type TestSpec, unsupported } from '../options/spec.ts';
-import { PATTERN_NAMES, PATTERNS, type PatternName } from './flows.ts';
-import { KV_FORMULA, type KvCache, kvBlocks, kvBytes, readKvCache } from './kv-cache.ts';
+import { keysOf } from '../../../ucs/type/keys.ts';
+import { sizesOfRange, specOf, type TestOptions } from '../options.ts';
+import { type MemoryName, type TestSpec, unsupported } from '../spec.ts';
 
 /** What is moved along every flow in one iteration: a transfer. */
 export interface Shape {
@@ -133,4 +135,135 @@ function integerOf(option: string, text: string, min: number, max: number): numb
   const value = Number(text);
   if (/^\d+$/.test(text) && value >= min && value <= max) return value;
   throw invalidParam(option, `must be an integer from ${min} to ${max}`, text);
+}
+
+/** Bytes that go from one rank to another. */
+export interface Flow {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Names of the patterns: those of nixlbench. */
+export const PATTERN_NAMES = ['pairwise', 'one-to-many', 'many-to-one', 'all-to-all'] as const;
+/** Name of a pattern. */
+type PatternName = (typeof PATTERN_NAMES)[number];
+
+/** A pattern. */
+export interface Pattern {
+  /** All flows of a number of ranks. */
+  readonly flows: (ranks: number) => readonly Flow[];
+  /** Closed formula of their number, and its text. */
+  readonly count: (ranks: number) => number;
+  readonly formula: string;
+  /** True where the number of ranks must be even. */
+  readonly isPaired: boolean;
+}
+
+/** Ranks except one. */
+function others(ranks: number, own: number): number[] {
+  return Array.from({ length: ranks }, (_, rank) => rank).filter((rank) => rank !== own);
+}
+
+/** The patterns by name. In `pairwise` each rank of the lower half has one of the upper half. */
+export const PATTERNS: Readonly<Record<PatternName, Pattern>> = {
+  pairwise: {
+    flows: (ranks) => Array.from({ length: ranks / 2 }, (_, from) => ({ from, to: from + ranks / 2 })),
+    count: (ranks) => ranks / 2,
+    formula: 'ranks / 2',
+    isPaired: true,
+  },
+  'one-to-many': {
+    flows: (ranks) => others(ranks, 0).map((to) => ({ from: 0, to })),
+    count: (ranks) => ranks - 1,
+    formula: '(ranks - 1)',
+    isPaired: false,
+  },
+  'many-to-one': {
+    flows: (ranks) => others(ranks, 0).map((from) => ({ from, to: 0 })),
+    count: (ranks) => ranks - 1,
+    formula: '(ranks - 1)',
+    isPaired: false,
+  },
+  'all-to-all': {
+    flows: (ranks) =>
+      Array.from({ length: ranks }, (_, from) => from).flatMap((from) =>
+        // Each rank begins with its neighbour, so that not all of them begin with the same one.
+        Array.from({ length: ranks - 1 }, (_, step) => ({ from, to: (from + step + 1) % ranks })),
+      ),
+    count: (ranks) => ranks * (ranks - 1),
+    formula: 'ranks * (ranks - 1)',
+    isPaired: false,
+  },
+};
+
+/** A cache, by the parameters of its model. */
+interface KvCache {
+  readonly layers: number;
+  /** Heads of keys and values: with grouped-query attention fewer than those of queries. */
+  readonly heads: number;
+  readonly headDim: number;
+  /** Tokens of a page. */
+  readonly page: number;
+  readonly tokens: number;
+  readonly dtype: string;
+}
+
+/** Blocks of a cache: each is one page of the keys, or of the values, of one layer. */
+export interface KvBlocks {
+  readonly blockBytes: number;
+  readonly blocksPerLayer: number;
+  readonly blocks: number;
+}
+
+/** Bytes of a whole cache, as a formula. */
+const KV_FORMULA = '2 * layers * heads * head-dim * page * ceil(tokens / page) * bytes of dtype';
+
+/** Bytes of an element, by the names that inference servers use. */
+const DTYPE_BYTES: Readonly<Record<string, number>> = { fp32: 4, bf16: 2, fp16: 2, fp8: 1, int8: 1 };
+/** Fields and their defaults: those of a model of 8 billion parameters with grouped-query attention. */
+const DEFAULTS = { layers: 32, heads: 8, 'head-dim': 128, page: 16, tokens: 4096 } as const;
+const FIELDS = keysOf(DEFAULTS);
+const VALUE_MAX = 2 ** 24;
+
+/**
+ * Reads the text of `--kv`. Fields that it does not name have the defaults of the example above.
+ * @throws UcxError ERR_INVALID_PARAM that names the field
+ */
+export function readKvCache(text: string): KvCache {
+  const values: Record<keyof typeof DEFAULTS, number> = { ...DEFAULTS };
+  let dtype = 'bf16';
+  const given = new Set<string>();
+  for (const field of text.split(',')) {
+    const [name = '', value = '', ...rest] = field.split('=');
+    const key = name === 'dtype' ? name : FIELDS.find((known) => known === name);
+    if (key === undefined || rest.length > 0 || given.has(key)) {
+      throw invalidParam('--kv', `must have each of ${FIELDS.join(', ')}, dtype at most once`, field);
+    }
+    given.add(key);
+    if (key === 'dtype') dtype = value;
+    else values[key] = countOf(key, value);
+  }
+  if (!Object.hasOwn(DTYPE_BYTES, dtype)) {
+    throw invalidParam('--kv dtype', `must be one of ${Object.keys(DTYPE_BYTES).join(', ')}`, dtype);
+  }
+  const { layers, heads, 'head-dim': headDim, page, tokens } = values;
+  return { layers, heads, headDim, page, tokens, dtype };
+}
+
+/** The blocks of a cache. */
+export function kvBlocks({ layers, heads, headDim, page, tokens, dtype }: KvCache): KvBlocks {
+  const blockBytes = page * heads * headDim * DTYPE_BYTES[dtype]!;
+  const blocksPerLayer = 2 * Math.ceil(tokens / page);
+  return { blockBytes, blocksPerLayer, blocks: layers * blocksPerLayer };
+}
+
+/** Bytes of a cache by {@link KV_FORMULA}. */
+export function kvBytes({ layers, heads, headDim, page, tokens, dtype }: KvCache): number {
+  return 2 * layers * heads * headDim * page * Math.ceil(tokens / page) * DTYPE_BYTES[dtype]!;
+}
+
+function countOf(name: string, text: string): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= 1 && value <= VALUE_MAX) return value;
+  throw invalidParam(`--kv ${name}`, `must be an integer from 1 to ${VALUE_MAX}`, text);
 }

@@ -3,13 +3,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { property } from '../../../../test/fixtures/property.ts';
-import { PATTERN_NAMES, PATTERNS } from './flows.ts';
-import { kvBlocks, kvBytes, readKvCache } from './kv-cache.ts';
 import {
   formulaBytes,
   formulaText,
   isPattern,
+  kvBlocks,
+  kvBytes,
+  PATTERN_NAMES,
+  PATTERNS,
   type PatternOptions,
+  readKvCache,
   readPattern,
   transferBytes,
 } from './pattern-spec.ts';

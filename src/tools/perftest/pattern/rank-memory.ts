@@ -3,9 +3,9 @@
 import type { Context } from '../../../api/contract/context.ts';
 import type { MemoryHandle } from '../../../api/contract/memory.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import type { MemoryName } from '../options/spec.ts';
 import { memoryTypeOf } from '../side/test-context.ts';
-import type { Flow } from './flows.ts';
+import type { MemoryName } from '../spec.ts';
+import type { Flow } from './pattern-spec.ts';
 import { type PatternSpec, type Shape, transferBytes } from './pattern-spec.ts';
 
 /** Value of received bytes before the checked iteration; contents have others at every distance. */

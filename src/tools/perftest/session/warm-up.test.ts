@@ -2,8 +2,8 @@
 
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { specOf } from '../options/options.ts';
-import { runTest } from './session.ts';
+import { specOf } from '../options.ts';
+import { runTest } from '../session.ts';
 
 const OPERATIONS = 'gaudi-ucx:operation:end';
 

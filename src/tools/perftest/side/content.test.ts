@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
-import { Content, type Part } from './content.ts';
+import { Content, type Part } from './traffic.ts';
 
 const PARTS: readonly Part[] = [
   { offset: 0, byteLength: 5 },

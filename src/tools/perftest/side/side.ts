@@ -1,6 +1,6 @@
 /** Selects the traffic of a test: operations of a UCP endpoint, or of a UCT interface. */
 
-import type { TestSpec } from '../options/spec.ts';
+import type { TestSpec } from '../spec.ts';
 import type { Hello } from './test-context.ts';
 import type { Traffic } from './traffic.ts';
 import { AtomicTraffic, GetTraffic, PutTraffic } from './ucp-access.ts';

@@ -18,8 +18,7 @@ import { startProgram } from '../../../assembly/program/program.ts';
 import type { DriverNode } from '../../../driver/port.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError } from '../../../ucs/type/error.ts';
-import { type MemoryName, messageExtent, type TestSpec, unsupported } from '../options/spec.ts';
-import { isAtomic } from '../options/tests.ts';
+import { isAtomic, type MemoryName, messageExtent, type TestSpec, unsupported } from '../spec.ts';
 
 /** Longest key or address in a hello, in bytes. */
 const HELLO_BYTES_MAX = 65_536;

@@ -4,10 +4,9 @@ import type { LocalBuffer, LocalMemory, RemoteKey } from '../../../api/contract/
 import type { AtomicName, AtomicParams, Request } from '../../../api/contract/request.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { dataError } from './content.ts';
-import { SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
+import { dataError, SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
-import { UcpTraffic } from './ucp-traffic.ts';
+import { UcpTraffic } from './ucp-side.ts';
 
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {

@@ -6,7 +6,7 @@ import type { AmSendParams, Request, RequestParams, StreamRecvParams, Tag } from
 import { Status } from '../../../ucs/type/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
-import { UcpTraffic } from './ucp-traffic.ts';
+import { UcpTraffic } from './ucp-side.ts';
 
 /** The tag of ucx_perftest. */
 const TAG = 0x1337a880;

@@ -11,7 +11,7 @@ import { hasMemoryType, memoryTypeName } from '../../../ucs/memory/memory-type.t
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { type Iface, IfaceFlag, type IfaceResource, type UctEndpoint } from '../../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../../uct/api/memory.ts';
-import { messageBytes, type TestSpec, unsupported } from '../options/spec.ts';
+import { messageBytes, type TestSpec, unsupported } from '../spec.ts';
 import { MemoryProbe } from './memory-probe.ts';
 import { bytesOf, type Hello, hexOf, memoryTypeOf, TestContext } from './test-context.ts';
 

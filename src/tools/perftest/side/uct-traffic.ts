@@ -14,9 +14,8 @@ import {
   type UctEndpoint,
 } from '../../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../../uct/api/memory.ts';
-import { messageBytes, type TestSpec, UCT_HEADER_BYTES } from '../options/spec.ts';
-import { Content, dataError } from './content.ts';
-import { SEQUENCE_MASK, SEQUENCE_NONE, Traffic } from './traffic.ts';
+import { messageBytes, type TestSpec, UCT_HEADER_BYTES } from '../spec.ts';
+import { Content, dataError, SEQUENCE_MASK, SEQUENCE_NONE, Traffic } from './traffic.ts';
 import type { UctSide } from './uct-side.ts';
 
 /** Ids of messages: of the test, of the room that a receiver gives, of the end. */

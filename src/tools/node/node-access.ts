@@ -1,0 +1,118 @@
+/**
+ * A node that several processes can use: that of the kernel driver, a node server, or an emulated node of this process, served through a socket; and
+ * the environment of a process that uses one of its cards. It opens no card. Node server in this process for the programs that it starts, with its
+ * socket in a temporary folder. Other programs do not find it, unlike that of `node up`. Options that describe an emulated node, for all commands
+ * that start one.
+ */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { type AllowedCard, allowedCards, cardSettings } from '../../assembly/allowed-cards.ts';
+import {
+  type NodeDescription,
+  type NodeServer,
+  readNodeDescription,
+  startNodeServer,
+} from '../../assembly/node-server.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import { type Program, startProgram } from '../../assembly/program/program.ts';
+
+/** A node that several processes can use. */
+export interface SharedNode {
+  readonly emulated: boolean;
+  /** Cards that the configuration permits, by logical index. */
+  readonly cards: readonly AllowedCard[];
+  /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
+  readonly driver: string;
+  /** Ends the node server, if one was started. */
+  close(): Promise<void>;
+}
+
+/**
+ * Finds the node, or starts one.
+ * @param count number of emulated cards; by default UCX_GAUDI_EMULATOR_CARDS
+ * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED; SyscallError
+ */
+export function openSharedNode(count: number | undefined): SharedNode {
+  const program = startProgram();
+  const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
+  const node = openNode(program);
+  const cards = allowedCards(program, node);
+  node.close();
+  const isNamed = typeof DRIVER === 'object';
+  if (!isNamed && node.kind === 'emulator') return serveNode(program, count);
+  const driver = isNamed ? `emulator:${DRIVER.socket}` : 'kernel';
+  return { emulated: node.emulated, cards, driver, close: async () => {} };
+}
+
+function serveNode(program: Program, count: number | undefined): SharedNode {
+  const description = count === undefined ? {} : { cards: String(count) };
+  const { server, socketPath, close } = startPrivateNode(program, description);
+  return { emulated: true, cards: allowedCards(program, server.node), driver: `emulator:${socketPath}`, close };
+}
+
+/** Environment of a process that uses one card only. @param driver value of UCX_GAUDI_DRIVER */
+export function cardEnvironment(card: AllowedCard, driver: string): NodeJS.ProcessEnv {
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, ...cardSettings(card) };
+}
+
+/** The server. */
+export interface PrivateNode {
+  readonly server: NodeServer;
+  readonly socketPath: string;
+  /** Ends the server, and removes the folder. */
+  close(): Promise<void>;
+}
+
+/** Starts a node server. Throws the errors of {@link startNodeServer}. */
+export function startPrivateNode(program: Program, description: NodeDescription = {}): PrivateNode {
+  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-node-'));
+  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
+  try {
+    const socketPath = join(folder, 'node.sock');
+    const server = startNodeServer(program, socketPath, description);
+    return {
+      server,
+      socketPath,
+      close: async () => {
+        server.close();
+        await server.closed;
+        removeFolder();
+      },
+    };
+  } catch (error) {
+    removeFolder();
+    throw error;
+  }
+}
+
+/** Values of the options. */
+export interface NodeOptions extends NodeDescription {
+  readonly config?: string;
+}
+
+/** Adds the options to a command. */
+export function addNodeOptions(command: Command): Command {
+  return command
+    .option('--cards <number>', 'cards, 1 to 8')
+    .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
+    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
+    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
+    .option('--dma-threads <number>', 'threads that run the DMA engines')
+    .option('--nics <number>', 'RDMA devices in each client of the node, 0 to 8')
+    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads, nics; options win');
+}
+
+/**
+ * The node that the options describe.
+ * @throws UcxError ERR_INVALID_PARAM for an invalid file; the error of node:fs if it does not exist
+ */
+export function describeNode({ asic, cards, hbm, links, dmaThreads, nics, config }: NodeOptions): NodeDescription {
+  const given = Object.entries({ asic, cards, hbm, links, dmaThreads, nics }).filter(
+    ([, value]) => value !== undefined,
+  );
+  return { ...(config === undefined ? {} : readNodeDescription(config)), ...Object.fromEntries(given) };
+}
