@@ -6,7 +6,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { CONFIG_TABLES } from '../src/assembly/program/config-tables.ts';
+import { CONFIG_TABLES } from '../src/assembly/program/config.ts';
 import { type FieldUse, fieldUseOf } from '../src/libucx/c/field-use.ts';
 import { UCX_VARIABLE_GROUPS, UCX_VARIABLES_VERSION } from '../src/libucx/c/ucx-variables.ts';
 import { type AnyConfigTable, type ConfigEntry, loadConfig } from '../src/ucs/config/config.ts';

@@ -29,7 +29,7 @@ describe('the fields of the configuration', { timeout: 120_000 }, () => {
 
   it('are those of the types of the tables, and the tables are registered', async () => {
     const { CONFIG_TABLES } = await exportsOf<{ CONFIG_TABLES: readonly AnyConfigTable[] }>(
-      'src/assembly/program/config-tables.ts',
+      'src/assembly/program/config.ts',
     );
     expect(tables.length).toBeGreaterThanOrEqual(CONFIG_TABLES.length);
     const registered = new Set(CONFIG_TABLES.flatMap(nested));

@@ -38,8 +38,9 @@ import { inspectContext } from './inspect/context-inspection.ts';
 import type { ListedContext } from './inspect/process-snapshot.ts';
 import { openNode, openVerbs } from './open-node.ts';
 import type { EngineChoice } from './program/config.ts';
-import { type Instrumentation, openInstrumentation } from './program/instrumentation.ts';
 import {
+  type Instrumentation,
+  openInstrumentation,
   PROGRAM_OPTIONS,
   type Program,
   type ProgramOptions,

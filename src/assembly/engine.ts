@@ -1,9 +1,13 @@
-/** The choice of the engine: native, or the UCX library of the machine. */
+/**
+ * The choice of the engine: native, or the UCX library of the machine. The UCX library of the machine, for tools: its identity and its resources, or
+ * the reason why there is none. Selects nothing.
+ */
 
 import type { Engine } from '../api/contract/explanation.ts';
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
+import { printedContext } from '../libucx/core/open-context.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { packageVersion } from '../ucs/sys/package.ts';
 import { invalidParam, isUcxError, UcxError } from '../ucs/type/error.ts';
@@ -82,4 +86,27 @@ function choiceOf(
 
 function native(reason: string): ChosenEngine {
   return { engine: { name: 'native', version: packageVersion(), reason }, libucp: undefined };
+}
+
+/** The library, or the reason why there is none. */
+export type UcxLibrary =
+  | {
+      readonly version: string;
+      /** The file that was loaded. */
+      readonly file: string;
+      /** The text that it prints about its transports and devices under this configuration. @throws UcxError of ucp_init */
+      readonly describe: () => string;
+      readonly reason?: never;
+    }
+  | { readonly reason: string; readonly version?: never };
+
+/** Finds the library that the engine `libucx` would use, regardless of the selected engine. */
+export function findUcxLibrary({ config }: Program): UcxLibrary {
+  try {
+    const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
+    return { version: libucp.version, file: libucp.file, describe: () => printedContext(libucp, config) };
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return { reason: error.message };
+  }
 }

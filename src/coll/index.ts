@@ -6,10 +6,20 @@
 
 export type { CollectiveCandidate, CollectiveExplanation, CollectiveRange } from './choice/choice.ts';
 export { COLLECTIVES, type Collective } from './choice/problem.ts';
-export { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from './dtype/dtype.ts';
-export { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from './dtype/half.ts';
+export {
+  bfloat16Bits,
+  bfloat16Value,
+  DTYPES,
+  type Dtype,
+  dtypeBytes,
+  float16Bits,
+  float16Value,
+  REDUCE_OPS,
+  type ReduceOp,
+} from './dtype/dtype.ts';
 export { reduceBytes } from './dtype/reduce.ts';
 export type { Exchange } from './exchange/exchange.ts';
+export { localExchange } from './exchange/exchange.ts';
 export { forkedExchange, type ParentChannel, serveForked } from './exchange/forked.ts';
 export {
   type LaunchedRank,
@@ -17,7 +27,6 @@ export {
   launchedRank,
   listenerExchange,
 } from './exchange/listener.ts';
-export { localExchange } from './exchange/local.ts';
 export { TEAM_SIZE_MAX } from './exchange/rank-options.ts';
 export { createTeam, type TeamOptions } from './team/create.ts';
 export type {

@@ -1,7 +1,7 @@
 /** Settings over libucp: what it is given, and that names of this library are not among it. */
 
 import { describe, expect, it } from 'vitest';
-import { CONFIG_TABLES } from '../../src/assembly/program/config-tables.ts';
+import { CONFIG_TABLES } from '../../src/assembly/program/config.ts';
 import { Context } from '../../src/index.ts';
 import { readsVariable, UcpConfiguration } from '../../src/libucx/c/ucp-configuration.ts';
 import { getEnvironment } from '../../src/sys/index.ts';

@@ -6,7 +6,7 @@
 
 import { COLLECTIVES, type Collective } from '../../src/coll/choice/problem.ts';
 import { DTYPES, dtypeBytes, REDUCE_OPS } from '../../src/coll/dtype/dtype.ts';
-import { localExchange } from '../../src/coll/exchange/local.ts';
+import { localExchange } from '../../src/coll/exchange/exchange.ts';
 import { createTeamAt } from '../../src/coll/team/create.ts';
 import type { Team } from '../../src/coll/team/team.ts';
 import {

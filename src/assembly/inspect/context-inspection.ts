@@ -7,7 +7,7 @@ import { LogLevel } from '../../ucs/debug/log.ts';
 import { acquireLatencies, releaseLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { STATS_CONFIG_TABLE } from '../../ucs/stats/stats-config.ts';
 import { atSignal } from '../../ucs/sys/process-events.ts';
-import { INSPECT_CONFIG_TABLE } from '../program/inspect-config.ts';
+import { INSPECT_CONFIG_TABLE } from '../program/config.ts';
 import type { Program } from '../program/program.ts';
 import { acquireServer, releaseServer } from './inspect-server.ts';
 import { type ListedContext, listContext, processSnapshot, unlistContext } from './process-snapshot.ts';

@@ -1,11 +1,107 @@
 /**
- * The configuration of the composition root: engine, driver, and options of the emulated node.
+ * The configuration of the composition root: engine, driver, and options of the emulated node. All configuration tables of this library. The effect
+ * of a field is documented beside its reader, in the table itself. The fields for the inspection of a process: its inspect socket, the dump at a
+ * signal, the table of transports at the start.
  */
 
 import { isAbsolute } from 'node:path';
+import { LIBUCX_CONFIG_TABLE } from '../../libucx/c/config.ts';
 import type { AsicName } from '../../uapi/index.ts';
-import type { ConfigTable } from '../../ucs/config/config.ts';
-import { type ConfigType, enumType, memoryUnitsType, orAuto, restricted, uintType } from '../../ucs/config/value.ts';
+import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
+import type { AnyConfigTable, ConfigTable } from '../../ucs/config/config.ts';
+import { listType } from '../../ucs/config/list.ts';
+import {
+  type ConfigType,
+  enumType,
+  memoryUnitsType,
+  orAuto,
+  restricted,
+  type Ternary,
+  ternaryAutoType,
+  ternaryType,
+  uintType,
+} from '../../ucs/config/value.ts';
+import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
+import { PROFILE_CONFIG_TABLE } from '../../ucs/profile/profile-config.ts';
+import { STATS_CONFIG_TABLE } from '../../ucs/stats/stats-config.ts';
+import { signalNumber } from '../../ucs/stats/stats-output.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../../uct/gaudi/base/config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from '../../uct/gaudi/ipc/config.ts';
+import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from '../../uct/ib/base/config.ts';
+import { CMA_CONFIG_TABLE } from '../../uct/shm/cma/config.ts';
+import { POSIX_CONFIG_TABLE } from '../../uct/shm/posix/config.ts';
+import { TCP_CM_CONFIG_TABLE, TCP_CONFIG_TABLE } from '../../uct/tcp/config.ts';
+
+/** A signal, or none. */
+export type DebugSignal = NodeJS.Signals | 'none';
+
+/** The values of {@link INSPECT_CONFIG_TABLE}. */
+export interface InspectConfig {
+  readonly INSPECT: Ternary;
+  readonly DEBUG_SIGNO: DebugSignal;
+  readonly HANDLE_ERRORS: readonly ErrorHandling[];
+  readonly ERROR_SIGNALS: readonly NodeJS.Signals[];
+  /** `try` prints it from level info on. */
+  readonly PRINT_TRANSPORT_TABLES: Ternary;
+}
+
+/** What C UCX does at a fatal signal; only `freeze` can be done here. */
+const ERROR_HANDLINGS = ['none', 'bt', 'freeze', 'debug'] as const;
+export type ErrorHandling = (typeof ERROR_HANDLINGS)[number];
+
+const NONE = '0';
+
+const fatalSignalType: ConfigType<NodeJS.Signals> = {
+  syntax: 'the name or number of a signal other than SIGKILL and SIGSTOP',
+  parse: signalNumber,
+  print: (value) => value.replace(/^SIG/, ''),
+};
+
+const signalType: ConfigType<DebugSignal> = {
+  syntax: '0 for none, or the name or number of a signal other than SIGKILL and SIGSTOP',
+  parse(text) {
+    if (text.trim() === NONE) return 'none';
+    return signalNumber(text);
+  },
+  print: (value) => (value === 'none' ? NONE : value),
+};
+
+/** `UCX_INSPECT`, `UCX_DEBUG_SIGNO`, `UCX_PRINT_TRANSPORT_TABLES`. */
+export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'INSPECT',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Serve a socket in the runtime directory, for this user only, by which gaudi-ucx inspect and gaudi-ucx metrics show what this process does: y, or fail; n; try: unless it cannot be made.',
+    },
+    {
+      name: 'DEBUG_SIGNO',
+      type: signalType,
+      default: NONE,
+      doc: 'Signal at which the process logs the same, when its event loop runs; 0 for none. The signal then no longer ends the process. It works for contexts of the main thread only; others warn.',
+    },
+    {
+      name: 'HANDLE_ERRORS',
+      type: listType(enumType(ERROR_HANDLINGS)),
+      default: 'none',
+      doc: 'What happens at a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger, where the process would end; none, bt, debug: the process ends, as JavaScript can print no backtrace then (node --report-on-fatalerror).',
+    },
+    {
+      name: 'ERROR_SIGNALS',
+      type: listType(fatalSignalType),
+      default: 'ILL,SEGV,BUS,FPE',
+      doc: 'Signals at which UCX_HANDLE_ERRORS acts.',
+    },
+    {
+      name: 'PRINT_TRANSPORT_TABLES',
+      type: ternaryAutoType,
+      default: 'try',
+      doc: 'Log the transports and devices of each new context, and those that are not used, with the reason: y, n, or auto: if UCX_LOG_LEVEL is info or finer.',
+    },
+  ],
+};
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
@@ -100,3 +196,25 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
     },
   ],
 };
+
+export { TCP_CONFIG_TABLE };
+
+/** The tables, in the order in which `info -c` prints them. */
+export const CONFIG_TABLES: readonly AnyConfigTable[] = [
+  GLOBAL_CONFIG_TABLE,
+  STATS_CONFIG_TABLE,
+  PROFILE_CONFIG_TABLE,
+  INSPECT_CONFIG_TABLE,
+  ENGINE_CONFIG_TABLE,
+  UCP_CONFIG_TABLE,
+  POSIX_CONFIG_TABLE,
+  CMA_CONFIG_TABLE,
+  TCP_CM_CONFIG_TABLE,
+  TCP_CONFIG_TABLE,
+  IB_CONFIG_TABLE,
+  RC_CONFIG_TABLE,
+  GAUDI_CONFIG_TABLE,
+  GAUDI_COPY_CONFIG_TABLE,
+  GAUDI_IPC_CONFIG_TABLE,
+  LIBUCX_CONFIG_TABLE,
+];

@@ -18,7 +18,7 @@ import { machineFact } from '../../ucs/sys/machine-facts.ts';
 import { PACKAGE_FOLDER } from '../../ucs/sys/package.ts';
 import { checkFlag, checkOptions, checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { CONFIG_TABLES } from './config-tables.ts';
+import { CONFIG_TABLES } from './config.ts';
 
 /** Environment variables in the form of process.env. */
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -1,15 +1,24 @@
 /**
- * Start of every program of this library: the configuration from environment and files, and its log.
+ * Start of every program of this library: the configuration from environment and files, and its log. Opens the instrumentation of a context that its
+ * configuration enables: statistics and profile. Composition only. The shared memory that the connections of posix take, by the configuration of a
+ * program.
  */
 
 import { ucxVariableNamed, ucxVariableNames, unignorableSettings } from '../../libucx/c/ucx-variables.ts';
+import { gettid } from '../../sys/index.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import { createLog, type Log, type LogSink } from '../../ucs/debug/log.ts';
 import { openLogSink } from '../../ucs/debug/log-file.ts';
+import { Profile } from '../../ucs/profile/profile.ts';
+import { PROFILE_CONFIG_TABLE } from '../../ucs/profile/profile-config.ts';
+import { STATS_CONFIG_TABLE } from '../../ucs/stats/stats-config.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import { StatsReporter } from '../../ucs/stats/stats-reporter.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { connectionBytes, POSIX_CONFIG_TABLE } from '../../uct/shm/posix/config.ts';
 import { ENGINE_CONFIG_TABLE } from './config.ts';
 import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 
@@ -111,4 +120,46 @@ function configOf(options: ProgramOptions): ProgramConfig {
     throw invalidParam(source, 'must not be given beside a Config, which was read with its own', options[source]);
   }
   return config;
+}
+
+/** The opened instrumentation. */
+export interface Instrumentation {
+  /** Writes the final output. */
+  close(): void;
+}
+
+/**
+ * Opens the instrumentation that the configuration enables.
+ * @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE
+ */
+export function openInstrumentation(program: Program, context: { stats(): StatsNode }): Instrumentation {
+  const { config, log, clock } = program;
+  const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log, gettid());
+  let reporter: StatsReporter;
+  try {
+    reporter = new StatsReporter({ config: config.get(STATS_CONFIG_TABLE), read: () => context.stats(), clock, log });
+  } catch (error) {
+    profile?.release();
+    throw error;
+  }
+  return {
+    close(): void {
+      reporter.close();
+      profile?.release();
+    },
+  };
+}
+
+/** Space of connections. */
+export interface SharedMemorySpace {
+  /** See UCX_POSIX_DIR. */
+  readonly folder: string;
+  /** A connection within this machine: a ring in each direction. */
+  readonly connectionBytes: number;
+}
+
+/** @throws UcxError ERR_CONFIG_VALUE for inconsistent fields */
+export function sharedMemorySpace(config: Config): SharedMemorySpace {
+  const values = config.get(POSIX_CONFIG_TABLE);
+  return { folder: values.DIR, connectionBytes: connectionBytes(values) };
 }

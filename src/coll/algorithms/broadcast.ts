@@ -1,8 +1,8 @@
-/** Algorithms of the broadcast. */
+/** Algorithms of the broadcast. Algorithms of the barrier. Algorithms of allToAll. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
-import type { Group, Nodes, Region } from '../schedule/schedule.ts';
-import { ringAllGather } from './all-gather.ts';
+import { equalParts, type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
+import { ringAllGather } from './gather.ts';
 
 /** Binomial tree: in every round each rank that has the bytes sends them to one that does not. @param data the bytes, at every rank */
 export function binomialBroadcast(builder: ScheduleBuilder, group: Group, root: number, data: Region): void {
@@ -52,4 +52,65 @@ export function twoLevelBroadcast(
   }
   builder.phase(2);
   binomialBroadcast(builder, { rank: own.indexOf(rank), size: own.length, ranks: own }, own.indexOf(leader), data);
+}
+
+/** Dissemination: in round k every rank sends a message to the one at distance 2^k. */
+export function disseminate(builder: ScheduleBuilder, group: Group): void {
+  const { rank, size } = group;
+  const nothing: Region = builder.scratch(0);
+  for (let distance = 1; distance < size; distance *= 2) {
+    builder.round();
+    builder.send(group, (rank + distance) % size, nothing);
+    builder.receive(group, (rank - distance + size) % size, nothing);
+  }
+}
+
+/** Exchanges of a rank with a pair of other ranks that are in flight at the same time. */
+const PAIRS_AT_ONCE = 8;
+
+/**
+ * Pairwise: in step k every rank sends to the one at distance k and receives from the other side; several steps at once.
+ * @param sources block for each member
+ * @param targets place of the block of each member
+ */
+export function pairwiseAllToAll(
+  builder: ScheduleBuilder,
+  group: Group,
+  sources: readonly Region[],
+  targets: readonly Region[],
+): void {
+  const { rank, size } = group;
+  builder.copy(sources[rank]!, targets[rank]!);
+  for (let step = 1; step < size; step++) {
+    if (step % PAIRS_AT_ONCE === 1) builder.round();
+    const [to, from] = [(rank + step) % size, (rank - step + size) % size];
+    builder.send(group, to, sources[to]!);
+    builder.receive(group, from, targets[from]!);
+  }
+}
+
+/** Bruck: as many rounds as the number of ranks has bits; every block travels by the bits of its distance. @param sources equal blocks */
+export function bruckAllToAll(
+  builder: ScheduleBuilder,
+  group: Group,
+  sources: readonly Region[],
+  targets: readonly Region[],
+): void {
+  const { rank, size } = group;
+  const { byteLength } = sources[0]!;
+  const work = equalParts(builder.scratch(byteLength * size), size);
+  const half = Math.ceil(size / 2);
+  const [outgoing, incoming] = [builder.scratch(byteLength * half), builder.scratch(byteLength * half)];
+  for (const [index, block] of work.entries()) builder.copy(sources[(rank + index) % size]!, block);
+  for (let distance = 1; distance < size; distance *= 2) {
+    const moved = work.filter((_, index) => Math.floor(index / distance) % 2 === 1);
+    for (const [index, block] of moved.entries()) {
+      builder.copy(block, part(outgoing, index * byteLength, byteLength));
+    }
+    builder.round();
+    builder.send(group, (rank + distance) % size, part(outgoing, 0, moved.length * byteLength));
+    builder.receive(group, (rank - distance + size) % size, part(incoming, 0, moved.length * byteLength));
+    for (const [index, block] of moved.entries()) builder.copy(part(incoming, index * byteLength, byteLength), block);
+  }
+  for (const [index, block] of work.entries()) builder.copy(block, targets[(rank - index + size) % size]!);
 }

@@ -1,7 +1,67 @@
-/** Algorithms of gather and scatter. */
+/**
+ * Algorithms of allGather: every rank's block is in its place before they begin, except for {@link bruckAllGather}. Algorithms of gather and scatter.
+ */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { equalParts, type Group, part, type Region } from '../schedule/schedule.ts';
+
+/**
+ * Ring: in every round each rank passes on the block that it received last.
+ * @param blocks the place of every member's block
+ * @param complete a member that has all blocks already and receives none
+ */
+export function ringAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[], complete = -1): void {
+  const { rank, size } = group;
+  const [next, before] = [(rank + 1) % size, (rank - 1 + size) % size];
+  for (let step = 0; step < size - 1; step++) {
+    builder.round();
+    if (next !== complete) builder.send(group, next, blocks[(rank - step + size) % size]!);
+    if (rank !== complete) builder.receive(group, before, blocks[(rank - step - 1 + size) % size]!);
+  }
+}
+
+/** Direct: every rank sends its block to all others at once, where every pair has a link. */
+export function directAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[]): void {
+  const { rank, size } = group;
+  builder.round();
+  for (let step = 1; step < size; step++) {
+    builder.send(group, (rank + step) % size, blocks[rank]!);
+    const from = (rank - step + size) % size;
+    builder.receive(group, from, blocks[from]!);
+  }
+}
+
+/** Recursive doubling, for a power of two of ranks: in every round pairs exchange all they have. @param blocks equal blocks, one after another */
+export function doublingAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[]): void {
+  const { rank, size } = group;
+  const { byteLength } = blocks[0]!;
+  for (let distance = 1; distance < size; distance *= 2) {
+    builder.round();
+    const partner = rank ^ distance;
+    const groupOf = (member: number): Region => part(blocks[member - (member % distance)]!, 0, byteLength * distance);
+    builder.send(group, partner, groupOf(rank));
+    builder.receive(group, partner, groupOf(partner));
+  }
+}
+
+/**
+ * Bruck: as few rounds as recursive doubling for any number of ranks, with copies in host memory.
+ * @param own this rank's block
+ * @param blocks the places of the equal blocks
+ */
+export function bruckAllGather(builder: ScheduleBuilder, group: Group, own: Region, blocks: readonly Region[]): void {
+  const { rank, size } = group;
+  const { byteLength } = own;
+  const work = builder.scratch(byteLength * size);
+  builder.copy(own, part(work, 0, byteLength));
+  for (let distance = 1; distance < size; distance *= 2) {
+    builder.round();
+    const count = Math.min(distance, size - distance);
+    builder.send(group, (rank - distance + size) % size, part(work, 0, count * byteLength));
+    builder.receive(group, (rank + distance) % size, part(work, distance * byteLength, count * byteLength));
+  }
+  for (const [index, block] of equalParts(work, size).entries()) builder.copy(block, blocks[(rank + index) % size]!);
+}
 
 /** Every rank sends its block to the root. @param blocks places of the blocks at the root */
 export function linearGather(

@@ -1,21 +1,36 @@
 /** The table of all algorithms: their collective operations, restrictions, estimates, and functions that build their schedules. It does not choose. */
 
-import { bruckAllGather, directAllGather, doublingAllGather, ringAllGather } from '../algorithms/all-gather.ts';
-import { doublingAllReduce, ringAllReduce, twoLevelAllReduce } from '../algorithms/all-reduce.ts';
-import { bruckAllToAll, pairwiseAllToAll } from '../algorithms/all-to-all.ts';
-import { disseminate } from '../algorithms/barrier.ts';
-import { binomialBroadcast, scatteredBroadcast, twoLevelBroadcast } from '../algorithms/broadcast.ts';
-import { binomialGather, binomialScatter, linearGather, linearScatter } from '../algorithms/gather.ts';
+import {
+  binomialBroadcast,
+  bruckAllToAll,
+  disseminate,
+  pairwiseAllToAll,
+  scatteredBroadcast,
+  twoLevelBroadcast,
+} from '../algorithms/broadcast.ts';
+import {
+  binomialGather,
+  binomialScatter,
+  bruckAllGather,
+  directAllGather,
+  doublingAllGather,
+  linearGather,
+  linearScatter,
+  ringAllGather,
+} from '../algorithms/gather.ts';
 import {
   binomialReduce,
+  doublingAllReduce,
   halvingReduceScatter,
   pairwiseReduceScatter,
+  ringAllReduce,
   ringReduceScatter,
+  twoLevelAllReduce,
 } from '../algorithms/reduce.ts';
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Region } from '../schedule/schedule.ts';
-import { atOnce, type CostModel, roundsOf, sequential, sharing, slowest } from './cost.ts';
 import type { Collective, Problem, Shape } from './problem.ts';
+import { atOnce, type CostModel, roundsOf, sequential, sharing, slowest } from './problem.ts';
 
 /** An algorithm of a collective operation. */
 export interface Algorithm {

@@ -2,8 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { checkAlgorithm, chooseAlgorithm, explainCollective } from './choice.ts';
-import { type CostModel, HOST_COSTS } from './cost.ts';
-import { COLLECTIVES, type Collective, shapeOf } from './problem.ts';
+import { COLLECTIVES, type Collective, type CostModel, HOST_COSTS, shapeOf } from './problem.ts';
 
 const COSTS: CostModel = {
   within: { latencyNs: 3000, nsPerByte: 0.1 },

@@ -1,7 +1,7 @@
 /** Conversions of float16 and bfloat16: all 65,536 of each, and every boundary of rounding, against exact references. */
 
 import { describe, expect, it } from 'vitest';
-import { bfloat16Bits, bfloat16Value, float16Bits, float16Table, float16Value } from './half.ts';
+import { bfloat16Bits, bfloat16Value, float16Bits, float16Table, float16Value } from './dtype.ts';
 
 /** The value of bits by the definition of IEEE 754, with as many exponent bits as are given. */
 function definition(bits: number, exponentBits: number, mantissaBits: number): number {

@@ -2,8 +2,17 @@
 
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../ucs/sys/random.ts';
-import { DTYPES, type Dtype, dtypeBytes, REDUCE_OPS, type ReduceOp } from './dtype.ts';
-import { bfloat16Bits, bfloat16Value, float16Bits, float16Value } from './half.ts';
+import {
+  bfloat16Bits,
+  bfloat16Value,
+  DTYPES,
+  type Dtype,
+  dtypeBytes,
+  float16Bits,
+  float16Value,
+  REDUCE_OPS,
+  type ReduceOp,
+} from './dtype.ts';
 import { reduceBytes } from './reduce.ts';
 
 const COUNT = 5000;

@@ -6,10 +6,9 @@ import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { freePort } from '../../../test/fixtures/free-port.ts';
 import { closedError } from '../../ucs/type/error.ts';
+import { localExchange } from './exchange.ts';
 import { forkedExchange, serveForked } from './forked.ts';
-import { sendFrame } from './frames.ts';
-import { launchedRank, listenerExchange } from './listener.ts';
-import { localExchange } from './local.ts';
+import { launchedRank, listenerExchange, sendFrame } from './listener.ts';
 
 const HOST = '127.0.0.1';
 const bytesOf = (rank: number): Uint8Array => new Uint8Array(100 + rank).fill(rank);

@@ -1,6 +1,7 @@
 /**
- * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. The exchange is not encrypted, and a
- * program that connects first can take the place of a rank: use it on loopback and in trusted networks.
+ * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. The exchange is not encrypted, and
+ * a program that connects first can take the place of a rank: use it on loopback and in trusted networks. Frames of bytes over a stream socket, for
+ * exchanges: a length before each. Lengths and numbers of frames are bounded.
  */
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -9,7 +10,6 @@ import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Exchange } from './exchange.ts';
-import { readFrames, sendFrame } from './frames.ts';
 import { checkRank, checkTimeoutMs } from './rank-options.ts';
 
 /** Where rank 0 listens. */
@@ -178,4 +178,57 @@ function missing(count: number | undefined, size: number, failure?: string): Err
   const found = count === undefined ? 'rank 0 has not answered' : `${count} of ${size} ranks are there`;
   const reason = failure === undefined ? '' : `: ${failure}`;
   return statusError(Status.TIMED_OUT, `exchange: ${found}${reason}`);
+}
+
+/** The longest frame. */
+const FRAME_BYTES_MAX = 64 * 1024;
+const LENGTH_BYTES = 4;
+
+/** Sends a frame. */
+export function sendFrame(socket: Socket, bytes: Uint8Array): void {
+  const length = Buffer.alloc(LENGTH_BYTES);
+  length.writeUInt32LE(bytes.byteLength);
+  socket.write(length);
+  socket.write(bytes);
+}
+
+/**
+ * Reads frames until a number of them has arrived.
+ * @param onFrames called once, with all of them
+ * @param onBad called once for a frame that is too long, or the end of the connection before that
+ */
+function readFrames(
+  socket: Socket,
+  count: number,
+  onFrames: (frames: Uint8Array[]) => void,
+  onBad: (why: string) => void,
+): void {
+  let pending = Buffer.alloc(0);
+  let isOver = false;
+  const frames: Uint8Array[] = [];
+  const end = (why: string): void => {
+    if (isOver) return;
+    isOver = true;
+    onBad(why);
+  };
+  socket.on('data', (bytes: Buffer) => {
+    if (isOver) return;
+    pending = Buffer.concat([pending, bytes]);
+    while (pending.byteLength >= LENGTH_BYTES) {
+      const length = pending.readUInt32LE();
+      if (length > FRAME_BYTES_MAX) {
+        end(`a frame of ${length} bytes`);
+        return;
+      }
+      if (pending.byteLength < LENGTH_BYTES + length) return;
+      frames.push(new Uint8Array(pending.subarray(LENGTH_BYTES, LENGTH_BYTES + length)));
+      pending = pending.subarray(LENGTH_BYTES + length);
+      if (frames.length < count) continue;
+      isOver = true;
+      onFrames(frames);
+      return;
+    }
+  });
+  socket.on('error', (error) => end(error.message));
+  socket.on('close', () => end('the connection has ended'));
 }

@@ -5,7 +5,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { SplitOptions } from './options.ts';
 import type { CallTeam } from './run/call.ts';
-import { Scratch } from './run/scratch.ts';
+import { Scratch } from './run/plan.ts';
 import { TeamService } from './run/service.ts';
 import { TeamCore } from './team-core.ts';
 

@@ -9,14 +9,13 @@ import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts
 import { Status, statusOf } from '../../ucs/type/status.ts';
 import { Departures } from './departures.ts';
 import type { Loss, Members } from './members.ts';
-import { untilConnected, untilTold } from './membership.ts';
+import { untilConnected, untilTold } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
-import type { EndNbx, IssueOwner, Issuer, StartNbx } from './run/issuer.ts';
-import { KeyCache } from './run/key-cache.ts';
+import { KeyCache } from './run/memory.ts';
 import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
-import type { Scratch } from './run/scratch.ts';
+import type { Scratch } from './run/plan.ts';
 import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
-import type { Part } from './run/slice-run.ts';
+import type { EndNbx, IssueOwner, Issuer, Part, StartNbx } from './run/slice-run.ts';
 import { mismatch, rankFailed, reasonOf, reportedBy, teamFailed, textOf, timedOut } from './wire/errors.ts';
 import {
   describeSignature,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { chooseEngine } from '../../assembly/engine.ts';
-import { CONFIG_TABLES } from '../../assembly/program/config-tables.ts';
+import { CONFIG_TABLES } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import { type Config, loadConfig } from '../../ucs/config/config.ts';
 import { fieldUseOf } from './field-use.ts';

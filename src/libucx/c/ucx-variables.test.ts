@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../../../test/fixtures/built.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
-import { CONFIG_TABLES } from '../../assembly/program/config-tables.ts';
+import { CONFIG_TABLES } from '../../assembly/program/config.ts';
 import { type Config, loadConfig } from '../../ucs/config/config.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import type { Libucp } from './library.ts';

@@ -4,8 +4,7 @@
  */
 
 import type { Collective } from '../../coll/choice/problem.ts';
-import { type Dtype, dtypeBytes, type ReduceOp } from '../../coll/dtype/dtype.ts';
-import { readElement, writeElement } from '../../coll/dtype/elements.ts';
+import { type Dtype, dtypeBytes, type ReduceOp, readElement, writeElement } from '../../coll/dtype/dtype.ts';
 
 /** Elements after which all contents repeat. */
 const PERIOD = 8;

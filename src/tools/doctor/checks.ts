@@ -1,6 +1,6 @@
 /** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. They evaluate the facts that facts.ts has read. */
 
-import { cardLines } from '../../assembly/allowed-cards.ts';
+import { cardLines } from '../../assembly/open-node.ts';
 import { formatBytes } from '../base/text-table.ts';
 import type { Facts, IoctlFamily } from './facts.ts';
 

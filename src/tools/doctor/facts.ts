@@ -3,14 +3,13 @@
 import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname } from 'node:path';
-import { cardsOf } from '../../assembly/allowed-cards.ts';
+import { findUcxLibrary } from '../../assembly/engine.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
-import { TCP_CONFIG_TABLE } from '../../assembly/program/config-tables.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
+import { TCP_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
-import { type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/shared-memory.ts';
-import { findUcxLibrary } from '../../assembly/ucx-library.ts';
+import { type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/program.ts';
 import {
   isInitialUserNamespace,
   isSyscallError,

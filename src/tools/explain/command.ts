@@ -6,9 +6,8 @@
 import { Command } from 'commander';
 import type { Endpoint } from '../../api/contract/endpoint.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
-import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import { Context } from '../../assembly/context.ts';
-import { labelsEmulation, openNode } from '../../assembly/open-node.ts';
+import { type AllowedCard, allowedCards, labelsEmulation, openNode } from '../../assembly/open-node.ts';
 import type { EngineChoice } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';

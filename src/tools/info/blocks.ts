@@ -1,7 +1,6 @@
 /** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block. Read only. */
 
-import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import { cardLabel, open, type RegisterValue } from '../../hlthunk/index.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';

@@ -1,11 +1,10 @@
 /** Data and text of `gaudi-ucx info`. command.ts selects the parts; each part has a file of its own. */
 
-import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { components } from '../../assembly/context.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
+import { findUcxLibrary, type UcxLibrary } from '../../assembly/engine.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { readTopology, type Topology } from '../../assembly/topology.ts';
-import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
 import { type NamedTransport, ResourceFilter } from '../../ucp/resources/resource-filter.ts';

@@ -5,9 +5,8 @@
 
 import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
 import { type MetricFamily, metricFamilies } from '../../api/snapshot/metrics.ts';
-import { cardsOf } from '../../assembly/allowed-cards.ts';
 import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { isUcxError } from '../../ucs/type/error.ts';

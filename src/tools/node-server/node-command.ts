@@ -4,7 +4,6 @@ import { spawn } from 'node:child_process';
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import { cardsOf } from '../../assembly/allowed-cards.ts';
 import {
   connectNodeServer,
   endServer,
@@ -17,6 +16,7 @@ import {
   type ServerIdentity,
   startNodeServer,
 } from '../../assembly/node-server.ts';
+import { cardsOf } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { UcxError } from '../../ucs/type/error.ts';

@@ -9,14 +9,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { type AllowedCard, allowedCards, cardSettings } from '../../assembly/allowed-cards.ts';
 import {
   type NodeDescription,
   type NodeServer,
   readNodeDescription,
   startNodeServer,
 } from '../../assembly/node-server.ts';
-import { openNode } from '../../assembly/open-node.ts';
+import { type AllowedCard, allowedCards, cardSettings, openNode } from '../../assembly/open-node.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 

@@ -1,8 +1,7 @@
 /** Command `gaudi-ucx smi`: the options of hl-smi, and repeated output. */
 
 import { Command, Option } from 'commander';
-import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';

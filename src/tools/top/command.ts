@@ -1,8 +1,7 @@
 /** Command `gaudi-ucx top`: live view of memory, engines, throughput, links and errors of the cards of a node. It opens control nodes only. */
 
 import { Command } from 'commander';
-import { cardsOf } from '../../assembly/allowed-cards.ts';
-import { openShownNode } from '../../assembly/open-node.ts';
+import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';

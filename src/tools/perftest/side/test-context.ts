@@ -4,16 +4,16 @@
  */
 
 import type { MemoryHandle } from '../../../api/contract/memory.ts';
+import { Context, type ContextOptions } from '../../../assembly/context.ts';
 import {
   type AllowedCard,
   allowedCards,
   BUSY_ADVICE,
   cardLines,
   cardSettings,
+  openNode,
   removedCards,
-} from '../../../assembly/allowed-cards.ts';
-import { Context, type ContextOptions } from '../../../assembly/context.ts';
-import { openNode } from '../../../assembly/open-node.ts';
+} from '../../../assembly/open-node.ts';
 import { startProgram } from '../../../assembly/program/program.ts';
 import type { DriverNode } from '../../../driver/port.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
