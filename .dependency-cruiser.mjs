@@ -1,11 +1,11 @@
 /**
  * The law of the house for dependency-cruiser. The folders and what each may import are not written here: they are read from the table
- * "The law" of docs/ARCHITECTURE.md, relative to the working directory, so that the page and the check cannot disagree.
+ * of docs/LAW.md, relative to the working directory, so that the page and the check cannot disagree.
  */
 
 import { readFileSync } from 'node:fs';
 
-const LAW = 'docs/ARCHITECTURE.md';
+const LAW = 'docs/LAW.md';
 const TEST_FILE = '[.]test[.]ts$';
 /** Modules that start something: the package entries, the command line and the programs of worker threads and processes. */
 const ENTRIES = [
@@ -128,6 +128,8 @@ function rulesOf(row, rows) {
 }
 
 const rows = readLaw();
+/** The folders of the row `tools`: a command each. */
+const COMMAND = `${filesOf({ folder: 'tools' }, rows)}([^/]+)/`;
 
 export default {
   forbidden: [
@@ -138,6 +140,14 @@ export default {
       severity: 'error',
       from: { path: '^src/', pathNot: [TEST_FILE, ...rows.map((row) => filesOf(row, rows))] },
       to: {},
+    },
+    {
+      name: 'commands-know-no-other-command',
+      comment:
+        'what two commands need is in tools/base, tools/node or below tools; `node up --web` shows the page of `web`',
+      severity: 'error',
+      from: { path: COMMAND, pathNot: TEST_FILE },
+      to: { path: COMMAND, pathNot: ['^src/tools/$1/', '^src/tools/web/'] },
     },
     { name: 'no-cycles', comment: 'also by types alone', severity: 'error', from: {}, to: { circular: true } },
     {

@@ -12,12 +12,12 @@ import ts from 'typescript';
 
 /** What is reached: a figure above its limit fails; one that has become smaller lowers it here. */
 export const LIMITS = {
-  'source files': 1003,
+  'source files': 692,
   'lines of the largest file': 500,
   'members of the largest class': 81,
   'functions with more than four parameters': 260,
   'interfaces with methods and at most one implementer': 160,
-  'rows of the law': 163,
+  'rows of the law': 79,
 } as const;
 
 type Figure = keyof typeof LIMITS;
@@ -70,7 +70,7 @@ export function measure(root: string): House {
       'interfaces with methods and at most one implementer': interfaces.filter(
         (name) => (implementers.get(name) ?? 0) <= 1,
       ).length,
-      'rows of the law': lawRows(readFileSync(join(root, 'docs/ARCHITECTURE.md'), 'utf8')),
+      'rows of the law': lawRows(readFileSync(join(root, 'docs/LAW.md'), 'utf8')),
     },
     medianLines: byLines[byLines.length >> 1]?.lines ?? 0,
     lines: files.reduce((sum, { lines }) => sum + lines, 0),

@@ -14,7 +14,7 @@ it('the house does not grow', () => {
 it('each figure sees what it counts', () => {
   const root = mkdtempSync(join(tmpdir(), 'house-'));
   for (const folder of ['src', 'docs']) mkdirSync(join(root, folder));
-  writeFileSync(join(root, 'docs/ARCHITECTURE.md'), '| Folder | Is |\n| --- | --- |\n| `a` | one |\n| `b/*` | two |\n');
+  writeFileSync(join(root, 'docs/LAW.md'), '| Folder | Is |\n| --- | --- |\n| `a` | one |\n| `b/*` | two |\n');
   const big = `interface Port { open(): void }
 interface Used { open(): void }
 interface Data { readonly open: number }

@@ -1,16 +1,16 @@
-/** The law of the folders (docs/ARCHITECTURE.md, .dependency-cruiser.mjs): the tree obeys it, and every kind of violation is detected. */
+/** The law of the folders (docs/LAW.md, .dependency-cruiser.mjs): the tree obeys it, and every kind of violation is detected. */
 
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 
 const ROOT = join(import.meta.dirname, '..');
 const CRUISER = join(ROOT, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs');
 /** It reads the table of the folder in which it runs, and refuses one that it does not understand. */
 const CONFIG = join(ROOT, '.dependency-cruiser.mjs');
-const LAW = 'docs/ARCHITECTURE.md';
+const LAW = 'docs/LAW.md';
 
 interface Violation {
   readonly rule: { readonly name: string };
@@ -97,7 +97,13 @@ const BREACHES: readonly (readonly [string, string, string, string, string])[] =
   ['ucp makes no system call', 'src/ucp/core/a#.ts', '../../sys/b#.ts', 'src/sys/b#.ts', 'law:ucp/core'],
   ['nothing imports assembly', 'src/ucp/core/a#.ts', '../../assembly/b#.ts', 'src/assembly/b#.ts', 'law:ucp/core'],
   ['nothing imports tools', 'src/assembly/a#.ts', '../tools/b#.ts', 'src/tools/b#.ts', 'law:assembly'],
-  ['commands do not know each other', 'src/tools/info/a#.ts', '../smi/b#.ts', 'src/tools/smi/b#.ts', 'law:tools/info'],
+  [
+    'commands do not know each other',
+    'src/tools/info/a#.ts',
+    '../smi/b#.ts',
+    'src/tools/smi/b#.ts',
+    'commands-know-no-other-command',
+  ],
   ['the product imports no test', 'src/ucs/type/a#.ts', '../../../test/b#.ts', 'test/b#.ts', 'no-tests-in-the-product'],
   ['a new folder needs a row', 'src/stray/a#.ts', '../ucs/type/b#.ts', 'src/ucs/type/b#.ts', 'every-file-has-a-row'],
   ['koffi stays in sys', 'src/driver/a#.ts', 'koffi', 'node_modules/koffi/index.js', 'packages:driver'],
@@ -204,7 +210,7 @@ describe('the table', () => {
   const law = readFileSync(join(ROOT, LAW), 'utf8');
 
   it.each([
-    ['a cycle', (text: string) => text.replace(/^(\| `uapi\/struct` .*\|) +\|$/m, '$1 `driver` |'), /cycle/],
+    ['a cycle', (text: string) => text.replace(/^(\| `uapi` .*\|) +\|$/m, '$1 `driver` |'), /cycle/],
     [
       'an import without a row',
       (text: string) => text.replace('`ucs/*`, `npm:koffi`', '`ucs/*`, `nowhere`'),
@@ -241,13 +247,7 @@ describe('the table', () => {
     expect(forward).toEqual([]);
   });
 
-  it('has exactly the folders that hold source files, and the files that have a row of their own', () => {
-    const files = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
-      .filter(({ name }) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
-      .map((entry) => relative(join(ROOT, 'src'), join(entry.parentPath, entry.name)));
-    const folders = new Set(files.map((file) => dirname(file)));
-    const own = files.filter((file) => dirname(file) === '.' || rows.includes(file));
-    folders.delete('.');
-    expect([...rows].sort()).toEqual([...folders, ...own].sort());
+  it('has only folders and files that are there', () => {
+    expect(rows.filter((row) => !existsSync(join(ROOT, 'src', row)))).toEqual([]);
   });
 });

@@ -2,8 +2,7 @@
  * Creates a context from its parts: configuration, driver, transport components, ucp.
  */
 
-import type { Context as ApiContext } from '../api/contract/context.ts';
-import { checkFeatures, type Feature } from '../api/contract/context.ts';
+import { type Context as ApiContext, checkFeatures, type Feature } from '../api/contract/context.ts';
 import type { Engine } from '../api/contract/explanation.ts';
 import type { DriverNode } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';

@@ -63,7 +63,7 @@ export type { DmaCounts } from './dma/request.ts';
 export { type DmaCallback, DmaRequest } from './dma/request.ts';
 export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './info/attestation.ts';
 export * from './info/device-info.ts';
-export { DramRowCause, type ReplacedDramRow } from './info/device-info.ts';
+export { DramRowCause, type ReplacedDramRow } from './info/dram-rows.ts';
 export {
   DeviceEvents,
   type DeviceFault,

@@ -1,7 +1,6 @@
 /** The habanalabs kernel ABI as data. Re-exports only. */
 
 export * from './asic/asic-profile.ts';
-export * from './asic/asic-profile.ts';
 export * from './asic/asic-profile-gaudi.ts';
 export * from './asic/asic-profile-gaudi2.ts';
 export * from './asic/asic-profile-gaudi3.ts';
@@ -13,9 +12,6 @@ export * from './ioctl/cs-flags.ts';
 export * from './ioctl/device-status.ts';
 export * from './ioctl/handles.ts';
 export * from './ioctl/ioctl.ts';
-export * from './ioctl/operations.ts';
-export * from './ioctl/operations.ts';
-export * from './ioctl/operations.ts';
 export * from './ioctl/operations.ts';
 export * from './packet/packet-ctl.ts';
 export * from './packet/packets.ts';

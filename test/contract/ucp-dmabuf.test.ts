@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
 import { close as closeFd, Errno, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
-import type { DmabufMemory, DmabufRange } from '../../src/uct/api/memory-domain.ts';
+import type { DmabufMemory, DmabufRange } from '../../src/uct/api/host-dmabufs.ts';
 import { HostDmabufs } from '../../src/uct/base/host/dmabufs.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { FAKE_NAME } from '../fixtures/fake-memory-domain.ts';

@@ -1,8 +1,7 @@
 /** The end of operations: failures are reported to their own operation, closing waits for awaited operations, and each operation ends once. */
 
 import { describe, expect, it } from 'vitest';
-import type { Request } from '../../src/index.ts';
-import { Status } from '../../src/index.ts';
+import { type Request, Status } from '../../src/index.ts';
 import { device, rkeyOf, useContexts } from '../fixtures/contexts.ts';
 import { useExclusions } from '../fixtures/exclusions.ts';
 import { ENGINES } from '../fixtures/pair.ts';

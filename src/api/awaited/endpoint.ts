@@ -1,8 +1,6 @@
 /**
- * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. The engines implement put and get, because only they
- * know what has to be flushed. The parts of an endpoint that all engines share, except for awaited messages: awaited put and get, error handling, and
- * closing. It moves no bytes. Defaults of the options of awaited operations, and their results. It runs nothing and does not check memory. A stream
- * as an async iterable: consecutive receives into one buffer, from which each chunk is copied.
+ * The awaited operations of an endpoint over its nbx operations, its errors and its end, the same for every engine. The engines implement put and
+ * get, because only they know what has to be flushed.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';

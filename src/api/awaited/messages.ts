@@ -1,7 +1,7 @@
 /**
- * A received active message, for all engines: header and data in the receive buffer, valid during the call unless the handler retains them. The
- * engine decides how the data of a rendezvous is fetched. Active messages as an async iterable: a handler that queues messages until the loop of the
- * application takes them. The notifications of one worker: kept from their arrival until a loop or a handler takes them, the same for every engine.
+ * What a worker has received and the program has not taken yet: an active message with its header and data, valid during the call unless the handler
+ * retains it; the queues behind `for await` over active messages; the notifications of puts. The engine decides how the data of a rendezvous is
+ * fetched.
  */
 
 import { invalidParam, statusError, type UcxError } from '../../ucs/type/error.ts';

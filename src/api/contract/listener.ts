@@ -1,8 +1,7 @@
 /**
- * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. It does not
- * handle sockets; connection managers do. The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h).
- * Socket addresses: checking, printing, and name resolution. It does not connect. Callbacks of AbortSignals: one listener per signal, shared by all
- * operations, loops and waits of all workers, because Node warns about a signal with more than ten.
+ * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`, until the
+ * program accepts or rejects each (ucp_conn_request_h). It does not handle sockets; connection managers do. The callbacks of AbortSignals are shared
+ * by all operations of a thread: one listener for each signal, because Node warns about a signal with more than ten.
  */
 
 import { lookup } from 'node:dns/promises';

@@ -1,8 +1,6 @@
 /**
- * The interface of a request, an operation that was not finished when its call returned, and its parameters. Types only. The interface of lists of
- * puts and gets. Types only. Tags as parameters: 64 bits, as a number if that is exact, or a bigint. Checks the parameters of requests, and the names
- * of the parameters of memMap, whose values are checked where memory is mapped. How requests of both engines are shown by `console.log` and in JSON.
- * What is known of a tagged message that was found or received.
+ * A request, an operation that was not finished when its call returned; what operations take: parameters, tags of 64 bits, lists of puts and gets;
+ * and the checks of it. It runs nothing.
  */
 
 import { withMemoryType } from '../../ucs/memory/memory-type.ts';

@@ -1,9 +1,7 @@
 /**
- * The cards of a context, from its tree of counters: what they do now and have done. Data only. The coarse time for requests: milliseconds, as of the
- * last reading of the clock of the context. Workers read that clock every few hundred calls of progress, and at the first request after they have
- * slept. The dma-bufs of a context, from its tree of counters. Data only. Sums of mapped memory by type and card, and of registration caches. Data
- * only. Summarizes the pending requests of a worker: groups, and the oldest ones. Bounded, however many there are. It does not know what requests
- * are.
+ * Parts of snapshots that both engines have: cards, dma-bufs, mapped memory and registration caches, from the trees of counters; pending requests in
+ * groups and the oldest of them, bounded, however many there are; and the coarse time of requests, which workers read from the clock every few
+ * hundred calls of progress and at the first request after they have slept.
  */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';

@@ -1,7 +1,6 @@
 /**
- * The port of staging: copies between device memory and host memory, and the context and worker that offer them to another engine. Types only. Atomic
- * operations on words of device memory that the worker of the owner runs: one after the other, each copies the word from the card, changes it and
- * copies it back. Which words a peer may use is checked before.
+ * The port of staging: copies between device memory and host memory, and the context and worker that offer them to another engine. Over it, atomic
+ * operations on words of device memory that the worker of the owner runs, one after the other. Which words a peer may use is checked before.
  */
 
 import type { Status } from '../../ucs/type/status.ts';

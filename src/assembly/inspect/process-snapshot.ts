@@ -3,8 +3,7 @@
 import { hostname } from 'node:os';
 import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
-import type { OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
-import { latencies } from '../../ucs/stats/latency-histograms.ts';
+import { latencies, type OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 

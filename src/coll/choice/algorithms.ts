@@ -29,8 +29,17 @@ import {
 } from '../algorithms/reduce.ts';
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Region } from '../schedule/schedule.ts';
-import type { Collective, Problem, Shape } from './problem.ts';
-import { atOnce, type CostModel, roundsOf, sequential, sharing, slowest } from './problem.ts';
+import {
+  atOnce,
+  type Collective,
+  type CostModel,
+  type Problem,
+  roundsOf,
+  type Shape,
+  sequential,
+  sharing,
+  slowest,
+} from './problem.ts';
 
 /** An algorithm of a collective operation. */
 export interface Algorithm {

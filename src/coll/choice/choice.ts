@@ -3,8 +3,7 @@
 import { checkPositive } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { ALGORITHMS, type Algorithm } from './algorithms.ts';
-import type { CostModel } from './problem.ts';
-import { COLLECTIVES, type Collective, type Places, type Shape, shapeOf } from './problem.ts';
+import { COLLECTIVES, type Collective, type CostModel, type Places, type Shape, shapeOf } from './problem.ts';
 
 /** A candidate for one size. */
 export interface CollectiveCandidate {

@@ -2,8 +2,7 @@
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import type { LocalMemory } from '../../api/contract/memory.ts';
-import type { Request, RequestParams } from '../../api/contract/request.ts';
-import { checkParams } from '../../api/contract/request.ts';
+import { checkParams, type Request, type RequestParams } from '../../api/contract/request.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { AbortError, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';

@@ -137,7 +137,7 @@ function farEnd(profile: AsicProfile, moduleId: number, port: number): WiredPort
   return { moduleId: peer, port: scaleUp[back]! };
 }
 
-/* Initial scale-up links of a node, as options and text: all to all, except named pairs. The links themselves are in link-table.ts. */
+/* Initial scale-up links of a node, as options and text: all to all, except named pairs. */
 
 /** Two cards by minor. */
 export type CardPair = readonly [number, number];

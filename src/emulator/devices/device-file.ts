@@ -32,8 +32,17 @@ import { MmapFile } from '../driver/memory/mmap-file.ts';
 import { NO_ADDRESS, NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import type { EmulatedNode } from '../node.ts';
 import type { DeviceNode } from './device-tree.ts';
-import type { FuseChannel, Unanswered } from './fuse-channel.ts';
-import { FuseOp, INTERRUPT_IN, IOCTL_IN, IOCTL_OUT, OPEN_OUT, OpenedFlag, RELEASE_IN } from './fuse-channel.ts';
+import {
+  type FuseChannel,
+  FuseOp,
+  INTERRUPT_IN,
+  IOCTL_IN,
+  IOCTL_OUT,
+  OPEN_OUT,
+  OpenedFlag,
+  RELEASE_IN,
+  type Unanswered,
+} from './fuse-channel.ts';
 
 /** Words of the longest argument block, and of the shortest, in which the arguments of every ioctl of the driver fit. */
 const BLOCK_WORDS_MAX = 4096;

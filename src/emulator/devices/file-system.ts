@@ -4,13 +4,13 @@
 
 import { Errno } from '../../sys/index.ts';
 import type { Attribute, DeviceTree, Folder, TreeNode } from './device-tree.ts';
-import type { FuseChannel } from './fuse-channel.ts';
 import {
   ATTR,
   ATTR_OUT,
   DIRENT,
   ENTRY_OUT,
   FUSE_VERSION,
+  type FuseChannel,
   FuseOp,
   INIT_IN,
   INIT_OUT,

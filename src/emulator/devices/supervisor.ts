@@ -1,5 +1,5 @@
 /**
- * Answers the system calls of programs that a FUSE file cannot answer as a device node does: see seccomp-filter.ts. Calls on other files proceed unchanged.
+ * Answers the system calls of programs that a FUSE file cannot answer as a device node does: those that the filter below selects. Calls on other files proceed unchanged.
  *
  * A program may change its memory after the supervisor has read it and before the call proceeds. That is harmless: a mapping reaches only the file of
  * the open device, and device-file.ts rejects an export that proceeds.

@@ -21,11 +21,16 @@ import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/memory/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import { sensorFiles } from './base/attributes.ts';
-import type { CardPort, OpenRecord, SensorFile } from './base/card-port.ts';
-import { CardLimits, CsCounters, severityOf } from './base/card-port.ts';
+import {
+  CardLimits,
+  type CardPort,
+  CsCounters,
+  type OpenRecord,
+  type SensorFile,
+  severityOf,
+} from './base/card-port.ts';
 import type { DmabufRegistry } from './base/dmabuf.ts';
-import type { UserMapping } from './base/error-records.ts';
-import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
+import { ErrorRecords, type FaultReporter, type UserMapping } from './base/error-records.ts';
 import type { Notifier } from './base/notifier.ts';
 import { Waiters } from './base/waiters.ts';
 import { DebugFs, type DebugFsCard } from './debugfs.ts';
@@ -33,8 +38,7 @@ import { Context } from './ioctl/context.ts';
 import { ControlFile, PrimaryFile } from './ioctl/file.ts';
 import type { MmapFile } from './memory/mmap-file.ts';
 import { OWN_PROCESS } from './memory/user-memory.ts';
-import type { Submission } from './submission/submission.ts';
-import { TimeoutWatch } from './submission/submission.ts';
+import { type Submission, TimeoutWatch } from './submission/submission.ts';
 
 /** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;

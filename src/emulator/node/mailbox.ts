@@ -1,6 +1,6 @@
 /**
- * Layout of the memory through which a process runs ioctls of one open file on a node server. The contents of a slot are in request.ts and
- * answer.ts, the words by which both sides notify each other in signals.ts; waiting is implemented in remote-file.ts and served-file.ts.
+ * Layout of the memory through which a process runs ioctls of one open file on a node server. Below are the contents of a slot, and the words
+ * by which both sides notify each other; waiting is implemented in remote-file.ts and served-file.ts.
  *
  *   0        1 while the server sleeps: a client that posts a request then has to ring the doorbell
  *   16       1 while the client sleeps on the answer of slot 0
@@ -166,7 +166,7 @@ export function readAnswer(mailbox: Int32Array, slot: number, words: Uint32Array
 
 /*
  * The words by which client and server of a mailbox notify each other: sequence numbers of slot 0, rings of the other slots, flags of a side that
- * sleeps. What they announce is in request.ts and answer.ts, and must be written before.
+ * sleeps. What they announce must be written before.
  */
 
 const REQUESTED: number = requestWord(0);

@@ -1,7 +1,7 @@
 /**
- * WAIT_CS for one queue: the arguments, and one asynchronous call that all sleepers share. Sleeping is in sleep.ts, handling completions in queue.ts.
- * The ioctls of one queue: submits a batch, and asks the driver about one. The arguments are in blocks that are allocated once. What a batch contains
- * is not decided here. Rejections of the first waiting batch of a queue by the driver: which are transient, and when they have to end.
+ * The ioctls of one queue: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all sleepers share. The
+ * arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have to end. What a
+ * batch contains, and what follows from its completion, is decided in queue.ts; sleeping is in sleep.ts.
  */
 
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { CPUCP_REPLACED_ROWS_BYTES } from '../../uapi/index.ts';
-import { DramRowCause, decodeReplacedRows } from './device-info.ts';
+import { DramRowCause, decodeReplacedRows } from './dram-rows.ts';
 
 it('replaced rows are those that the record counts', () => {
   const record = new Uint8Array(CPUCP_REPLACED_ROWS_BYTES);

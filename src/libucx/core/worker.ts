@@ -1,15 +1,13 @@
 /** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
 
 import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
-import type { MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
-import { MessageQueues, Notifications } from '../../api/awaited/messages.ts';
+import { type MessageOwner, MessageQueues, Notifications, type ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AwaitedWorker } from '../../api/awaited/worker.ts';
 import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../api/contract/active-message.ts';
 import type { AddressEndpointOptions } from '../../api/contract/endpoint.ts';
 import { checkErrorHandling } from '../../api/contract/error-handling.ts';
 import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
-import type { Request, RequestParams } from '../../api/contract/request.ts';
-import { TAG_MASK_FULL, type Tag } from '../../api/contract/request.ts';
+import { type Request, type RequestParams, TAG_MASK_FULL, type Tag } from '../../api/contract/request.ts';
 import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
 import type {
   Worker as ApiWorker,

@@ -1,8 +1,7 @@
 /**
- * Starts atomic operations of libucp on remote host memory, and identifies those that libucp executes wrongly; libucx/device/atomics.ts replaces these.
- * Encoding of the words of an atomic operation for libucp: the operand, and the reply buffer, which is input and output. The operation is started in
- * atomic-start.ts. An atomic operation implemented with compare-and-swap, for those that libucp executes wrongly (atomic-start.ts): it repeats the
- * swap, with the value that it read, until no other operation intervenes.
+ * Atomic operations over libucp: starting those on remote host memory, with their words as libucp takes them (the operand, and the reply buffer,
+ * which is input and output), and a loop of compare-and-swap for those that libucp executes wrongly, which repeats the swap with the value that it
+ * read until no other operation intervenes.
  */
 
 import type { AtomicParams, Request } from '../../api/contract/request.ts';

@@ -1,4 +1,4 @@
-/** Messages about memory of cards: packed messages are parsed, and no received bytes cause an exception. Their fields are tested with ucp/wire. */
+/** Messages about memory of cards: packed messages are parsed, and no received bytes cause an exception. Their fields are tested with api/layout. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -1,9 +1,9 @@
 /**
- * Messages between workers of this engine about memory of cards: those of ucp/wire, as headers of active messages of libucp. Encoding only; received
+ * Messages between workers of this engine about memory of cards: those of api/layout, as headers of active messages of libucp. Encoding only; received
  * messages may be invalid.
  *
  * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
- *   others       as in ucp/wire: PUT, GET and ATOMIC, answered by REPLY, a GET before that by DATA
+ *   others       as in api/layout: PUT, GET and ATOMIC, answered by REPLY, a GET before that by DATA
  *   8 bytes      PUT, GET and ATOMIC: export id of the memory
  *
  * The payload of PUT and DATA is the data of the active message.
@@ -18,7 +18,7 @@ const KEY_BYTES = 8;
 const QUESTIONS: ReadonlySet<number> = new Set([MessageId.PUT, MessageId.GET, MessageId.ATOMIC]);
 const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);
 
-/** A received message: its id, and a frame for the readers of ucp/wire. */
+/** A received message: its id, and a frame for the readers of api/layout. */
 export interface DeviceMessage {
   readonly id: number;
   readonly frame: AmFrame;
@@ -26,7 +26,7 @@ export interface DeviceMessage {
   readonly exportId: number | undefined;
 }
 
-/** The first word of a message, for the writers of ucp/wire. */
+/** The first word of a message, for the writers of api/layout. */
 export function firstWord(id: number): number {
   return (MAGIC << 16) | (VERSION << 8) | id;
 }

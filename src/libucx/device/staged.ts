@@ -1,10 +1,8 @@
 /**
- * A message that is sent from memory of cards, at least in part: libucp requests its bytes piece by piece, inside its calls, and fragments are read
- * ahead. The windows are not those of ucp/staging, which wait for fragments and begin in order: libucp asks for any bytes, and gets them before its
- * call returns. libucx/request/local.ts decides which messages are sent this way. A message that is received into memory of cards, at least in part: the
- * pieces delivered by libucp are gathered in fragments, which the cards copy meanwhile. The receive ends with the last copy. A message whose bytes
- * are copied between libucp and memory of cards: its pieces, and the request that ends with the last copy. The directions are outgoing.ts and
- * incoming.ts.
+ * Messages whose bytes are at least in part in memory of cards. When one is sent, libucp asks for any of its bytes, inside its calls, and gets them
+ * before its call returns; fragments are read ahead. When one is received, the pieces that libucp delivers are gathered in fragments, which the cards
+ * copy meanwhile, and the receive ends with the last copy. So these are not the windows of api/staging/transfer.ts, which wait for fragments and
+ * begin in order. request/local.ts decides which messages take this way.
  */
 
 import { eachPart, holdsBytes, hostBytes, type Piece } from '../../api/memory/local.ts';

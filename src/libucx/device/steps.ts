@@ -1,5 +1,5 @@
 /**
- * Staging in one worker of this engine. The fragments and the copies between them and cards are those of ucp/staging; here is what libucp needs beyond them:
+ * Staging in one worker of this engine. The fragments and the copies between them and cards are those of api/staging; here is what libucp needs beyond them:
  * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Put and get between memory of a local card and host memory of the peer, through fragments: while libucp sends one window, the card copies the
- * next. The windows are those of ucp/staging.
+ * next. The windows are those of api/staging.
  */
 
 import type { CopyDone } from '../../api/staging/device-copier.ts';

@@ -10,21 +10,19 @@ import type {
   TransferResult,
 } from '../../api/contract/endpoint.ts';
 import type { Explanation } from '../../api/contract/explanation.ts';
-import type { RemoteKey } from '../../api/contract/memory.ts';
-import { accessesOf, GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
-import type {
-  AtomicName,
-  AtomicParams,
-  ListCheckOptions,
-  ListParams,
-  PreparedList,
-  PutParams,
-  Request,
-  RequestParams,
-  TransferEntry,
+import { accessesOf, GET_ACCESSES, PUT_ACCESSES, type RemoteKey } from '../../api/contract/memory.ts';
+import {
+  type AtomicName,
+  type AtomicParams,
+  type ListCheckOptions,
+  type ListParams,
+  PARAM_FIELDS,
+  type PreparedList,
+  type PutParams,
+  type Request,
+  type RequestParams,
+  type TransferEntry,
 } from '../../api/contract/request.ts';
-import { PARAM_FIELDS } from '../../api/contract/request.ts';
-import type { ListBlock } from '../../api/list/list.ts';
 import { entriesOf } from '../../api/list/list.ts';
 import { checkRawMemory, isList } from '../../api/memory/local.ts';
 import { checkRemoteWord } from '../../api/memory/owned.ts';
@@ -35,7 +33,7 @@ import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks } from '../c/library.ts';
 import { queryEndpoint } from '../c/queries.ts';
 import { isWrong, requireAtomics, startAtomic } from '../device/atomics.ts';
-import type { EndpointHandling, EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { Block, EndpointHandling, EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
@@ -49,11 +47,6 @@ import { Notice } from './unproven-peers.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;
-/** A block of a checked list: of memory and a key of this engine. */
-interface Block extends ListBlock {
-  readonly local: LocalMemory;
-  readonly rkey: UcpRemoteKey;
-}
 
 /** An endpoint. */
 export class Endpoint extends MessageEndpoint implements EngineEndpoint {

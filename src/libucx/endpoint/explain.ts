@@ -1,8 +1,14 @@
 /** Explanations of operations over libucp: the protocol, and the path for memory of cards. Text and data, no decisions. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
-import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../api/contract/explanation.ts';
-import { explainedBy, explanationText } from '../../api/contract/explanation.ts';
+import {
+  type ChosenProtocol,
+  type ExplainedChoice,
+  type Explanation,
+  explainedBy,
+  explanationText,
+  type RejectedProtocol,
+} from '../../api/contract/explanation.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { checkPositive } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

@@ -100,6 +100,12 @@ export interface LocalRange {
   readonly byteLength: number;
 }
 
+/** A block of a checked list: of memory and a key of this engine. */
+export interface Block extends ListBlock {
+  readonly local: LocalMemory;
+  readonly rkey: UcpRemoteKey;
+}
+
 /** The arguments of a put or get. */
 export interface RemoteTransfer {
   readonly isPut: boolean;

@@ -4,8 +4,14 @@
  */
 
 import type { Context } from '../../api/contract/context.ts';
-import type { AdviseOptions, MapParams, MemoryHandle } from '../../api/contract/memory.ts';
-import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import {
+  type AdviseOptions,
+  accessOf,
+  type MapParams,
+  type MemoryHandle,
+  noRemoteAccess,
+  REMOTE_ACCESS,
+} from '../../api/contract/memory.ts';
 import { OwnedMemory } from '../../api/memory/owned.ts';
 import { ForeignMemory, isReadable, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -26,8 +32,7 @@ import {
 import { Fields, OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
-import type { DeviceAccess } from './memory-handle.ts';
-import { UcpMemory } from './memory-handle.ts';
+import { type DeviceAccess, UcpMemory } from './memory-handle.ts';
 import { packRemoteKey } from './remote-key.ts';
 
 const EXPORT_ID_BYTES = 6;

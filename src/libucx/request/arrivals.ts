@@ -3,8 +3,12 @@
  * permitted. The data of long messages stays with libucp until it is received.
  */
 
-import type { MessageHandler, MessageHandlers } from '../../api/awaited/messages.ts';
-import { type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import {
+  type MessageHandler,
+  type MessageHandlers,
+  type MessageOwner,
+  ReceivedMessage,
+} from '../../api/awaited/messages.ts';
 import { AM_IDS } from '../../api/contract/active-message.ts';
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';

@@ -7,8 +7,14 @@
  * ```
  */
 
-import type { Request as ApiRequest, RequestCallback } from '../../api/contract/request.ts';
-import { checkCallback, showRequests, TAG_MASK_FULL, type Tag } from '../../api/contract/request.ts';
+import {
+  type Request as ApiRequest,
+  checkCallback,
+  type RequestCallback,
+  showRequests,
+  TAG_MASK_FULL,
+  type Tag,
+} from '../../api/contract/request.ts';
 import type { ScratchBlock } from '../../sys/index.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -5,7 +5,7 @@
  * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
  * *graveyard*): stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected.
  * A mapping that is never closed is never unmapped while its thread lives: a leak that {@link mappedMemoryStatistics} shows, instead of a crash
- * of code that kept only the address. What an ended worker thread leaves is released later (thread-mappings.ts).
+ * of code that kept only the address. What an ended worker thread leaves is released later (thread-resources.ts).
  */
 
 import { IntervalMap } from '../../ucs/datastruct/interval-map.ts';

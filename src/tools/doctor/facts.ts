@@ -8,8 +8,7 @@ import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config.ts';
-import type { Program } from '../../assembly/program/program.ts';
-import { type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/program.ts';
+import { type Program, type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/program.ts';
 import {
   isInitialUserNamespace,
   isSyscallError,

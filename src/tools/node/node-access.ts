@@ -1,8 +1,7 @@
 /**
- * A node that several processes can use: that of the kernel driver, a node server, or an emulated node of this process, served through a socket; and
- * the environment of a process that uses one of its cards. It opens no card. Node server in this process for the programs that it starts, with its
- * socket in a temporary folder. Other programs do not find it, unlike that of `node up`. Options that describe an emulated node, for all commands
- * that start one.
+ * The node that a command uses: that of the kernel driver, a node server, or an emulated node of this process, with the options that describe it. A
+ * command that starts programs serves its own node through a socket in a temporary folder, which other programs do not find, unlike that of `node
+ * up`. It opens no card.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';

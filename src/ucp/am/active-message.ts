@@ -2,8 +2,7 @@
  * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
-import type { MessageHandler } from '../../api/awaited/messages.ts';
-import { type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { type MessageHandler, type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../../api/contract/active-message.ts';
 import type { AmSendParams, RequestParams } from '../../api/contract/request.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';

@@ -1,7 +1,7 @@
 /**
  * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and the end of all of them when it ends. Endpoints
  * of the API use connections; establishing them is the task of wireup/. Messages of the protocols themselves that wait for room at their transport.
- * Messages of the application are in message-request.ts.
+ * Messages of the application are in request/operation-requests.ts.
  */
 
 import type { SocketAddresses } from '../../api/contract/listener.ts';

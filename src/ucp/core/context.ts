@@ -26,11 +26,11 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { inJson } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
   Component,
   DmabufExport,
-  HostDmabufs,
   HostRange,
   LostDevice,
   MemoryAdvice,
@@ -40,11 +40,14 @@ import type {
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
 import type { DistanceOf } from '../lane/lanes.ts';
-import type { RailLimits } from '../lane/rails.ts';
-import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from '../lane/rails.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
-import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/memory-handle.ts';
-import { MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
+import { type RailLimits, railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from '../lane/rails.ts';
+import {
+  type ExportedMemory,
+  MEMORY_KEY_NAME,
+  type MemoryHandle,
+  type OperationRegistrar,
+} from '../mem/memory-handle.ts';
+import { MemoryMap } from '../mem/memory-map.ts';
 import { MemoryTypes } from '../mem/memory-types.ts';
 import type { MessageKey } from '../mem/message-keys.ts';
 import { RemoteKey, unpackRkey } from '../mem/remote-key.ts';

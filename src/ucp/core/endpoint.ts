@@ -14,23 +14,22 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../../api/contract/endpoint.ts';
-import type { Engine, Explanation } from '../../api/contract/explanation.ts';
-import { explainedBy } from '../../api/contract/explanation.ts';
-import type {
-  AmSendParams,
-  AtomicName,
-  AtomicParams,
-  ListCheckOptions,
-  ListParams,
-  NotifyParams,
-  PreparedList,
-  PutParams,
-  RequestParams,
-  StreamRecvParams,
-  Tag,
-  TransferEntry,
+import { type Engine, type Explanation, explainedBy } from '../../api/contract/explanation.ts';
+import {
+  type AmSendParams,
+  type AtomicName,
+  type AtomicParams,
+  type ListCheckOptions,
+  type ListParams,
+  type NotifyParams,
+  PARAM_FIELDS,
+  type PreparedList,
+  type PutParams,
+  type RequestParams,
+  type StreamRecvParams,
+  type Tag,
+  type TransferEntry,
 } from '../../api/contract/request.ts';
-import { PARAM_FIELDS } from '../../api/contract/request.ts';
 import { checkListOptions, checkListParams, checkNotification, entriesOf } from '../../api/list/list.ts';
 import { checkPackedKey, checkRawMemory, isList, otherPrograms } from '../../api/memory/local.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
@@ -38,8 +37,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
-import type { Lane } from '../lane/lanes.ts';
-import { nameOf } from '../lane/lanes.ts';
+import { type Lane, nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type ExplainContext, explainTransfer } from '../rma/explain.ts';

@@ -34,8 +34,7 @@ import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.
 import { ConnectRequest, Request } from '../base/request/request.ts';
 import { RequestPool } from '../base/request/request-pool.ts';
 import { CreditBudget } from '../credit/credit.ts';
-import type { Activity } from '../lane/lanes.ts';
-import { addressOfWorker, isListening, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
+import { type Activity, addressOfWorker, isListening, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
 import type { Thresholds } from '../lane/rails.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';

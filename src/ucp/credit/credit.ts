@@ -129,7 +129,6 @@ export class InboundWindow implements Grantee {
 
 /*
  * The memory of one worker for messages that arrive before the receiver asks for them (UCX_UNEXP_MAX_BYTES), and its division between connections.
- * The part of one connection is managed in inbound-window.ts.
  */
 /** Memory of a kept message besides its bytes: objects, list links and the headers of its buffer. */
 export const KEPT_OVERHEAD_BYTES = 256;
@@ -203,7 +202,7 @@ export class CreditBudget {
 }
 
 /*
- * The credit of a connection at the sender: bytes that it may send before the receiver asks for them. The receiver's side is in inbound-window.ts.
+ * The credit of a connection at the sender: bytes that it may send before the receiver asks for them.
  */
 
 /** Credit of one connection. The protocols read and lower `bytes` when they send. */

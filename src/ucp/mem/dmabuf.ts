@@ -11,14 +11,9 @@ import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import {
-  type DmabufExport,
-  type DmabufRange,
-  type DmabufRegion,
-  MdFlag,
-  type MemoryDomain,
-} from '../../uct/api/memory-domain.ts';
+import { type DmabufExport, type DmabufRegion, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import type { MemoryTypes } from './memory-types.ts';
 

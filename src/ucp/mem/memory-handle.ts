@@ -7,7 +7,7 @@ import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import { MemAccess } from '../../uct/api/memory-domain.ts';
+import { MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
 const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
@@ -163,3 +163,6 @@ export class ExportedMemory {
     this.#byHandle.delete(handle);
   }
 }
+
+/** Registers memory for the duration of one operation. */
+export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;

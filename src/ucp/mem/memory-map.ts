@@ -3,8 +3,14 @@
  * no bytes; keys of it are packed here and unpacked by the context.
  */
 
-import type { AdviseOptions, MapParams, MemoryInfo } from '../../api/contract/memory.ts';
-import { accessOf, noRemoteAccess, REMOTE_ACCESS } from '../../api/contract/memory.ts';
+import {
+  type AdviseOptions,
+  accessOf,
+  type MapParams,
+  type MemoryInfo,
+  noRemoteAccess,
+  REMOTE_ACCESS,
+} from '../../api/contract/memory.ts';
 import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
 import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -14,8 +20,8 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkOptions, isOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { isLackOfResources, Status } from '../../ucs/type/status.ts';
+import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import type { DmabufMemory, HostDmabufs } from '../../uct/api/memory-domain.ts';
 import {
   type AllocateOptions,
   type HostRange,
@@ -28,7 +34,7 @@ import {
 } from '../../uct/api/memory-domain.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, logRefusals, registerByDmabuf, registerDmabuf } from './dmabuf.ts';
-import { ExportedMemory, MEMORY_KEY_NAME, MemoryHandle } from './memory-handle.ts';
+import { ExportedMemory, MEMORY_KEY_NAME, MemoryHandle, type OperationRegistrar } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
 import { type MessageKey, makeMessageKey } from './message-keys.ts';
 import { packPart, packRkey, type RkeyPart } from './remote-key.ts';
@@ -39,9 +45,6 @@ const HOST_BYTES_MAX = 2 ** 32;
 const LOST_LOOK_NS = 1e6;
 /** Time for which a remote key is kept that lacks a part because of missing resources, which may be available later. */
 const PARTIAL_KEY_NS = 1e9;
-
-/** Registers memory for the duration of one operation. */
-export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
 
 /** The parts of a memory map. */
 export interface MemoryMapOptions {

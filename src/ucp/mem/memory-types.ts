@@ -9,7 +9,8 @@ import { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { DmabufExport, HostDmabufs, MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
+import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 /** Stands for memory in the address space of the process that is on none of our devices. */

@@ -1,6 +1,6 @@
 /**
  * Put, get and flush of endpoints: one path without a request for short puts, and one with a request for everything else. What the owner of the memory
- * executes is in rma-sw/; puts and gets of the protocols themselves are in internal-rma.ts.
+ * executes is in software.ts; puts and gets of the protocols themselves are in transfer/transfer.ts.
  */
 
 import { GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
@@ -195,7 +195,7 @@ function isUsable(path: ShortPath | undefined, byteLength: number, connection: P
 
 /*
  * A put or get of the application that several network devices share (UCX_MAX_RMA_RAILS): one request, which ends with the last of its parts, with the first
- * failure as its status. The parts are transfers of internal-rma.ts.
+ * failure as its status. The parts are transfers of transfer/transfer.ts.
  *
  *   STARTING --every part was accepted by its lane--> STARTED --the last part has ended--> the request ends
  *      |  ^                                              ^

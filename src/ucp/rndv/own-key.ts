@@ -11,8 +11,14 @@ import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request/request.ts';
-import { HOST_PLACE, hasKeyPart, type LocalMemory, type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { OperationRegistrar } from '../mem/memory-map.ts';
+import {
+  HOST_PLACE,
+  hasKeyPart,
+  type LocalMemory,
+  type LocalPiece,
+  MemoryHandle,
+  type OperationRegistrar,
+} from '../mem/memory-handle.ts';
 import { packPart, packRkey } from '../mem/remote-key.ts';
 
 /** The key of memory of a message: of one piece, or a list. */

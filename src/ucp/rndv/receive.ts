@@ -11,7 +11,7 @@
  *                '-- connection lost --------------> LOST        the sender may still write: fragments that it has keys of are retired
  * ```
  *
- * The states of a window are those of window-pipeline.ts: filled by the sender, drained to device memory.
+ * The states of a window are those of staging/transfer.ts: filled by the sender, drained to device memory.
  */
 
 import { MessageId } from '../../api/layout/message.ts';

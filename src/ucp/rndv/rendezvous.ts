@@ -1,7 +1,7 @@
 /**
  * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it asks
- * for the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window: see receive-transfer.ts and
- * send-window.ts. When a message is offered is decided by the protocols.
+ * for the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window: see receive.ts and
+ * send.ts. When a message is offered is decided by the protocols.
  *
  * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */

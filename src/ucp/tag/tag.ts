@@ -2,8 +2,7 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import type { RequestParams } from '../../api/contract/request.ts';
-import { TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
+import { type RequestParams, TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
@@ -16,7 +15,6 @@ import {
   writeTag,
   writeTagRts,
 } from '../../api/layout/tag.ts';
-import type { PieceOf } from '../../api/memory/local.ts';
 import {
   areHost,
   areMapped,
@@ -26,6 +24,7 @@ import {
   cut,
   hostBytes,
   isList,
+  type PieceOf,
 } from '../../api/memory/local.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
@@ -38,8 +37,7 @@ import { isObserved, WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
-import type { InboundWindow } from '../credit/credit.ts';
-import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
+import { type InboundWindow, KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';

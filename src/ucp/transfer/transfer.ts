@@ -1,7 +1,7 @@
 /**
- * One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. Puts and gets of the protocol
- * itself: a rendezvous that reads or writes the memory of the peer, or staging that reaches device memory. They need no request of the application's
- * pool. Finds the registration of local memory that is mapped, for the zero-copy lists of transports. It registers nothing.
+ * One put or get over one lane: fills its request, and starts it; of the program, or of the protocol itself (a rendezvous that accesses memory of the
+ * peer, staging), which needs no request of the pool of the program. Which lane and protocol is decided in plan.ts. Registers nothing: the zero-copy
+ * lists of transports take what is mapped.
  */
 
 import { hostBytes } from '../../api/memory/local.ts';
@@ -13,8 +13,7 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaRequest } from '../base/request/operation-requests.ts';
 import { type Connection, notInitialized } from '../base/request/request.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
-import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
-import type { OperationRegistrar } from '../mem/memory-map.ts';
+import type { LocalMemory, MemoryHandle, OperationRegistrar } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, Operation, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from './plan.ts';

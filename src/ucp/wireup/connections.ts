@@ -22,8 +22,7 @@ import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts'
 import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../base/peer-connection.ts';
-import type { Activity, DistanceOf } from '../lane/lanes.ts';
-import { connectLanes, identitiesOf, type OpenIface } from '../lane/lanes.ts';
+import { type Activity, connectLanes, type DistanceOf, identitiesOf, type OpenIface } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import { type ExplainContext, tellMessageProtocols } from '../rma/explain.ts';

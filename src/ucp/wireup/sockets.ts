@@ -1,8 +1,8 @@
 /**
- * The connections of one worker by socket addresses: its listeners, its attempts to connect, and the two halves of a connection that result from the
- * exchanged data. The connection manager is opened at the first use. The halves of connections that a listening program has accepted, until their
- * clients have attached to them: bounded in number for each listener and for each address of clients, and in time. A client that asks and does not
- * come costs no more than that.
+ * The connections of one worker by socket addresses: its listeners, its attempts to connect, the data that both sides exchange, and the two halves of
+ * a connection that result from it. The halves that a listening program has accepted wait until their clients attach: bounded in number for each
+ * listener and for each address of clients, and in time, so that a client that asks and does not come costs no more than that. The connection manager
+ * is opened at the first use.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';
@@ -362,7 +362,7 @@ function change<K>(counts: Map<K, number>, key: K, by: number): void {
 
 /*
  * The bytes that a client and a listener exchange through a connection manager: identity and worker address of the client, and the half of a connection that
- * the server has made for it. They are exchanged by socket-connections.ts.
+ * the server has made for it.
  *
  * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
  * u16 0, u32 id of the connection, u64 bytes that the client may send before the server asks for them, worker address.

@@ -4,8 +4,7 @@ import type { ConfigTable } from '../config/config.ts';
 import { type AllowList, allowListType } from '../config/list.ts';
 import { boolType, type ConfigType, enumType, timeType } from '../config/value.ts';
 import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
-import type { StatsDestination, StatsFormat } from './stats-output.ts';
-import { type StatsTrigger, signalNumber } from './stats-output.ts';
+import { type StatsDestination, type StatsFormat, type StatsTrigger, signalNumber } from './stats-output.ts';
 
 /** Port of UCX's statistics server (UCS_STATS_DEFAULT_UDP_PORT). */
 const DEFAULT_PORT = 37873;

@@ -1,6 +1,6 @@
 /**
- * The destinations of statistics. Each writes whole reports; formatting is in stats-text.ts. Triggers of statistics: signals and timers. It writes
- * nothing. Formats a tree of counters as text and as datagrams. Writes nothing.
+ * Statistics on their way out: the tree of counters as text and as datagrams, the destinations, each of which takes whole reports, and the triggers
+ * of reports, signals and timers.
  */
 
 import { createSocket } from 'node:dgram';

@@ -1,4 +1,4 @@
-/** The completion queues and buffers of an interface of ib: opened together or not at all. What goes through them is in ib-iface.ts. */
+/** The completion queues and buffers of an interface of ib: opened together or not at all. What goes through them is in iface.ts. */
 
 import type { CompletionChannel, CompletionQueue } from '../../verbs/port.ts';
 import type { QueueLimits } from '../api/iface.ts';

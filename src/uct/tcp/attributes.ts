@@ -2,8 +2,7 @@
 
 import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../api/iface.ts';
 import { hostIfaceAttributes } from '../base/host/domain.ts';
-import type { NetworkInterface } from './address.ts';
-import { TCP_ADDRESS_BYTES_MAX } from './address.ts';
+import { type NetworkInterface, TCP_ADDRESS_BYTES_MAX } from './address.ts';
 import { sendBytesMax, type TcpConfig } from './config.ts';
 
 /** Fraction of the bandwidth of a link for payload: Ethernet, IP and TCP use the rest. */

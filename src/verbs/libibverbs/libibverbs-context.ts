@@ -12,8 +12,14 @@ import type {
   VerbsContext,
 } from '../port.ts';
 import { AsyncEventLayout, ContextLayout, GidEntryLayout } from './layouts.ts';
-import type { LibibverbsFunctions } from './library.ts';
-import { check, type DataPathCall, type Device, pointerOf, setNonblocking } from './library.ts';
+import {
+  check,
+  type DataPathCall,
+  type Device,
+  type LibibverbsFunctions,
+  pointerOf,
+  setNonblocking,
+} from './library.ts';
 import { Pd } from './protection-domain.ts';
 import { Channel, Cq } from './queues.ts';
 import { readDeviceAttributes, readGid, readPortAttributes } from './struct-codec.ts';

@@ -1,21 +1,18 @@
 /** The arguments of a collective operation, checked before anything moves, as the plan of its algorithm. */
 
-import type { LocalMemory } from '../../../api/contract/memory.ts';
-import { GET_ACCESSES, PUT_ACCESSES } from '../../../api/contract/memory.ts';
+import { GET_ACCESSES, type LocalMemory, PUT_ACCESSES } from '../../../api/contract/memory.ts';
 import { OwnedMemory } from '../../../api/memory/owned.ts';
 import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { checkNoNulls, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, outsideOf } from '../../../ucs/type/error.ts';
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { checkAlgorithm, chooseAlgorithm } from '../../choice/choice.ts';
-import type { CostModel } from '../../choice/problem.ts';
-import { type Collective, type Places, type Problem, shapeOf } from '../../choice/problem.ts';
+import { type Collective, type CostModel, type Places, type Problem, shapeOf } from '../../choice/problem.ts';
 import { checkDtype, checkReduceOp, type Dtype, dtypeBytes, type ReduceOp } from '../../dtype/dtype.ts';
 import { type Group, type Region, Space } from '../../schedule/schedule.ts';
 import { areSame, type Bound, bind, doOverlap, placeOf } from './memory.ts';
 import type { OperationCall } from './operation.ts';
-import type { Mapper } from './plan.ts';
-import { Plan } from './plan.ts';
+import { type Mapper, Plan } from './plan.ts';
 
 /** Options of all collective operations; not every operation has each of them. */
 export interface CallOptions {

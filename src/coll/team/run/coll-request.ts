@@ -1,7 +1,11 @@
 /** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
 
-import type { Request, RequestCallback, RequestParams } from '../../../api/contract/request.ts';
-import { checkCallback } from '../../../api/contract/request.ts';
+import {
+  checkCallback,
+  type Request,
+  type RequestCallback,
+  type RequestParams,
+} from '../../../api/contract/request.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 

@@ -8,12 +8,19 @@ import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { rankFailed, reportedBy } from '../wire/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
 import type { CollRequest } from './coll-request.ts';
-import type { CachedKey, KeyCache } from './memory.ts';
-import { type Bound, bind, isThere, LocalCopies, type Place, packedKeyOf } from './memory.ts';
+import {
+  type Bound,
+  bind,
+  type CachedKey,
+  isThere,
+  type KeyCache,
+  LocalCopies,
+  type Place,
+  packedKeyOf,
+} from './memory.ts';
 import type { Plan, Scratch } from './plan.ts';
 import { discard, keep, type Message } from './service.ts';
-import type { EndNbx, IssueOwner, StartNbx } from './slice-run.ts';
-import { type Part, type SliceOwner, SliceRun } from './slice-run.ts';
+import { type EndNbx, type IssueOwner, type Part, type SliceOwner, SliceRun, type StartNbx } from './slice-run.ts';
 
 /** From this length on the receiver of a part offers its memory first. */
 const READY_MIN = 16 * 1024;

@@ -7,8 +7,7 @@
  * strides is from hl-thunk (tests/gaudi/gaudi_dma.c).
  */
 
-import type { AsicName, AsicProfile } from '../../../uapi/index.ts';
-import { GaudiLinDmaCtl } from '../../../uapi/index.ts';
+import { type AsicName, type AsicProfile, GaudiLinDmaCtl } from '../../../uapi/index.ts';
 import type { WorkBudget } from '../queue/cp-state.ts';
 import type { Job, Stream } from '../queue/stream.ts';
 import { type RowShape, STRIDE_DIMENSIONS, StridedTransfer } from '../queue/strided-transfer.ts';

@@ -4,8 +4,7 @@
  */
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
-import type { CardPort } from '../base/card-port.ts';
-import { CsCounters } from '../base/card-port.ts';
+import { type CardPort, CsCounters } from '../base/card-port.ts';
 import type { UserMapping } from '../base/error-records.ts';
 import { VaSpace } from '../memory/address-blocks.ts';
 import { BufferTable, CommandBufferVa, type DriverBuffer } from '../memory/buffer-table.ts';

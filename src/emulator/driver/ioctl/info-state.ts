@@ -23,8 +23,7 @@ import {
   HL_POWER_INFO,
 } from '../../../uapi/index.ts';
 import { readSensor } from '../base/attributes.ts';
-import type { CardPort } from '../base/card-port.ts';
-import { CsCounters } from '../base/card-port.ts';
+import { type CardPort, CsCounters } from '../base/card-port.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;

@@ -11,8 +11,7 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import type { CardPort } from '../base/card-port.ts';
 import { cutRuns, type ExportedDmabuf, type MemoryRun } from '../base/dmabuf.ts';
 import type { UserMapping } from '../base/error-records.ts';
-import type { VaSpace } from './address-blocks.ts';
-import { HandleIds } from './address-blocks.ts';
+import { HandleIds, type VaSpace } from './address-blocks.ts';
 
 const EXPORT_ALIGNMENT = 4096n;
 

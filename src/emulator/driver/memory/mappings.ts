@@ -1,5 +1,5 @@
 /**
- * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Addresses are chosen in va-space.ts. Device memory of any
+ * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Addresses are chosen in address-blocks.ts. Device memory of any
  * card that a context has mapped through dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
  */
 

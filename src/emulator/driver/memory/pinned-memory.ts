@@ -1,5 +1,5 @@
 /**
- * Pinning: makes memory of a caller accessible to the engines. Device addresses are assigned in host-mappings.ts. The address spaces of the processes
+ * Pinning: makes memory of a caller accessible to the engines. Device addresses are assigned in mappings.ts. The address spaces of the processes
  * that pin memory through one file: a descriptor for each, open until nothing of it is pinned any more. It copies nothing.
  */
 

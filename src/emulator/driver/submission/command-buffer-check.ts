@@ -1,8 +1,7 @@
 /**
- * The driver's check of a command buffer for an external queue of gaudi, before it is copied and run: the permitted packets. It changes nothing.
- * Source: gaudi_validate_cb, drivers/accel/habanalabs/gaudi/gaudi.c, Linux 6.12, with the MMU enabled. The address ranges in which the driver accepts
- * command buffers of users. Like the driver, it does not check mappings. Source: gaudi_parse_cb_no_ext_queue and gaudi2_validate_cb_address,
- * drivers/accel/habanalabs, Linux 6.12.
+ * The driver's checks of a command buffer: for an external queue of gaudi the permitted packets, before it is copied and run; for an internal queue
+ * the address ranges of users. Like the driver, it does not check mappings. It changes nothing. Source: gaudi_validate_cb and
+ * gaudi_parse_cb_no_ext_queue (drivers/accel/habanalabs/gaudi/gaudi.c, with the MMU enabled), gaudi2_validate_cb_address, Linux 6.12.
  */
 
 import { Errno } from '../../../sys/index.ts';

@@ -10,8 +10,7 @@ import { schedYield } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { percentileOf, SpinBudget } from '../measure.ts';
 import { bytesOf, hexOf } from '../side/test-context.ts';
-import type { PatternSpec, Shape } from './pattern-spec.ts';
-import { type Flow, PATTERNS } from './pattern-spec.ts';
+import { type Flow, PATTERNS, type PatternSpec, type Shape } from './pattern-spec.ts';
 import { RankMemory } from './rank-memory.ts';
 import { Latencies, Transfer } from './transfer.ts';
 

@@ -5,8 +5,7 @@ import type { MemoryHandle } from '../../../api/contract/memory.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { memoryTypeOf } from '../side/test-context.ts';
 import type { MemoryName } from '../spec.ts';
-import type { Flow } from './pattern-spec.ts';
-import { type PatternSpec, type Shape, transferBytes } from './pattern-spec.ts';
+import { type Flow, type PatternSpec, type Shape, transferBytes } from './pattern-spec.ts';
 
 /** Value of received bytes before the checked iteration; contents have others at every distance. */
 const EMPTY = 0xa5;

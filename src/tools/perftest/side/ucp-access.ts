@@ -5,8 +5,7 @@ import type { AtomicName, AtomicParams, Request } from '../../../api/contract/re
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { dataError, SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
-import type { UcpSide } from './ucp-side.ts';
-import { UcpTraffic } from './ucp-side.ts';
+import { type UcpSide, UcpTraffic } from './ucp-side.ts';
 
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {

@@ -5,8 +5,7 @@ import type { LocalBuffer, LocalMemory } from '../../../api/contract/memory.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams, Tag } from '../../../api/contract/request.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
-import type { UcpSide } from './ucp-side.ts';
-import { UcpTraffic } from './ucp-side.ts';
+import { type UcpSide, UcpTraffic } from './ucp-side.ts';
 
 /** The tag of ucx_perftest. */
 const TAG = 0x1337a880;

@@ -1,6 +1,6 @@
 /**
  * A ucp operation that did not end in its call, or whose request was wanted: the base class of all kinds. Pooled: after `free()` the object belongs to
- * another operation. The memory of each kind is in rma-request.ts and message-request.ts.
+ * another operation. The memory of each kind is in operation-requests.ts and operation-requests.ts.
  *
  *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: a request that waits for resources; it is started again from there
  *    ^                   |                            |
@@ -8,8 +8,12 @@
  *    '---- RequestPool.free() ---------------------------------'
  */
 
-import type { Request as ApiRequest, RequestCallback } from '../../../api/contract/request.ts';
-import { checkCallback, showRequests } from '../../../api/contract/request.ts';
+import {
+  type Request as ApiRequest,
+  checkCallback,
+  type RequestCallback,
+  showRequests,
+} from '../../../api/contract/request.ts';
 import type { MessageTrace } from '../../../api/layout/message.ts';
 import type { NotifyOrder } from '../../../api/list/notify-order.ts';
 import { CountedCompletion } from '../../../api/operation/completion.ts';

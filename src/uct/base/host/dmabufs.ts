@@ -25,12 +25,8 @@ import { DmabufCounts } from '../../../ucs/stats/dmabuf-counts.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { invalidParam, statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type {
-  DmabufExport,
-  DmabufMemory,
-  DmabufRange,
-  HostDmabufs as HostDmabufsApi,
-} from '../../api/memory-domain.ts';
+import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../../api/host-dmabufs.ts';
+import type { DmabufExport } from '../../api/memory-domain.ts';
 
 /** Errors of mmap for a file whose driver does not support mapping, or not for writing. */
 const NOT_MAPPABLE: readonly number[] = [

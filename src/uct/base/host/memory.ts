@@ -1,10 +1,7 @@
 /**
- * Host memory of domains without registrations: allocated by the domain, or a registered buffer of the program. Host memory of another library in
- * this process, given by its address: checked once, and accessed through one view. It neither owns the memory nor keeps it mapped. Requirements for
- * host buffers to be registered, for every memory domain. The local side of zero copy: a list of parts of host memory, checked as a whole before any
- * transfer. Checks of the options of memory domains. Their meaning is documented in uct/api. Advice about memory: checks for every memory domain, and
- * backing the pages of host memory. A registration cache of host memory for a memory domain: bounds from the configuration, errors to the log,
- * deferred work to the clock.
+ * Host memory of memory domains: allocated by the domain, a registered buffer of the program, or memory of another library in this process, given by
+ * its address and accessed through one view. The checks of it and of its options; parts of it as the local side of a zero-copy list, checked as a
+ * whole before any transfer; backing its pages; and the registration cache of a domain for it.
  */
 
 import { addressOf, isMapped, MadviseAdvice, madvise, PAGE_SIZE, VIEW_LENGTH_MAX, viewAt } from '../../../sys/index.ts';

@@ -1,7 +1,7 @@
 /**
- * The cards of one program: selected by the environment or detected, and all opened at once, so that an unusable card is reported at the start and
- * not at the first transfer. Required capabilities of the cards (UCX_GAUDI_COPY_*=y): checked when the cards are opened, so that a missing one is
- * reported at once. The scale-out ports of the cards (UCX_GAUDI_COPY_NIC_SCALE_OUT): detected, reported, or required. No data is sent over them here.
+ * The cards of one program: selected by the environment or detected, and all opened at once, so that an unusable card or a missing capability
+ * (UCX_GAUDI_COPY_*=y) is reported at the start and not at the first transfer; and their scale-out ports (UCX_GAUDI_COPY_NIC_SCALE_OUT), over which
+ * no data is sent here.
  */
 
 import {

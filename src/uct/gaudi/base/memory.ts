@@ -1,6 +1,6 @@
 /**
  * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Importing dma-bufs
- * is in imported-dmabuf.ts. Completion of transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a
+ * is in foreign-memory.ts. Completion of transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a
  * card reads it (structuredClone, postMessage, resize). The pages stay pinned, but their content may change, so the operation fails. This object
  * keeps no memory alive. The one-sided operations of a card in the attributes of interfaces: all of them, or none with the reason. The memory that
  * they reach depends on the transport.

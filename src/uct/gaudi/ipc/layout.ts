@@ -16,7 +16,7 @@ export const SERVICE_TAG_BYTES: number = TAG_BYTES;
 
 const KEY_VERSION = 1;
 const WORDS = 13;
-const KEY_AT_VERSION = 0;
+const AT_KEY_VERSION = 0;
 const AT_GENERATION = 1;
 const AT_OFFSET = 3;
 const AT_ARENA_LENGTH = 5;
@@ -39,7 +39,7 @@ export interface KeyPayload {
 /** Packs a payload. */
 export function packPayload(payload: KeyPayload): Int32Array {
   const words = new Int32Array(WORDS);
-  words[KEY_AT_VERSION] = KEY_VERSION;
+  words[AT_KEY_VERSION] = KEY_VERSION;
   put64(words, AT_GENERATION, payload.arenaGeneration);
   put64(words, AT_OFFSET, payload.arenaOffset);
   put64(words, AT_ARENA_LENGTH, payload.arenaBytes);
@@ -54,7 +54,7 @@ export function packPayload(payload: KeyPayload): Int32Array {
  * @returns undefined if it is not of this version, or its range is outside its arena
  */
 export function unpackPayload(words: Int32Array, byteLength: number): KeyPayload | undefined {
-  if (words.length < WORDS || words[KEY_AT_VERSION] !== KEY_VERSION) return undefined;
+  if (words.length < WORDS || words[AT_KEY_VERSION] !== KEY_VERSION) return undefined;
   const arenaOffset = get64(words, AT_OFFSET);
   const arenaBytes = get64(words, AT_ARENA_LENGTH);
   const arenaGeneration = get64(words, AT_GENERATION);

@@ -1,7 +1,7 @@
 /**
  * Device memory that is registered with gaudi_ipc: an allocation of gaudi_copy of the same context, a part of a block of the application, or imported
- * memory of others. The keys that a memory domain has published: finds the memory for the bytes of a key. The owners of shared device memory in this
- * thread, since contexts of one thread need no socket. There may be several contexts, with different cards.
+ * memory of others; and the keys that a memory domain has published for it. Contexts of one thread need no socket to find each other: the owners of
+ * this thread are listed here.
  */
 
 import { type DmaMemory, type IpcHandle, ipcWrapArena } from '../../../hlthunk/index.ts';

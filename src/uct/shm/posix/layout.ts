@@ -80,7 +80,7 @@ export function wakePath(directoryPath: string): string {
 }
 
 /*
- * Layout of a ring: messages of one sender to one receiver, in a segment that the sender creates. Written by ring-writer.ts, read by ring-reader.ts.
+ * Layout of a ring: messages of one sender to one receiver, in a segment that the sender creates. Written by ring.ts, read by ring.ts.
  *
  * Header, elements, segments. An element contains a short message, or names the first of the adjacent segments of a longer one. Its sequence word is stored
  * last, with Atomics, and is polled by the receiver: one cache line carries a small message.

@@ -5,8 +5,7 @@
 
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { Role } from '../secure/key-exchange.ts';
-import { SecureHandshake } from '../secure/key-exchange.ts';
+import { type Role, SecureHandshake } from '../secure/key-exchange.ts';
 import type { Security } from '../secure/security.ts';
 import type { RecordStream } from '../secure/session.ts';
 

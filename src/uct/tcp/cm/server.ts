@@ -1,7 +1,6 @@
 /**
- * A client of a listener, from its connection on: reads its request, keeps it until the program answers, and reads the confirmation of the client. A
- * client that violates the protocol, disconnects, or is too slow is dropped. A listening socket of the connection manager: accepts connections, and
- * handles the lack of descriptors. The request of a client is read in server-client.ts.
+ * A listening socket of the connection manager, and its clients: each is read from its connection on, kept until the program answers, and has to
+ * confirm the answer. A client that violates the protocol, disconnects, or is too slow is dropped. A lack of descriptors is survived.
  */
 
 import {
