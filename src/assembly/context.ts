@@ -17,7 +17,7 @@ import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
-import { HostDmabufs } from '../uct/base/host/dmabufs.ts';
+import { ContextDmabufs } from '../uct/base/host/dmabufs.ts';
 import { hostRange } from '../uct/base/host/memory.ts';
 import { cardChoiceOf } from '../uct/gaudi/base/cards.ts';
 import { cardAt } from '../uct/gaudi/base/foreign-memory.ts';
@@ -176,7 +176,7 @@ async function openNative(
       emulated: node.emulated,
       newSignal: () => new EventFd(),
       hostRange,
-      hostDmabufs: new HostDmabufs(new Udmabuf(), program.log.child('dmabuf')),
+      hostDmabufs: new ContextDmabufs(new Udmabuf(), program.log.child('dmabuf')),
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });

@@ -8,7 +8,7 @@ import { type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
 import { close as closeFd, Errno, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import type { DmabufMemory, DmabufRange } from '../../src/uct/api/host-dmabufs.ts';
-import { HostDmabufs } from '../../src/uct/base/host/dmabufs.ts';
+import { ContextDmabufs } from '../../src/uct/base/host/dmabufs.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { FAKE_NAME } from '../fixtures/fake-memory-domain.ts';
 import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
@@ -266,11 +266,11 @@ describe('a dma-buf of host memory', () => {
   /** Both contexts with one device; the kernel can pin the pages of its dma-bufs, or not. */
   function setUp(isPinnable = true): FakePair {
     const udmabuf = new FakeUdmabuf();
-    const hostDmabufs = (): HostDmabufs => {
-      const dmabufs = new HostDmabufs(udmabuf);
+    const hostDmabufs = (): ContextDmabufs => {
+      const dmabufs = new ContextDmabufs(udmabuf);
       if (isPinnable) return dmabufs;
       return Object.assign(dmabufs, {
-        map: (range: DmabufRange) => unpinnable(HostDmabufs.prototype.map.call(dmabufs, range)),
+        map: (range: DmabufRange) => unpinnable(ContextDmabufs.prototype.map.call(dmabufs, range)),
       });
     };
     return fixture.pair({ hostDmabufs });

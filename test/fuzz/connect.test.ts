@@ -12,7 +12,7 @@ import { MessageId } from '../../src/api/layout/message.ts';
 import { isUcxError, Status } from '../../src/index.ts';
 import { packAcceptData, packConnectData, unpackAcceptData, unpackConnectData } from '../../src/ucp/wireup/sockets.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
-import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/layout.ts';
+import { CmFrameType, FRAME_BYTES_MAX, FrameReader, packFrame } from '../../src/uct/tcp/cm/layout.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';
@@ -64,9 +64,9 @@ describe('fuzzed', () => {
     const random = createRandom(SEED);
     let read = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      const type = (1 + random.below(5)) as FrameType;
-      const hasPayload = type <= FrameType.REJECT;
-      const status = type === FrameType.REJECT ? Status.REJECTED : Status.OK;
+      const type = (1 + random.below(5)) as CmFrameType;
+      const hasPayload = type <= CmFrameType.REJECT;
+      const status = type === CmFrameType.REJECT ? Status.REJECTED : Status.OK;
       const frame = packFrame(type, status, hasPayload ? random.bytes(random.below(300)) : undefined);
       const isChanged = random.below(4) > 0;
       const changed = isChanged ? mutated(random, frame) : frame;

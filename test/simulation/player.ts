@@ -10,7 +10,7 @@ import { UCP_CONFIG_TABLE } from '../../src/ucp/resources/config.ts';
 import { type Config, loadConfig } from '../../src/ucs/config/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
 import type { Clock, Timer } from '../../src/ucs/sys/clock.ts';
-import { HostDmabufs } from '../../src/uct/base/host/dmabufs.ts';
+import { ContextDmabufs } from '../../src/uct/base/host/dmabufs.ts';
 import { selfComponent } from '../../src/uct/self/md.ts';
 import type { LaneOptions } from './lane.ts';
 import { type SimulatedMd, simulatedComponent } from './memory-domain.ts';
@@ -76,7 +76,7 @@ export class Host {
       hostRange: () => {
         throw new TypeError('a schedule has no memory of others');
       },
-      hostDmabufs: new HostDmabufs(new Udmabuf()),
+      hostDmabufs: new ContextDmabufs(new Udmabuf()),
       distanceOf: () => undefined,
       deviceOf: () => {
         throw new TypeError('a schedule has no cards of hl-thunk');

@@ -5,7 +5,7 @@
 
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { type Connection, connectUngreeted, GREETING_NS } from './connection.ts';
+import { connectUngreeted, GREETING_NS, type ServerConnection } from './connection.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { Message } from './message.ts';
 import { removeLeftSocket } from './socket-path.ts';
@@ -66,7 +66,7 @@ export function endServer(socketPath: string): number | undefined {
 }
 
 /** Connects; if the server has left its socket without listening, removes the socket and returns undefined. */
-function connectToEnd(socketPath: string): Connection | undefined {
+function connectToEnd(socketPath: string): ServerConnection | undefined {
   try {
     return connectUngreeted(socketPath);
   } catch (error) {
@@ -83,7 +83,7 @@ export function otherVersionText(server: ServerIdentity, other: string, protocol
 }
 
 /** The reply; undefined if the server does not know the question, and ends the connection. */
-function ask(connection: Connection, op: string): Message | undefined {
+function ask(connection: ServerConnection, op: string): Message | undefined {
   try {
     return connection.request({ op }, -1, GREETING_NS).message;
   } catch (error) {

@@ -53,7 +53,7 @@ export interface Reply {
 }
 
 /** A connection. */
-export class Connection {
+export class ServerConnection {
   readonly path: string;
   /** The process of the server. */
   readonly serverPid: number;
@@ -241,7 +241,7 @@ export class Connection {
  * @throws UcxError ERR_NODE_UNREACHABLE if no server listens at the path, ERR_NODE_REFUSED if it accepts no more clients, has another
  * version or cannot read memory of this process
  */
-export function connectToServer(path: string): Connection {
+export function connectToServer(path: string): ServerConnection {
   for (let left = CONNECTS_MAX - 1; ; left--) {
     const connection = connectOnce(path, left === 0);
     if (connection !== undefined) return connection;
@@ -249,7 +249,7 @@ export function connectToServer(path: string): Connection {
 }
 
 /** @param isLast throw if the server closes before its greeting; otherwise the result is `undefined` */
-function connectOnce(path: string, isLast: boolean): Connection | undefined {
+function connectOnce(path: string, isLast: boolean): ServerConnection | undefined {
   let socket: UnixSocket;
   try {
     checkFolder(path);
@@ -289,7 +289,7 @@ function connectInTime(path: string): UnixSocket {
  * Connects without a greeting, for messages of any version.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
-export function connectUngreeted(path: string): Connection {
+export function connectUngreeted(path: string): ServerConnection {
   checkString('socketPath', path);
   try {
     checkFolder(path);
@@ -300,9 +300,9 @@ export function connectUngreeted(path: string): Connection {
 }
 
 /** @throws UcxError ERR_NODE_REFUSED for a server of another user */
-function connectionOver(socket: UnixSocket, path: string): Connection {
+function connectionOver(socket: UnixSocket, path: string): ServerConnection {
   try {
-    return new Connection(socket, path);
+    return new ServerConnection(socket, path);
   } catch (error) {
     socket.close();
     throw error;
@@ -310,7 +310,7 @@ function connectionOver(socket: UnixSocket, path: string): Connection {
 }
 
 /** @throws SyscallError ENODEV if the server closes the connection; UcxError ERR_NODE_REFUSED */
-function greet(socket: UnixSocket, path: string): Connection {
+function greet(socket: UnixSocket, path: string): ServerConnection {
   const connection = connectionOver(socket, path);
   // The server reads this word: a proof that it can read memory of its presumed peer process.
   const proof = allocateScratch(4);

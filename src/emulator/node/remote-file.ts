@@ -32,7 +32,7 @@ import {
 } from '../driver/base/ioctl-request.ts';
 import { abortedWait } from '../driver/ioctl/wait.ts';
 import { BufferMapping } from '../driver/memory/buffer-table.ts';
-import type { Connection, Reply } from './connection.ts';
+import type { Reply, ServerConnection } from './connection.ts';
 import {
   ANSWERED_OFFSET,
   ASYNC_SLOTS,
@@ -69,7 +69,7 @@ interface PendingCall {
 export interface RemoteFileParts {
   readonly id: number;
   readonly numbers: IoctlNumbers;
-  readonly connection: Connection;
+  readonly connection: ServerConnection;
   /** Descriptor of the mailbox; the file takes ownership. */
   readonly mailboxFd: number;
   readonly onClose: (file: RemoteFile) => void;
@@ -79,7 +79,7 @@ export interface RemoteFileParts {
 export class RemoteFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   readonly #id: number;
-  readonly #connection: Connection;
+  readonly #connection: ServerConnection;
   readonly #onClose: (file: RemoteFile) => void;
   readonly #mailbox: MappedMemory;
   readonly #words: Int32Array;

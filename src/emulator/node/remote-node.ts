@@ -12,7 +12,7 @@ import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import type { MemoryRun } from '../driver/base/dmabuf.ts';
 import { type Fault, readFault } from '../faults/fault-plan.ts';
 import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
-import { type Connection, connectToServer } from './connection.ts';
+import { connectToServer, type ServerConnection } from './connection.ts';
 import { type AttachedRuns, RemoteDmabufs } from './dmabufs.ts';
 import type { NodeStatus } from './node-status.ts';
 import { RemoteFile } from './remote-file.ts';
@@ -25,11 +25,11 @@ export class RemoteNode implements DriverNode {
   readonly verbs: EmulatedVerbs | undefined;
   /** The memory of the cards behind dma-bufs, for the RDMA devices. */
   readonly #dmabufs: RemoteDmabufs;
-  readonly #connection: Connection;
+  readonly #connection: ServerConnection;
   readonly #files: Set<RemoteFile> = new Set();
   #nextFile = 1;
 
-  constructor(connection: Connection) {
+  constructor(connection: ServerConnection) {
     this.#connection = connection;
     this.#dmabufs = new RemoteDmabufs({
       check: () => connection.check(),

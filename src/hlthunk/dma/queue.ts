@@ -17,7 +17,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { DmaActivity, type DmaCounts, DmaRequest } from './request.ts';
-import { BatchIoctls, CompletionWait, isLoss, isTransient, Refusals } from './submission.ts';
+import { BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -80,7 +80,7 @@ export class DmaQueue {
   /** Last batch that was complete when faults were read; its own faults were included. */
   #completed = 0;
   #polls = 0;
-  readonly #refusals: Refusals = new Refusals();
+  readonly #refusals: TransientErrors = new TransientErrors();
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;

@@ -153,7 +153,7 @@ export function isLoss(result: number): boolean {
 }
 
 /** The transient rejections of one queue. */
-export class Refusals {
+export class TransientErrors {
   /** Number of requests in the rejected batch. */
   requests = 0;
   #count = 0;

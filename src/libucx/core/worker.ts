@@ -42,7 +42,7 @@ import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/remote-key.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { receiveMessageData, TagReceives } from '../messages/tag-receives.ts';
 import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
-import { Buffers } from '../request/local.ts';
+import { LocalRanges } from '../request/local.ts';
 import { ALONE, RequestKind } from '../request/request.ts';
 import { Requests } from '../request/requests.ts';
 import { workerSnapshot } from './snapshot.ts';
@@ -61,7 +61,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   /** The handle of libucp. */
   readonly handle: number;
   readonly requests: Requests;
-  readonly buffers: Buffers;
+  readonly buffers: LocalRanges;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
   readonly teardown: Teardown = new Teardown(this);
@@ -113,7 +113,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.devices = new DeviceTransfers(this);
-    this.buffers = new Buffers(context, this.requests, this.devices.messages);
+    this.buffers = new LocalRanges(context, this.requests, this.devices.messages);
     this.#tags = new TagReceives(this);
     this.#queues = new MessageQueues(this.arrivals, this.driver);
     this.arrivedNotifications = new Notifications(this.driver, (handler) =>

@@ -127,7 +127,7 @@ function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status 
 }
 
 /** The operation. */
-export class SwapLoop extends DeviceOperation {
+export class CompareSwapLoop extends DeviceOperation {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
   readonly #call: WordOperation;

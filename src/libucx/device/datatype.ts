@@ -13,13 +13,13 @@ import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { DeviceDatatypes } from '../request/local.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { type CopiedMessage, IncomingMessage, OutgoingMessage } from './staged.ts';
-import type { Staging } from './steps.ts';
+import type { CardSteps } from './steps.ts';
 
 const U64 = 'uint64_t';
 
 /** The messages of one worker. */
-export class DeviceMessages implements DeviceDatatypes {
-  readonly #staging: Staging;
+export class CardDatatype implements DeviceDatatypes {
+  readonly #staging: CardSteps;
   /** Messages by the number that libucp receives in place of an address. */
   readonly #outgoing: Map<number, OutgoingMessage> = new Map();
   readonly #incoming: Map<number, IncomingMessage> = new Map();
@@ -28,7 +28,7 @@ export class DeviceMessages implements DeviceDatatypes {
   #datatype = 0;
   #callbacks: readonly NativeCallback[] = [];
 
-  constructor(staging: Staging) {
+  constructor(staging: CardSteps) {
     this.#staging = staging;
   }
 

@@ -19,7 +19,7 @@ const QUESTIONS: ReadonlySet<number> = new Set([MessageId.PUT, MessageId.GET, Me
 const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);
 
 /** A received message: its id, and a frame for the readers of api/layout. */
-export interface DeviceMessage {
+export interface CardRequest {
   readonly id: number;
   readonly frame: AmFrame;
   /** The memory that a request names; undefined for an answer. */
@@ -40,7 +40,7 @@ export function packMessage({ buffer, byteLength }: Int32Array, exportId?: numbe
 }
 
 /** Parses the id, length and memory of a message; undefined for a message of another program or version, or of another length. */
-export function parseMessage(header: Uint8Array): DeviceMessage | undefined {
+export function parseMessage(header: Uint8Array): CardRequest | undefined {
   const { byteLength } = header;
   if (byteLength === 0 || byteLength % 4 !== 0) return undefined;
   // A copy is aligned.

@@ -9,12 +9,12 @@ import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceFlush, DeviceOperation, OperationTracker } from './operation.ts';
-import { Staging, type StepStart } from './steps.ts';
+import { CardSteps, type StepStart } from './steps.ts';
 
 function makeTracker(): OperationTracker {
   const fragments = new FragmentPool<UcpMemory>({ allocate: () => ({}) as UcpMemory, free: () => {} }, 4096, 1);
   const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as EngineWorker;
-  return new OperationTracker(new Staging(worker));
+  return new OperationTracker(new CardSteps(worker));
 }
 
 /** A step that the test ends. */

@@ -13,7 +13,7 @@ import { CountedCompletion, Parts } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import { UcpRequest } from '../request/request.ts';
-import type { Staging, StepDone, StepStart } from './steps.ts';
+import type { CardSteps, StepDone, StepStart } from './steps.ts';
 
 /** State of an operation: see the diagram above. */
 const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
@@ -27,7 +27,7 @@ export abstract class DeviceOperation extends CountedCompletion {
   readonly endpoint: EngineEndpoint | undefined;
   /** Undefined for an internal operation. */
   readonly request: UcpRequest | undefined;
-  readonly staging: Staging;
+  readonly staging: CardSteps;
   readonly #tracker: OperationTracker;
   /** Called with OK when it has ended, however. */
   #waiters: ((status: Status) => void)[] | undefined;
@@ -143,10 +143,10 @@ export abstract class DeviceOperation extends CountedCompletion {
 
 /** The operations of one worker. */
 export class OperationTracker {
-  readonly staging: Staging;
+  readonly staging: CardSteps;
   readonly #ofEndpoints: Map<EngineEndpoint | undefined, Set<DeviceOperation>> = new Map();
 
-  constructor(staging: Staging) {
+  constructor(staging: CardSteps) {
     this.staging = staging;
   }
 

@@ -17,7 +17,7 @@ import type { EngineEndpoint, LocalRange, RemoteTransfer } from '../engine/engin
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { type DeviceMessage, firstWord, packMessage } from './layout.ts';
+import { type CardRequest, firstWord, packMessage } from './layout.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
 /** Maximum number of unanswered operations of one endpoint. */
@@ -41,7 +41,7 @@ export class RemoteOperation extends DeviceOperation {
   declare readonly request: UcpRequest;
   /** Id in the answer, unique among the operations of its endpoint. */
   requestId = 0;
-  readonly #remote: RemoteCards;
+  readonly #remote: OwnerRequests;
   readonly #question: Question;
   /** Ends the wait for the reply; undefined before the message is sent, and once the reply has come. */
   #replied: (() => void) | undefined;
@@ -51,7 +51,7 @@ export class RemoteOperation extends DeviceOperation {
   constructor(
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
-    remote: RemoteCards,
+    remote: OwnerRequests,
     question: Question,
   ) {
     super(tracker, endpoint, request);
@@ -67,7 +67,7 @@ export class RemoteOperation extends DeviceOperation {
   }
 
   /** Handles the answer. One that arrives after a failure is ignored: the local memory belongs to the caller again. */
-  answer({ id, frame }: DeviceMessage, message: ReceivedMessage): void {
+  answer({ id, frame }: CardRequest, message: ReceivedMessage): void {
     if (this.failure !== Status.OK) return;
     if (id === MessageId.DATA) {
       this.#onData(message);
@@ -146,12 +146,12 @@ interface Window {
 }
 
 /** The operations of one worker that remote owners execute. */
-export class RemoteCards {
+export class OwnerRequests {
   readonly #windows: Map<EngineEndpoint, Window> = new Map();
   #lastId = 0;
 
   /** Handles an answer from the peer of an endpoint; one without an operation is dropped. */
-  answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: ReceivedMessage): void {
+  answered(endpoint: EngineEndpoint, answer: CardRequest, message: ReceivedMessage): void {
     // REPLY and DATA have the request id at the same place.
     const { request } = readReply(answer.frame);
     this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);

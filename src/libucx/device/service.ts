@@ -17,8 +17,8 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
-import { type DeviceMessage, firstWord, packMessage } from './layout.ts';
-import type { Staging } from './steps.ts';
+import { type CardRequest, firstWord, packMessage } from './layout.ts';
+import type { CardSteps } from './steps.ts';
 
 /** A range of memory that a peer may access. */
 interface Place {
@@ -29,13 +29,13 @@ interface Place {
 
 /** The service of one worker. */
 export class DeviceService {
-  readonly #staging: Staging;
+  readonly #staging: CardSteps;
   readonly #words: DeviceWords;
   /** Closed endpoints: answers for them, and data that they have sent, are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   #inFlight = 0;
 
-  constructor(staging: Staging) {
+  constructor(staging: CardSteps) {
     this.#staging = staging;
     this.#words = new DeviceWords(staging);
   }
@@ -46,7 +46,7 @@ export class DeviceService {
   }
 
   /** Executes the request of a peer. */
-  serve(endpoint: EngineEndpoint, { id, frame }: DeviceMessage, exportId: number, message: ReceivedMessage): void {
+  serve(endpoint: EngineEndpoint, { id, frame }: CardRequest, exportId: number, message: ReceivedMessage): void {
     if (id === MessageId.ATOMIC) {
       this.#modify(endpoint, readAtomic(frame), exportId);
       return;

@@ -12,20 +12,20 @@ import { Status } from '../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/local.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { Staging } from './steps.ts';
+import type { CardSteps } from './steps.ts';
 
 /** The message. Its parts are the fragments that a card is copying, or that wait for it; its failure is the reason why bytes could not be copied. */
 export abstract class CopiedMessage extends CountedCompletion {
   /** One part is libucp, until it has ended the message. */
   override count = 1;
   readonly byteLength: number;
-  protected readonly staging: Staging;
+  protected readonly staging: CardSteps;
   protected readonly pieces: readonly Piece<LocalMemory>[];
   /** The request that libucp has ended while its bytes are still being copied. */
   #ended: UcpRequest | undefined;
   #status: Status = Status.OK;
 
-  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+  constructor(staging: CardSteps, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
     super();
     this.staging = staging;
     this.pieces = pieces;
@@ -96,7 +96,7 @@ export class OutgoingMessage extends CopiedMessage {
   /** Contiguous, in the order of the message. */
   readonly #windows: ReadWindow[] = [];
 
-  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+  constructor(staging: CardSteps, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
     super(staging, pieces, byteLength);
     this.#head = new Uint8Array(Math.min(byteLength, HEAD_BYTES));
   }

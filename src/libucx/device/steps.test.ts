@@ -5,14 +5,14 @@ import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
-import { Staging } from './steps.ts';
+import { CardSteps } from './steps.ts';
 
 /** Staging of a worker whose context has one fragment. */
-function makeStaging(): { readonly staging: Staging; readonly fragments: FragmentPool<UcpMemory> } {
+function makeStaging(): { readonly staging: CardSteps; readonly fragments: FragmentPool<UcpMemory> } {
   const source = { allocate: () => ({}) as UcpMemory, free: () => {} };
   const fragments = new FragmentPool<UcpMemory>(source, 4096, 1);
   const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as EngineWorker;
-  return { staging: new Staging(worker), fragments };
+  return { staging: new CardSteps(worker), fragments };
 }
 
 describe('a fragment that becomes available late', () => {

@@ -24,7 +24,7 @@ export type StepStart = (params: RequestParams) => Status | Request;
 export type StepDone = (status: Status, error?: unknown, ended?: Request) => void;
 
 /** State that all transfers of device memory in one worker share. */
-export class Staging implements DeviceCopier {
+export class CardSteps implements DeviceCopier {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
   /** The fragment of {@link copyNow}, outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. */

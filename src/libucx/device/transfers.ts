@@ -23,34 +23,34 @@ import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memor
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
-import { SwapLoop } from './atomics.ts';
-import { DeviceMessages } from './datatype.ts';
+import { CompareSwapLoop } from './atomics.ts';
+import { CardDatatype } from './datatype.ts';
 import { parseMessage } from './layout.ts';
 import { ListOperation } from './list.ts';
 import { DeviceFlush, type DeviceOperation, InnerOperation, OperationTracker, partsOf } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
-import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
+import { atomicQuestion, OwnerRequests, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
-import { Staging, type StepStart } from './steps.ts';
+import { CardSteps, type StepStart } from './steps.ts';
 import { Pipeline } from './windows.ts';
 
 /** The operations of one worker that access memory of cards. */
 export class DeviceTransfers implements DeviceCopies {
   /** Messages from and to memory of cards. */
-  readonly messages: DeviceMessages;
+  readonly messages: CardDatatype;
   readonly #worker: EngineWorker;
-  readonly #staging: Staging;
+  readonly #staging: CardSteps;
   readonly #tracker: OperationTracker;
-  readonly #remote: RemoteCards = new RemoteCards();
+  readonly #remote: OwnerRequests = new OwnerRequests();
   readonly #service: DeviceService;
   /** Barriers that operations wait for, by endpoint. */
   readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
 
   constructor(worker: EngineWorker) {
     this.#worker = worker;
-    this.#staging = new Staging(worker);
+    this.#staging = new CardSteps(worker);
     this.#tracker = new OperationTracker(this.#staging);
-    this.messages = new DeviceMessages(this.#staging);
+    this.messages = new CardDatatype(this.#staging);
     this.#service = new DeviceService(this.#staging);
     worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
@@ -94,7 +94,7 @@ export class DeviceTransfers implements DeviceCopies {
     const parts = [endpoint, request] as const;
     const operation = isOfCard
       ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
-      : new SwapLoop(this.#tracker, parts, call, [rkey, remoteOffset]);
+      : new CompareSwapLoop(this.#tracker, parts, call, [rkey, remoteOffset]);
     return this.#start(operation, request, params);
   }
 

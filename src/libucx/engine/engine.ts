@@ -20,7 +20,7 @@ import type { DeviceAccess, LocalBuffer, LocalMemory, UcpMemory } from '../mem/m
 import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
-import type { Buffers } from '../request/local.ts';
+import type { LocalRanges } from '../request/local.ts';
 import type { Requests } from '../request/requests.ts';
 import type { Teardown } from './teardown.ts';
 
@@ -150,7 +150,7 @@ export interface EngineWorker {
   /** The handle of libucp. */
   readonly handle: number;
   readonly requests: Requests;
-  readonly buffers: Buffers;
+  readonly buffers: LocalRanges;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
   readonly teardown: Teardown;

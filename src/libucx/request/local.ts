@@ -39,7 +39,7 @@ export interface BuffersOwner extends RegistrationOwner {
 }
 
 /** The local side of the operations of one worker, one at a time. */
-export class Buffers {
+export class LocalRanges {
   /** The address for libucp, after {@link begin}. */
   address = 0;
   count = 0;

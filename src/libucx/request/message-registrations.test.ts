@@ -4,7 +4,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { Buffers } from './local.ts';
+import { LocalRanges } from './local.ts';
 import { MessageRegistrations } from './message-registrations.ts';
 import { RequestKind, UcpRequest } from './request.ts';
 
@@ -72,7 +72,7 @@ describe('the buffers of a worker', () => {
     const setMemh = vi.fn();
     const requests = { begin: () => request, setMemh, discard: () => {} };
     const context = { libucp: { functions, minor }, handle: CONTEXT, access: {} };
-    const buffers = new Buffers(context as never, requests as never, {} as never);
+    const buffers = new LocalRanges(context as never, requests as never, {} as never);
     const bytes = new Uint8Array(4096);
     expect(buffers.plainAddress(bytes, 0, 4096) < 0).toBe(handles === 1);
     expect(buffers.plainAddress(bytes, 0, 8)).toBeGreaterThan(0);

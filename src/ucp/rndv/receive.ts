@@ -49,7 +49,7 @@ interface OpenWindow {
 }
 
 /** A message that is received. */
-export interface ReceivedMessage {
+export interface OfferedMessage {
   readonly request: Request;
   readonly connection: Connection;
   /** Request of the sender. */
@@ -86,7 +86,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   #state: ReceiveState = ReceiveState.ASKING;
 
   /** @param key of the memory, for a sender that can write it: released here */
-  constructor(host: ProtocolHost, staging: Staging, message: ReceivedMessage, key: OwnKey | undefined) {
+  constructor(host: ProtocolHost, staging: Staging, message: OfferedMessage, key: OwnKey | undefined) {
     this.#host = host;
     this.#staging = staging;
     this.request = message.request;

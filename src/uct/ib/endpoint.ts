@@ -21,8 +21,8 @@ import { Transfer, type TransferCounters } from '../base/counters.ts';
 import { IB_NAME } from './base/config.ts';
 import { IbKey } from './base/key.ts';
 import { IbMemory } from './base/memory.ts';
-import type { Buffers } from './base/queues.ts';
-import { type Connection, immediateOf, MessageKind } from './connection/connection.ts';
+import type { SlotMemory } from './base/queues.ts';
+import { type IbConnection, immediateOf, MessageKind } from './connection/connection.ts';
 import { newWord } from './connection/work-request.ts';
 
 const AM_ID_MASK = 31;
@@ -31,7 +31,7 @@ const NO_IOV: readonly IovEntry[] = [];
 
 /** The interface, for its endpoints. */
 export interface EndpointOwner {
-  readonly tx: Buffers;
+  readonly tx: SlotMemory;
   readonly counters: TransferCounters;
   readonly segBytes: number;
   readonly inlineBytes: number;
@@ -53,7 +53,7 @@ class PackFrame implements AmFrame {
   byteLength = 0;
   readonly source = '';
 
-  constructor({ bytes, words }: Buffers) {
+  constructor({ bytes, words }: SlotMemory) {
     this.bytes = bytes;
     this.words = words;
   }
@@ -61,7 +61,7 @@ class PackFrame implements AmFrame {
 
 /** The endpoint. */
 export class IbEndpoint implements UctEndpoint {
-  readonly connection: Connection;
+  readonly connection: IbConnection;
   /** Index of the device of the peer, for remote keys. */
   readonly peerDevice: number;
   readonly #owner: EndpointOwner;
@@ -69,7 +69,7 @@ export class IbEndpoint implements UctEndpoint {
   #isFenced = false;
   #closed = false;
 
-  constructor(owner: EndpointOwner, connection: Connection, peerDevice: number) {
+  constructor(owner: EndpointOwner, connection: IbConnection, peerDevice: number) {
     this.#owner = owner;
     this.connection = connection;
     this.peerDevice = peerDevice;

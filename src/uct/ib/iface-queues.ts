@@ -4,9 +4,9 @@ import type { CompletionChannel, CompletionQueue } from '../../verbs/port.ts';
 import type { QueueLimits } from '../api/iface.ts';
 import type { RcConfig } from './base/config.ts';
 import type { IbPort } from './base/device.ts';
-import { Buffers, CqReader, Opened } from './base/queues.ts';
+import { CqReader, Opened, SlotMemory } from './base/queues.ts';
 import { inlineBytesOf } from './connection/connection.ts';
-import { Receiver } from './connection/receiver.ts';
+import { ReceiveQueue } from './connection/receiver.ts';
 
 /** Slots for bytes that are copied before they are sent, for all connections. */
 const TX_SLOTS = 512;
@@ -22,8 +22,8 @@ export class IfaceQueues {
   readonly sends: CqReader;
   readonly receiveCq: CompletionQueue;
   readonly receives: CqReader;
-  readonly tx: Buffers;
-  readonly receiver: Receiver;
+  readonly tx: SlotMemory;
+  readonly receiver: ReceiveQueue;
   readonly inlineBytes: number;
   readonly limits: QueueLimits;
   readonly #opened: Opened = new Opened();
@@ -41,8 +41,8 @@ export class IfaceQueues {
       const receives = Math.min(rc.RX_QUEUE_LEN, maxSrqWr, maxCqe);
       this.receiveCq = device.context.createCq(Math.min(receives * 2, maxCqe), this.channel);
       this.receives = opened.keep(new CqReader(this.receiveCq));
-      this.tx = opened.keep(new Buffers(device, TX_SLOTS, segBytes));
-      this.receiver = opened.keep(new Receiver(device, receives, segBytes));
+      this.tx = opened.keep(new SlotMemory(device, TX_SLOTS, segBytes));
+      this.receiver = opened.keep(new ReceiveQueue(device, receives, segBytes));
       const { sendCq, receiveCq, receiver } = this;
       this.inlineBytes = inlineBytesOf({ port, rc, sendCq, receiveCq, srq: receiver.srq });
       this.limits = {

@@ -31,7 +31,7 @@ import { ibAttributes } from './attributes.ts';
 import { IB_CONFIG_TABLE, IB_NAME, type IbConfig, RC_CONFIG_TABLE, RC_NAME, type RcConfig } from './base/config.ts';
 import type { IbPort } from './base/device.ts';
 import { IbKey } from './base/key.ts';
-import { type Buffers, type CqReader, connectionStatusOfWc, Opened, statusOfWc } from './base/queues.ts';
+import { type CqReader, connectionStatusOfWc, Opened, type SlotMemory, statusOfWc } from './base/queues.ts';
 import {
   type IbAddress,
   ID_BYTES,
@@ -41,10 +41,10 @@ import {
   unpackIbAddress,
 } from './connection/address.ts';
 import { ClosingConnections, CreditReturns } from './connection/closing.ts';
-import { type Connection, MessageKind } from './connection/connection.ts';
-import { Connector, type ConnectorOwner } from './connection/connector.ts';
+import { type IbConnection, MessageKind } from './connection/connection.ts';
+import { type ConnectorOwner, IbConnector } from './connection/connector.ts';
 import { DatagramEvents, Datagrams } from './connection/datagrams.ts';
-import type { Receiver } from './connection/receiver.ts';
+import type { ReceiveQueue } from './connection/receiver.ts';
 import { isNative, type TxEntry } from './connection/work-request.ts';
 import { type EndpointOwner, IbEndpoint } from './endpoint.ts';
 import { IfaceQueues } from './iface-queues.ts';
@@ -67,8 +67,8 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   /** Log for events that peers can cause. */
   readonly warnings: LimitedLog;
   readonly counters: TransferCounters = new TransferCounters();
-  readonly tx: Buffers;
-  readonly receiver: Receiver;
+  readonly tx: SlotMemory;
+  readonly receiver: ReceiveQueue;
   readonly datagrams: Datagrams;
   readonly self: IbAddress;
   readonly segBytes: number;
@@ -87,12 +87,12 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   readonly #datagramEvents: DatagramEvents;
   readonly #sends: CqReader;
   readonly #receives: CqReader;
-  readonly #connector: Connector;
+  readonly #connector: IbConnector;
   readonly #sleeper: Sleeper;
-  readonly #connections: Map<number, Connection> = new Map();
-  readonly #endpoints: Map<Connection, IbEndpoint> = new Map();
+  readonly #connections: Map<number, IbConnection> = new Map();
+  readonly #endpoints: Map<IbConnection, IbEndpoint> = new Map();
   /** Connections that have failed and are not destroyed. */
-  readonly #failed: Connection[] = [];
+  readonly #failed: IbConnection[] = [];
   readonly #closing: ClosingConnections = new ClosingConnections((connection) => this.#destroy(connection));
   readonly #creditReturns: CreditReturns = new CreditReturns();
   readonly #retries: AtomicRetries = new AtomicRetries((completion, status) => this.complete(completion, status));
@@ -155,7 +155,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       throw error;
     }
     this.address = packIbAddress(this.self);
-    this.#connector = new Connector(this);
+    this.#connector = new IbConnector(this);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#datagramEvents.arm();
   }
@@ -302,11 +302,11 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.#sleeper.wake();
   }
 
-  onAccepted(connection: Connection): void {
+  onAccepted(connection: IbConnection): void {
     this.#connections.set(connection.qp.qpNum, connection);
   }
 
-  onFailed(connection: Connection, status: Status): void {
+  onFailed(connection: IbConnection, status: Status): void {
     this.#failed.push(connection);
     this.#sleeper.wake();
     if (!this.#endpoints.has(connection)) return;
@@ -321,7 +321,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     this.#services.log.diag(message);
   }
 
-  onEnded(connection: Connection, entry: TxEntry, status: Status): void {
+  onEnded(connection: IbConnection, entry: TxEntry, status: Status): void {
     const { slot, completion, target, targetOffset, targetBytes, call, key, remoteOffset, assumed } = entry;
     const isAttached = entry.release();
     entry.clear();
@@ -393,7 +393,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return count;
   }
 
-  #onControl(connection: Connection, kind: number, count: number): void {
+  #onControl(connection: IbConnection, kind: number, count: number): void {
     if (kind === MessageKind.CREDIT) {
       // A peer may grant at most the window.
       connection.credits = Math.min(this.rc.FC_WND_SIZE, connection.credits + count);
@@ -420,7 +420,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return count;
   }
 
-  #destroy(connection: Connection): void {
+  #destroy(connection: IbConnection): void {
     this.#closing.forget(connection);
     this.#creditReturns.forget(connection);
     this.#connector.forget(connection);

@@ -8,7 +8,7 @@ import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.t
 import { Transfer, type TransferCounters } from '../base/counters.ts';
 import { checkIov, type HostIovEntry } from '../base/host/memory.ts';
 import { type TcpBuffers, TX_START } from './connection/buffers.ts';
-import type { TcpLink } from './connection/connection.ts';
+import type { TcpConnection } from './connection/connection.ts';
 import { NO_MEMORY, type TcpIovEntry } from './connection/operations.ts';
 import { QUEUE_MAX } from './connection/sender.ts';
 import { TCP_NAME, TcpKey } from './key.ts';
@@ -45,14 +45,14 @@ export interface EndpointOwner {
 
 /** An endpoint. */
 export class TcpEndpoint implements UctEndpoint {
-  readonly link: TcpLink;
+  readonly link: TcpConnection;
   readonly #owner: EndpointOwner;
   readonly #buffers: TcpBuffers;
   readonly #counters: TransferCounters;
   readonly #shortBytesMax: number;
   #closed = false;
 
-  constructor(owner: EndpointOwner, link: TcpLink) {
+  constructor(owner: EndpointOwner, link: TcpConnection) {
     this.#owner = owner;
     this.#buffers = owner.buffers;
     this.#counters = owner.counters;

@@ -25,10 +25,10 @@ import {
 import { tcpAttributes } from './attributes.ts';
 import { sendBytesMax, TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Acceptor, POLLS_MIN } from './connect/acceptor.ts';
-import { AwaitingAccept, Connector, type ConnectorOwner } from './connect/connector.ts';
+import { AwaitingAccept, type ConnectorOwner, TcpConnector } from './connect/connector.ts';
 import { Answer, type Hello, type HelloObjection, HelloPolicy } from './connect/hello.ts';
 import { TcpBuffers } from './connection/buffers.ts';
-import { type LinkOwner, TcpLink } from './connection/connection.ts';
+import { type LinkOwner, TcpConnection } from './connection/connection.ts';
 import { INTERVALS } from './connection/liveness.ts';
 import { type EndpointOwner, TcpEndpoint } from './endpoint.ts';
 import { FailureReports } from './failure-reports.ts';
@@ -78,16 +78,16 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** The listening socket, sockets before the hello, and the room of those of links: the event loop also serves them, so that peers do not wait for progress. */
   readonly #making: ReadySet = new ReadySet();
   #makingAlarm: EventAlarm | undefined = undefined;
-  readonly #connector: Connector;
+  readonly #connector: TcpConnector;
   readonly #sleeper: Sleeper;
   readonly #heartbeats: Heartbeats;
   readonly #heartbeatMs: number;
   /** The link for new endpoints, by the id of the peer. */
-  readonly #links: Map<string, TcpLink> = new Map();
+  readonly #links: Map<string, TcpConnection> = new Map();
   /** All links that are not down. */
-  readonly #all: Set<TcpLink> = new Set();
+  readonly #all: Set<TcpConnection> = new Set();
   /** Links whose socket has no room. */
-  readonly #blocked: Set<TcpLink> = new Set();
+  readonly #blocked: Set<TcpConnection> = new Set();
   readonly batches: Batches = new Batches();
   readonly #awaitingAccept: AwaitingAccept;
   readonly #endpoints: Set<TcpEndpoint> = new Set();
@@ -96,7 +96,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #address: Uint8Array | undefined = undefined;
   #alarm: EventAlarm | undefined = undefined;
   /** The link that received last. */
-  #hot: TcpLink | undefined = undefined;
+  #hot: TcpConnection | undefined = undefined;
   #polls = 0;
   #quiet = 0;
   #skipped = 0;
@@ -122,7 +122,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#awaitingAccept = new AwaitingAccept(services.clock, config.CONNECT_TIMEOUT, (link) => {
       if (!this.#connector.isConnecting(link)) this.connectLink(link);
     });
-    this.#connector = new Connector(this, this.#making, config, security);
+    this.#connector = new TcpConnector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#heartbeatMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
     this.#heartbeats = new Heartbeats(services.clock, this.#heartbeatMs * NS_PER_MS, () => this.#heartbeat());
@@ -255,22 +255,22 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.outstanding += change;
   }
 
-  noteBlocked(link: TcpLink): void {
+  noteBlocked(link: TcpConnection): void {
     this.#blocked.add(link);
     if (link.wantsWrite) link.room?.await();
   }
 
-  noteReceived(link: TcpLink): void {
+  noteReceived(link: TcpConnection): void {
     this.#hot = link;
   }
 
-  connectLink(link: TcpLink): void {
+  connectLink(link: TcpConnection): void {
     link.state = 'waiting';
     this.#connector.connect(link, link.target!, link.source);
     this.#watchMaking();
   }
 
-  onLinkDown(link: TcpLink, reason: string): void {
+  onLinkDown(link: TcpConnection, reason: string): void {
     this.#ready.remove(link);
     link.room?.close();
     this.#connector.abandon(link);
@@ -294,13 +294,13 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.log.diag(message);
   }
 
-  onViolation(link: TcpLink, what: string): void {
+  onViolation(link: TcpConnection, what: string): void {
     this.warnings.warn(`the connection to ${link.name} is closed: the peer sent what makes no sense: ${what}`);
   }
 
   // Functions for the connector.
 
-  helloFor(link: TcpLink): Hello {
+  helloFor(link: TcpConnection): Hello {
     return this.#hellos.hello(link.peerId, Answer.WELCOME);
   }
 
@@ -308,7 +308,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return this.#hellos.hello(peer.sender, this.#acceptDecisionOn(peer));
   }
 
-  objectionTo(link: TcpLink, peer: Hello): HelloObjection | undefined {
+  objectionTo(link: TcpConnection, peer: Hello): HelloObjection | undefined {
     return this.#hellos.objectionTo(peer, link.peerId);
   }
 
@@ -317,28 +317,28 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const known = this.#links.get(key);
     const isWanted =
       known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#hellos.isOwn(peer);
-    const link = isWanted ? known : new TcpLink(this, peer.sender);
+    const link = isWanted ? known : new TcpConnection(this, peer.sender);
     this.#connector.abandon(link);
     this.#attach(link, peer, fd, session);
     if (known === undefined) this.#links.set(key, link);
   }
 
-  onConnected(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void {
+  onConnected(link: TcpConnection, peer: Hello, fd: number, session: Session | undefined): void {
     this.#attach(link, peer, fd, session);
   }
 
-  onDuplicate(link: TcpLink): void {
+  onDuplicate(link: TcpConnection): void {
     if (link.users === 0) link.fail(Status.CANCELED, '');
     else this.#awaitingAccept.add(link);
   }
 
-  onRefused(link: TcpLink, status: Status, reason: string): void {
+  onRefused(link: TcpConnection, status: Status, reason: string): void {
     // The listener has closed, or has closed the connection.
     if (status === Status.REJECTED || status === Status.CONNECTION_RESET) link.fail(Status.UNREACHABLE, reason);
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
-  #attach(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void {
+  #attach(link: TcpConnection, peer: Hello, fd: number, session: Session | undefined): void {
     this.#awaitingAccept.delete(link);
     this.#all.add(link);
     link.attach(fd, peer.messageBytesMax, session);
@@ -355,11 +355,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return this.#all.size > 0;
   }
 
-  #linkTo(peer: TcpAddress, address: string): TcpLink {
+  #linkTo(peer: TcpAddress, address: string): TcpConnection {
     const key = identityText(peer.id);
     const known = this.#links.get(key);
     if (known?.revive() === true) return known;
-    const link = new TcpLink(this, peer.id);
+    const link = new TcpConnection(this, peer.id);
     const isLocal = address.startsWith('fe80:');
     link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
     // Several devices on the same network are separate paths only if each connection is bound to its device.

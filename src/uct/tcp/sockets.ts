@@ -12,7 +12,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { atExit } from '../../ucs/sys/process-events.ts';
 
 /** An object with a socket. */
-export interface Watched {
+export interface SocketHandler {
   readonly fd: number;
   /** Index in the set; assigned by the set. */
   token: number;
@@ -26,10 +26,10 @@ export interface Watched {
 export class ReadySet {
   readonly #events: EventSet = new EventSet();
   /** By token. */
-  readonly #watched: (Watched | undefined)[] = [];
+  readonly #watched: (SocketHandler | undefined)[] = [];
   readonly #free: number[] = [];
   /** Members whose sockets are watched for room, by token. */
-  readonly #forWrite: Set<Watched> = new Set();
+  readonly #forWrite: Set<SocketHandler> = new Set();
   /** Number of sockets. */
   size = 0;
 
@@ -42,7 +42,7 @@ export class ReadySet {
    * @param events bits of ReadyFor; by default those that it wants
    * @throws SyscallError ENOSPC, ENOMEM
    */
-  add(watched: Watched, events: number = eventsOf(watched)): void {
+  add(watched: SocketHandler, events: number = eventsOf(watched)): void {
     const token = this.#free.pop() ?? this.#watched.length;
     this.#events.add(watched.fd, events, token);
     watched.token = token;
@@ -52,7 +52,7 @@ export class ReadySet {
   }
 
   /** Updates whether a socket is watched for becoming writable. */
-  update(watched: Watched): void {
+  update(watched: SocketHandler): void {
     if (watched.wantsWrite === this.#forWrite.has(watched)) return;
     if (watched.wantsWrite) this.#forWrite.add(watched);
     else this.#forWrite.delete(watched);
@@ -60,12 +60,12 @@ export class ReadySet {
   }
 
   /** Changes the events for which a socket is watched. @param events bits of ReadyFor */
-  watch({ fd, token }: Watched, events: number): void {
+  watch({ fd, token }: SocketHandler, events: number): void {
     this.#events.modify(fd, events, token);
   }
 
   /** Removes a socket, before it is closed or transferred. */
-  remove(watched: Watched): void {
+  remove(watched: SocketHandler): void {
     if (this.#watched[watched.token] !== watched) return;
     this.#events.remove(watched.fd);
     this.#watched[watched.token] = undefined;
@@ -93,7 +93,7 @@ export class ReadySet {
   }
 }
 
-function eventsOf({ wantsWrite }: Watched): number {
+function eventsOf({ wantsWrite }: SocketHandler): number {
   return wantsWrite ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
 }
 
@@ -105,7 +105,7 @@ export interface Blockable {
 }
 
 /** The watch of one link, from its connection on. It costs a system call each time the link is blocked, and none otherwise. */
-export class Room implements Watched {
+export class Room implements SocketHandler {
   token = 0;
   readonly wantsWrite = true;
   readonly #link: Blockable;

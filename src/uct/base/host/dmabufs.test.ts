@@ -15,7 +15,7 @@ import {
   Udmabuf,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { HostDmabufs } from './dmabufs.ts';
+import { ContextDmabufs } from './dmabufs.ts';
 
 const BYTES = 3 * PAGE_SIZE + 5;
 
@@ -26,12 +26,12 @@ function addressIn(bytes: Uint8Array, offset = 0): bigint {
 
 describe('host memory', () => {
   expectNoLeaks();
-  const opened: HostDmabufs[] = [];
+  const opened: ContextDmabufs[] = [];
   afterEach(() => {
     for (const each of opened.splice(0)) each.close();
   });
-  const setUp = (device: FakeUdmabuf | Udmabuf = new FakeUdmabuf()): HostDmabufs => {
-    const dmabufs = new HostDmabufs(device);
+  const setUp = (device: FakeUdmabuf | Udmabuf = new FakeUdmabuf()): ContextDmabufs => {
+    const dmabufs = new ContextDmabufs(device);
     opened.push(dmabufs);
     return dmabufs;
   };
@@ -116,7 +116,7 @@ describe('host memory', () => {
   it('is counted and logged when it is exported, mapped and released', () => {
     const udmabuf = new FakeUdmabuf();
     const log = createTestLog();
-    const [owner, other] = [setUp(udmabuf), new HostDmabufs(udmabuf, log.log)];
+    const [owner, other] = [setUp(udmabuf), new ContextDmabufs(udmabuf, log.log)];
     opened.push(other);
     const { fd, offset } = owner.export(addressIn(owner.allocate(BYTES).bytes), 100);
     const mapped = other.map({ fd, offset, byteLength: 100 });

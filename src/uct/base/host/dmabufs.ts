@@ -99,7 +99,7 @@ class ForeignMemory extends Memory {
     this.#offset = offset;
   }
 
-  /** See {@link HostDmabufs.export}, from the first byte on. */
+  /** See {@link ContextDmabufs.export}, from the first byte on. */
   export(): DmabufPlace {
     return { fd: dup(this.#fd), offset: this.#offset };
   }
@@ -111,7 +111,7 @@ class ForeignMemory extends Memory {
 }
 
 /** The memory of one context. */
-export class HostDmabufs implements HostDmabufsApi {
+export class ContextDmabufs implements HostDmabufsApi {
   readonly #device: HostDmabufDevice;
   readonly #live: Set<Memory> = new Set();
   readonly #counts: DmabufCounts;

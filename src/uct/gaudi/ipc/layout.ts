@@ -91,7 +91,7 @@ const FAILURES: ReadonlySet<number> = new Set(
 const TEXT_BYTES_MAX: number = CHANNEL_MESSAGE_BYTES_MAX - AT_BODY - 4;
 
 /** A received message. */
-export type ReceivedMessage =
+export type ParsedMessage =
   | { readonly kind: typeof ChannelMessage.REQUEST; readonly id: number; readonly key: Uint8Array }
   | { readonly kind: typeof ChannelMessage.HANDLE; readonly id: number; readonly handle: Uint8Array }
   | { readonly kind: typeof ChannelMessage.REFUSAL; readonly id: number; readonly error: UcxError }
@@ -130,7 +130,7 @@ export function closingMessage(): Uint8Array {
 }
 
 /** Reads a message of a peer; undefined if it is invalid. */
-export function readMessage(bytes: Uint8Array): ReceivedMessage | undefined {
+export function readMessage(bytes: Uint8Array): ParsedMessage | undefined {
   if (bytes.byteLength < AT_BODY) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (view.getUint16(AT_VERSION, true) !== VERSION) return undefined;

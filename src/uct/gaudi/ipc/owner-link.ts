@@ -22,7 +22,7 @@ import { channelFailed, descriptorLost, ownerGone, staleKey } from './config.ts'
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,
-  type ReceivedMessage,
+  type ParsedMessage,
   readMessage,
   requestMessage,
 } from './layout.ts';
@@ -106,7 +106,7 @@ export class OwnerLink {
   }
 
   /** Returns false for a message that an owner must not send. */
-  #take(message: ReceivedMessage, fds: readonly number[]): boolean {
+  #take(message: ParsedMessage, fds: readonly number[]): boolean {
     const [fd] = fds;
     if (message.kind === ChannelMessage.HANDLE) {
       if (fd === undefined || fds.length !== 1) return false;

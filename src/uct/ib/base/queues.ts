@@ -12,7 +12,7 @@ import type { CompletionQueue, MemoryRegion } from '../../../verbs/port.ts';
 import type { IbDevice } from './device.ts';
 
 /** The slots. */
-export class Buffers {
+export class SlotMemory {
   readonly slotBytes: number;
   readonly count: number;
   readonly bytes: Uint8Array;

@@ -4,14 +4,14 @@
  */
 
 import { Status } from '../../../ucs/type/status.ts';
-import { type Connection, MessageKind } from './connection.ts';
+import { type IbConnection, MessageKind } from './connection.ts';
 
 /** The closing connections of one interface. */
 export class ClosingConnections {
-  readonly #closing: Set<Connection> = new Set();
-  readonly #destroy: (connection: Connection) => void;
+  readonly #closing: Set<IbConnection> = new Set();
+  readonly #destroy: (connection: IbConnection) => void;
 
-  constructor(destroy: (connection: Connection) => void) {
+  constructor(destroy: (connection: IbConnection) => void) {
     this.#destroy = destroy;
   }
 
@@ -20,7 +20,7 @@ export class ClosingConnections {
   }
 
   /** Sends the close message after everything posted, and lets all of it end. */
-  start(connection: Connection): void {
+  start(connection: IbConnection): void {
     if (connection.isClosing || connection.isDestroyed) return;
     connection.isClosing = true;
     connection.uncork();
@@ -34,7 +34,7 @@ export class ClosingConnections {
   }
 
   /** The connection is destroyed. */
-  forget(connection: Connection): void {
+  forget(connection: IbConnection): void {
     this.#closing.delete(connection);
   }
 }
@@ -42,10 +42,10 @@ export class ClosingConnections {
 /** The credits of one interface. */
 export class CreditReturns {
   /** Connections with credits for their peers that had no room to send them. */
-  readonly #waiting: Set<Connection> = new Set();
+  readonly #waiting: Set<IbConnection> = new Set();
 
   /** Returns the credits for the messages of a connection that were delivered, at once or when there is room. */
-  send(connection: Connection): void {
+  send(connection: IbConnection): void {
     const isDone = connection.isDestroyed || connection.failure !== Status.OK || connection.isClosing;
     if (!isDone && !connection.sendControl(MessageKind.CREDIT, connection.delivered)) {
       this.#waiting.add(connection);
@@ -61,7 +61,7 @@ export class CreditReturns {
   }
 
   /** The connection is destroyed. */
-  forget(connection: Connection): void {
+  forget(connection: IbConnection): void {
     this.#waiting.delete(connection);
   }
 }

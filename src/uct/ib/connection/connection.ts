@@ -13,7 +13,7 @@ import { setRdma, setSgList, writeSendWr, writeSge } from '../../../verbs/work-r
 import type { Completion } from '../../api/iface.ts';
 import type { IbConfig, RcConfig } from '../base/config.ts';
 import type { IbPort } from '../base/device.ts';
-import type { Buffers } from '../base/queues.ts';
+import type { SlotMemory } from '../base/queues.ts';
 import { pathTo } from './datagrams.ts';
 import type { ConnectMessage } from './layout.ts';
 import { TxEntry } from './work-request.ts';
@@ -54,7 +54,7 @@ export interface ConnectionOwner {
   readonly rc: RcConfig;
   readonly srq: SharedReceiveQueue;
   readonly clock: Clock;
-  readonly tx: Buffers;
+  readonly tx: SlotMemory;
   readonly inlineBytes: number;
   readonly sendCq: Parameters<IbPort['device']['pd']['createQp']>[0]['sendCq'];
   readonly receiveCq: ConnectionOwner['sendCq'];
@@ -65,13 +65,13 @@ export interface ConnectionOwner {
   /** Ends an operation. */
   complete(completion: Completion, status: Status): void;
   /** A connection has failed, once, with the reason. */
-  onFailed(connection: Connection, status: Status): void;
+  onFailed(connection: IbConnection, status: Status): void;
   /** An entry has ended; the caller releases its resources. */
-  onEnded(connection: Connection, entry: TxEntry, status: Status): void;
+  onEnded(connection: IbConnection, entry: TxEntry, status: Status): void;
 }
 
 /** The connection. */
-export class Connection {
+export class IbConnection {
   /** Identity of the interface of the peer. */
   readonly peer: string;
   readonly id: Uint8Array;

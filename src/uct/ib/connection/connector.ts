@@ -10,7 +10,7 @@ import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { identityText } from '../../base/iface.ts';
 import type { IbAddress } from './address.ts';
-import { Connection, type ConnectionOwner } from './connection.ts';
+import { type ConnectionOwner, IbConnection } from './connection.ts';
 import type { Datagrams, DatagramTarget } from './datagrams.ts';
 import { CONNECTION_ID_BYTES, type ConnectMessage, ConnectType } from './layout.ts';
 
@@ -22,7 +22,7 @@ export const PASSIVE_MAX = 1024;
 
 /** A request that is not answered. */
 interface Attempt {
-  readonly connection: Connection;
+  readonly connection: IbConnection;
   readonly target: DatagramTarget;
   readonly request: ConnectMessage;
   readonly deadlineNs: number;
@@ -39,15 +39,15 @@ export interface ConnectorOwner extends ConnectionOwner {
   /** A connection is up, or has failed: operations can go on. */
   onSettled(): void;
   /** A peer has made a connection. */
-  onAccepted(connection: Connection): void;
+  onAccepted(connection: IbConnection): void;
 }
 
 /** The connector. */
-export class Connector {
+export class IbConnector {
   readonly #owner: ConnectorOwner;
   readonly #attempts: Map<string, Attempt> = new Map();
   /** Connections that peers have made, by sender and id. */
-  readonly #passive: Map<string, Connection> = new Map();
+  readonly #passive: Map<string, IbConnection> = new Map();
 
   constructor(owner: ConnectorOwner) {
     this.#owner = owner;
@@ -64,9 +64,9 @@ export class Connector {
   }
 
   /** Starts to connect. @throws SyscallError */
-  connect(peer: IbAddress): Connection {
+  connect(peer: IbAddress): IbConnection {
     const id = systemRandomBytes(CONNECTION_ID_BYTES).slice();
-    const connection = new Connection(this.#owner, identityText(peer.id), id, randomPsn(), true);
+    const connection = new IbConnection(this.#owner, identityText(peer.id), id, randomPsn(), true);
     const attempt: Attempt = {
       connection,
       target: peer,
@@ -88,7 +88,7 @@ export class Connector {
   }
 
   /** Forgets a connection that has ended. */
-  forget(connection: Connection): void {
+  forget(connection: IbConnection): void {
     const attempt = this.#attempts.get(identityText(connection.id));
     if (attempt?.connection === connection) this.#end(attempt);
     const key = connection.peer + identityText(connection.id);
@@ -143,9 +143,9 @@ export class Connector {
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
       return;
     }
-    let connection: Connection | undefined;
+    let connection: IbConnection | undefined;
     try {
-      connection = new Connection(this.#owner, peer, message.connection, randomPsn(), false);
+      connection = new IbConnection(this.#owner, peer, message.connection, randomPsn(), false);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       warnings.warn(`a connection from a peer is refused: ${error.message}`);
@@ -163,7 +163,7 @@ export class Connector {
   }
 
   /** Connects a queue pair to that of a peer; false if the device refuses the parameters of the peer. */
-  #establish(connection: Connection, message: ConnectMessage): boolean {
+  #establish(connection: IbConnection, message: ConnectMessage): boolean {
     try {
       connection.establish(message);
       return true;
@@ -178,7 +178,7 @@ export class Connector {
     this.#owner.datagrams.send(answer, { gid, lid, qpNum: answerQpNum, qkey: answerQkey });
   }
 
-  #message(type: ConnectType, connection: Connection, receiver: Uint8Array, mtu: number): ConnectMessage {
+  #message(type: ConnectType, connection: IbConnection, receiver: Uint8Array, mtu: number): ConnectMessage {
     const { self, rc, port, datagrams } = this.#owner;
     return {
       type,

@@ -21,7 +21,7 @@ import type { AddressHandle, AddressVector, CompletionChannel, QueuePair } from 
 import { setDatagram, setSgList, writeRecvWr, writeSendWr, writeSge } from '../../../verbs/work-request.ts';
 import type { IbConfig } from '../base/config.ts';
 import type { IbPort } from '../base/device.ts';
-import { Buffers, CqReader, Opened } from '../base/queues.ts';
+import { CqReader, Opened, SlotMemory } from '../base/queues.ts';
 import { CONNECT_BYTES, type ConnectMessage, packConnect, unpackConnect } from './layout.ts';
 
 /** Messages that can be received before they are read, and sent before they are complete; others are lost, and repeated by their sender. */
@@ -69,8 +69,8 @@ export class Datagrams {
   readonly #port: IbPort;
   readonly #config: IbConfig;
   readonly #qp: QueuePair;
-  readonly #receives: Buffers;
-  readonly #sends: Buffers;
+  readonly #receives: SlotMemory;
+  readonly #sends: SlotMemory;
   readonly #block: ScratchBlock;
   readonly #opened: Opened = new Opened();
   /** By destination, those made last at the end. */
@@ -88,8 +88,8 @@ export class Datagrams {
       this.channel = opened.keep(device.context.createCompletionChannel());
       const cq = device.context.createCq(RECEIVES + SENDS, this.channel);
       this.reader = opened.keep(new CqReader(cq));
-      this.#receives = opened.keep(new Buffers(device, RECEIVES, SLOT_BYTES));
-      this.#sends = opened.keep(new Buffers(device, SENDS, SLOT_BYTES));
+      this.#receives = opened.keep(new SlotMemory(device, RECEIVES, SLOT_BYTES));
+      this.#sends = opened.keep(new SlotMemory(device, SENDS, SLOT_BYTES));
       this.#qp = opened.keep(
         device.pd.createQp({
           type: QpType.UD,

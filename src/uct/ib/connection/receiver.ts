@@ -7,8 +7,8 @@ import type { SharedReceiveQueue } from '../../../verbs/port.ts';
 import { writeRecvWr, writeSge } from '../../../verbs/work-request.ts';
 import type { AmFrame } from '../../api/iface.ts';
 import type { IbDevice } from '../base/device.ts';
-import { Buffers, Opened } from '../base/queues.ts';
-import type { Connection } from './connection.ts';
+import { Opened, SlotMemory } from '../base/queues.ts';
+import type { IbConnection } from './connection.ts';
 
 /** Receive buffers that are posted again together. */
 const POST_BATCH = 16;
@@ -21,7 +21,7 @@ class ReceivedFrame implements AmFrame {
   byteLength = 0;
   source = '';
 
-  constructor({ bytes, words }: Buffers, offset: number) {
+  constructor({ bytes, words }: SlotMemory, offset: number) {
     this.bytes = bytes;
     this.words = words;
     this.offset = offset;
@@ -29,12 +29,12 @@ class ReceivedFrame implements AmFrame {
 }
 
 /** The queue. */
-export class Receiver {
+export class ReceiveQueue {
   readonly srq: SharedReceiveQueue;
-  readonly #buffers: Buffers;
+  readonly #buffers: SlotMemory;
   readonly #frames: readonly ReceivedFrame[];
   readonly #ids: Uint8Array;
-  readonly #connections: (Connection | undefined)[];
+  readonly #connections: (IbConnection | undefined)[];
   /** Slots of the messages, in their order. */
   readonly #order: Int32Array;
   #head = 0;
@@ -45,10 +45,10 @@ export class Receiver {
   #unposted = 0;
 
   constructor(device: IbDevice, length: number, slotBytes: number) {
-    this.#buffers = this.#opened.keep(new Buffers(device, length, slotBytes));
+    this.#buffers = this.#opened.keep(new SlotMemory(device, length, slotBytes));
     this.#frames = Array.from({ length }, (_, slot) => new ReceivedFrame(this.#buffers, slot * slotBytes));
     this.#ids = new Uint8Array(length);
-    this.#connections = new Array<Connection | undefined>(length).fill(undefined);
+    this.#connections = new Array<IbConnection | undefined>(length).fill(undefined);
     this.#order = new Int32Array(length);
     this.#block = allocateScratch(POST_BATCH * WR_WORDS * 4);
     this.#opened.keep({ close: () => this.#block.free() });
@@ -68,7 +68,7 @@ export class Receiver {
   }
 
   /** A message has arrived in a slot. */
-  add(slot: number, id: number, byteLength: number, connection: Connection): void {
+  add(slot: number, id: number, byteLength: number, connection: IbConnection): void {
     const frame = this.#frames[slot]!;
     frame.byteLength = byteLength;
     frame.source = connection.peer;
@@ -79,7 +79,7 @@ export class Receiver {
   }
 
   /** Delivers the oldest message; its buffer is posted again. Returns its connection. */
-  deliver(handler: (id: number, frame: AmFrame) => void, onReceived: (byteLength: number) => void): Connection {
+  deliver(handler: (id: number, frame: AmFrame) => void, onReceived: (byteLength: number) => void): IbConnection {
     const slot = this.#order[this.#head]!;
     // Before the handler runs, which may call progress.
     this.#head = this.#head + 1 === this.#order.length ? 0 : this.#head + 1;

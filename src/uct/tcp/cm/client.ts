@@ -27,8 +27,8 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
 import type { TcpCmConfig } from '../config.ts';
 import { type ChannelOwner, openChannel } from './channel.ts';
-import { CmCounter, type CmCounters, Conversation, type Fault, type Watch, type Watched } from './conversation.ts';
-import { type Frame, FrameType, packFrame } from './layout.ts';
+import { CmCounter, type CmCounters, type CmTarget, Conversation, type Fault, type Watch } from './conversation.ts';
+import { CmFrameType, type Frame, packFrame } from './layout.ts';
 
 const NOTHING: Uint8Array = new Uint8Array(0);
 
@@ -58,7 +58,7 @@ export interface AttemptOwner extends ChannelOwner {
 }
 
 /** An attempt. */
-export class ClientAttempt implements ConnectAttempt, Watched {
+export class ClientAttempt implements ConnectAttempt, CmTarget {
   deadlineNs = 0;
   /** Time limit for all tries together. */
   readonly #endNs: number;
@@ -226,18 +226,18 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   }
 
   #onFrame({ type, status, payload }: Frame, conversation: Conversation): number {
-    if (type === FrameType.REJECT) {
+    if (type === CmFrameType.REJECT) {
       if (this.#returnsAfter(status)) return this.#connectAgain();
       const reason = printable(payload);
       return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
     }
     const { clock, config, counters } = this.#owner;
-    if (type === FrameType.HELLO && this.#state === State.AWAITING_HELLO) {
+    if (type === CmFrameType.HELLO && this.#state === State.AWAITING_HELLO) {
       this.#await(State.AWAITING_ANSWER, clock.nowNs() + config.ANSWER_TIMEOUT);
-      conversation.send(packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
+      conversation.send(packFrame(CmFrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
       return 0;
     }
-    if (type !== FrameType.ACCEPT || this.#state !== State.AWAITING_ANSWER) {
+    if (type !== CmFrameType.ACCEPT || this.#state !== State.AWAITING_ANSWER) {
       return this.#fail({ status: Status.INVALID_PARAM, reason: `a frame of type ${type} is no answer` });
     }
     counters.count(CmCounter.CONNECTED);
@@ -248,7 +248,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     } finally {
       // The callback may have cancelled the attempt.
       if (this.#is(State.CONFIRMING)) {
-        conversation.send(packFrame(FrameType.CONFIRM, taken));
+        conversation.send(packFrame(CmFrameType.CONFIRM, taken));
         if (conversation.isFlushed) this.cancel();
       }
     }

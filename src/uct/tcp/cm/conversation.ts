@@ -48,7 +48,7 @@ export class Conversation {
    * Watches the channel for `watched`, and owns it.
    * @throws SyscallError ENOSPC; the channel is closed then
    */
-  constructor(watch: Watch, channel: Channel, watched: Watched) {
+  constructor(watch: Watch, channel: Channel, watched: CmTarget) {
     this.#watch = watch;
     this.#channel = channel;
     try {
@@ -159,7 +159,7 @@ export class Conversation {
 }
 
 /** Handler of one descriptor. */
-export interface Watched {
+export interface CmTarget {
   /** Time at which {@link onDeadline} is called; Infinity for never. */
   readonly deadlineNs: number;
   /** Called when the descriptor may be ready. Returns how many callbacks of the manager's owner ran. */
@@ -173,7 +173,7 @@ export class Watch {
   readonly #clock: Clock;
   readonly #set: EventSet = new EventSet();
   readonly #sleeper: Sleeper;
-  readonly #watched: (Watched | undefined)[] = [];
+  readonly #watched: (CmTarget | undefined)[] = [];
   readonly #freeTokens: number[] = [];
   /** Tokens that were released since the last poll: its events may still name them. */
   readonly #retired: number[] = [];
@@ -200,7 +200,7 @@ export class Watch {
    * @returns the token of the descriptor in this set
    * @throws SyscallError ENOSPC
    */
-  add(fd: number, events: number, watched: Watched): number {
+  add(fd: number, events: number, watched: CmTarget): number {
     const token = this.#freeTokens.pop() ?? this.#watched.length;
     this.#watched[token] = watched;
     try {

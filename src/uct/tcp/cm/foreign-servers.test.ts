@@ -8,7 +8,7 @@ import { keyFile } from '../../../../test/fixtures/key-files.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { tcpComponent } from '../md.ts';
-import { FrameReader, FrameType, packFrame } from './layout.ts';
+import { CmFrameType, FrameReader, packFrame } from './layout.ts';
 
 const AUTH = { TCP_SECURITY: 'auth', TCP_KEY_FILE: keyFile() };
 const NONCE = new Uint8Array(16);
@@ -64,7 +64,7 @@ describe('a service that is not a listener', () => {
 
   it('is still waited for while its bytes can be the beginning of an answer', async () => {
     const clock = new ManualClock();
-    const to = await service(packFrame(FrameType.HELLO, Status.OK, NONCE).subarray(0, 7));
+    const to = await service(packFrame(CmFrameType.HELLO, Status.OK, NONCE).subarray(0, 7));
     const { answers } = fixture.connect(fixture.open({}, clock), to);
     await fixture.until(() => to.clients() === 1);
     await fixture.idle();
@@ -77,7 +77,7 @@ describe('a service that is not a listener', () => {
 
 describe('a frame', () => {
   it('has its fault from the first false byte on', () => {
-    const packed = packFrame(FrameType.HELLO, Status.OK, NONCE);
+    const packed = packFrame(CmFrameType.HELLO, Status.OK, NONCE);
     for (let at = 0; at <= 4; at++) {
       const bytes = packed.slice();
       bytes[at] = 0x7f;

@@ -9,7 +9,7 @@ import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
-import { FRAME_HEADER_BYTES, type Frame, FrameReader, FrameType, NONCE_BYTES, packFrame } from './layout.ts';
+import { CmFrameType, FRAME_HEADER_BYTES, type Frame, FrameReader, NONCE_BYTES, packFrame } from './layout.ts';
 import { tcpConnectionManager } from './manager.ts';
 
 const sockets: (Socket | Server)[] = [];
@@ -76,13 +76,13 @@ async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: r
 }
 
 /** A request that was sent without a hello. */
-const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(NONCE_BYTES + 100));
+const request = packFrame(CmFrameType.REQUEST, Status.OK, new Uint8Array(NONCE_BYTES + 100));
 
 /** The request of a client that has received the hello of the listener. */
 async function requestOf(raw: Raw): Promise<Uint8Array> {
   await fixture.until(() => raw.bytes().byteLength >= FRAME_HEADER_BYTES + NONCE_BYTES);
   const nonce = raw.bytes().subarray(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + NONCE_BYTES);
-  return packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([nonce, new Uint8Array(100)]));
+  return packFrame(CmFrameType.REQUEST, Status.OK, Buffer.concat([nonce, new Uint8Array(100)]));
 }
 
 /** The frame behind the hello of the listener. */
@@ -116,14 +116,14 @@ describe('a client', () => {
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
     ['with an unexpected status', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
-    ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
+    ['that accepts', packFrame(CmFrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
     ['that repeats the request of another client', request, /a request of another connection/],
     [
       'that sends a request before it has received the hello',
-      packFrame(FrameType.REQUEST, Status.OK),
+      packFrame(CmFrameType.REQUEST, Status.OK),
       /a request of another connection/,
     ],
-    ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
+    ['that confirms', packFrame(CmFrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
   ])('%s is dropped, and gets the reason', async (_, bytes, reason) => {
     fixture.log.allow(reason);
     const manager = fixture.open();
@@ -131,7 +131,7 @@ describe('a client', () => {
     const raw = await rawClient(listener.address);
     raw.socket.write(bytes);
     const rejection = await rejectionOf(raw);
-    expect(rejection).toMatchObject({ type: FrameType.REJECT, status: Status.INVALID_PARAM });
+    expect(rejection).toMatchObject({ type: CmFrameType.REJECT, status: Status.INVALID_PARAM });
     expect(Buffer.from(rejection.payload).toString()).toMatch(reason);
     raw.socket.end();
     await fixture.until(raw.isEnded);
@@ -182,7 +182,7 @@ describe('a client', () => {
     await fixture.idle();
     expect(raw.isEnded()).toBe(false);
     clock.advance(1e9);
-    expect(await rejectionOf(raw)).toMatchObject({ type: FrameType.REJECT, status: Status.TIMED_OUT });
+    expect(await rejectionOf(raw)).toMatchObject({ type: CmFrameType.REJECT, status: Status.TIMED_OUT });
     clock.advance(1e9);
     await fixture.until(raw.isEnded);
     expect(counters(manager)).toMatchObject({ clients_dropped: 1 });
@@ -205,7 +205,7 @@ describe('a client', () => {
   });
 
   it.each([
-    ['sends another message', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
+    ['sends another message', packFrame(CmFrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
     ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not use this protocol/],
     ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
   ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
@@ -317,8 +317,8 @@ describe('too many clients', () => {
     let tries = 0;
     const address = await rawServer((socket) => {
       tries += 1;
-      if (tries === 5) socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED)]));
-      else socket.end(packFrame(FrameType.REJECT, Status.NO_RESOURCE));
+      if (tries === 5) socket.end(Buffer.concat([hello(), packFrame(CmFrameType.REJECT, Status.REJECTED)]));
+      else socket.end(packFrame(CmFrameType.REJECT, Status.NO_RESOURCE));
     });
     const again = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
     await fixture.until(() => again.answers.length === 1);
@@ -357,7 +357,7 @@ describe('a server', () => {
   it.each([
     ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not use this protocol/],
     ['a request', request, /type 1 is no answer/],
-    ['an acceptance before the request', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
+    ['an acceptance before the request', packFrame(CmFrameType.ACCEPT, Status.OK), /type 2 is no answer/],
     ['a second hello', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
     ['nothing, and disconnects', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
   ])('that sends %s is rejected', async (_, bytes, reason) => {
@@ -397,7 +397,7 @@ describe('a server', () => {
   it('whose reason has control characters is reported as printable text', async () => {
     const reason = Buffer.from('no\u001b[31m\nreally\u0000');
     const address = await rawServer((socket) => {
-      socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED, reason)]));
+      socket.end(Buffer.concat([hello(), packFrame(CmFrameType.REJECT, Status.REJECTED, reason)]));
     });
     const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
     await fixture.until(() => answers.length === 1);
@@ -406,5 +406,5 @@ describe('a server', () => {
 });
 
 function hello(): Uint8Array {
-  return packFrame(FrameType.HELLO, Status.OK, new Uint8Array(NONCE_BYTES));
+  return packFrame(CmFrameType.HELLO, Status.OK, new Uint8Array(NONCE_BYTES));
 }

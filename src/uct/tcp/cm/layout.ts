@@ -26,7 +26,7 @@ export const FRAME_HEADER_BYTES = 16;
 export const FRAME_BYTES_MAX: number = FRAME_HEADER_BYTES + NONCE_BYTES + PRIVATE_DATA_BYTES_MAX;
 
 /** Types of frames. */
-export const FrameType = {
+export const CmFrameType = {
   /** The client requests a connection; payload: the nonce of the server, and the private data of the client. */
   REQUEST: 1,
   /** The server accepts; payload: its private data. */
@@ -38,7 +38,7 @@ export const FrameType = {
   /** The server has accepted the TCP connection and listens: the first frame; payload: its nonce. */
   HELLO: 5,
 } as const;
-export type FrameType = (typeof FrameType)[keyof typeof FrameType];
+export type CmFrameType = (typeof CmFrameType)[keyof typeof CmFrameType];
 
 /** Longest payload by type; undefined for an invalid type. */
 const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
@@ -52,7 +52,7 @@ const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
 
 /** A frame. */
 export interface Frame {
-  readonly type: FrameType;
+  readonly type: CmFrameType;
   /** OK or a failure, in a rejection and a confirmation. */
   readonly status: Status;
   readonly payload: Uint8Array;
@@ -61,7 +61,7 @@ export interface Frame {
 const NO_BYTES = new Uint8Array(0);
 
 /** Packs a frame. The payload must fit. */
-export function packFrame(type: FrameType, status: Status, payload: Uint8Array = NO_BYTES): Uint8Array {
+export function packFrame(type: CmFrameType, status: Status, payload: Uint8Array = NO_BYTES): Uint8Array {
   const packed = new Uint8Array(FRAME_HEADER_BYTES + payload.byteLength);
   const view = new DataView(packed.buffer);
   view.setUint32(0, MAGIC, true);
@@ -124,7 +124,7 @@ export class FrameReader {
       this.#fault = 'has a wrong checksum';
       return;
     }
-    const type = view.getUint8(5) as FrameType;
+    const type = view.getUint8(5) as CmFrameType;
     const status = statusOf(view.getInt16(6, true));
     this.#frame = { type, status, payload: this.#bytes.subarray(FRAME_HEADER_BYTES) };
   }
@@ -153,8 +153,8 @@ function headerFault(view: DataView): string | undefined {
 
 function statusFault(type: number, status: number): string | undefined {
   const isFailure = status < Status.OK && status >= Status.ENDPOINT_TIMEOUT;
-  if (type === FrameType.REJECT) return isFailure ? undefined : `rejects with the status ${status}`;
-  if (type === FrameType.CONFIRM) return isFailure || status === Status.OK ? undefined : `has the status ${status}`;
+  if (type === CmFrameType.REJECT) return isFailure ? undefined : `rejects with the status ${status}`;
+  if (type === CmFrameType.CONFIRM) return isFailure || status === Status.OK ? undefined : `has the status ${status}`;
   return status === Status.OK ? undefined : `has the status ${status}`;
 }
 

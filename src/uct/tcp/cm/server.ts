@@ -34,8 +34,8 @@ import { sameSecret } from '../../base/key/keys.ts';
 import type { TcpCmConfig } from '../config.ts';
 import { ReserveDescriptor } from '../sockets.ts';
 import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
-import { CmCounter, type CmCounters, Conversation, type Fault, type Watch, type Watched } from './conversation.ts';
-import { FrameType, NONCE_BYTES, packFrame } from './layout.ts';
+import { CmCounter, type CmCounters, type CmTarget, Conversation, type Fault, type Watch } from './conversation.ts';
+import { CmFrameType, NONCE_BYTES, packFrame } from './layout.ts';
 
 /** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
 const LINGER_NS = 1e9;
@@ -77,7 +77,7 @@ export interface ClientAddresses {
 }
 
 /** A client. */
-export class ServerClient implements ClientRequest, Watched {
+export class ServerClient implements ClientRequest, CmTarget {
   readonly clientAddress: SocketAddress;
   readonly serverAddress: SocketAddress;
   privateData: Uint8Array = NO_DATA;
@@ -107,7 +107,7 @@ export class ServerClient implements ClientRequest, Watched {
 
   /** Sends the hello of the listener. Returns like {@link onReady}. */
   sendHello(): number {
-    this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
+    this.#conversation.send(packFrame(CmFrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();
   }
 
@@ -124,7 +124,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#onSettled = onSettled;
     this.#owner.counters.count(CmCounter.ACCEPTED);
     this.#answer(State.ACCEPTED, this.#owner.config.TIMEOUT);
-    this.#conversation.send(packFrame(FrameType.ACCEPT, Status.OK, privateData));
+    this.#conversation.send(packFrame(CmFrameType.ACCEPT, Status.OK, privateData));
   }
 
   reject(status: Status, reason: string): void {
@@ -170,7 +170,7 @@ export class ServerClient implements ClientRequest, Watched {
     if (this.#state === State.AWAITING_REQUEST) {
       this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
       this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
-      this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
+      this.#conversation.send(packFrame(CmFrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
     }
     this.close();
     return count;
@@ -190,7 +190,7 @@ export class ServerClient implements ClientRequest, Watched {
     if (frame === 'waiting') return 0;
     if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
     if ('reason' in frame) return this.#drop(frame);
-    if (frame.type !== FrameType.REQUEST) {
+    if (frame.type !== CmFrameType.REQUEST) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${frame.type}` });
     }
     if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
@@ -226,7 +226,7 @@ export class ServerClient implements ClientRequest, Watched {
     if (frame === 'ended')
       return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
     if ('reason' in frame) return this.#drop(frame);
-    if (frame.type !== FrameType.CONFIRM) {
+    if (frame.type !== CmFrameType.CONFIRM) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${frame.type} to confirm` });
     }
     return this.#settle(frame.status);
@@ -259,7 +259,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#owner.clientLingers(this);
     this.#await(State.REJECTED, LINGER_NS);
     const text = Buffer.from(reason, 'utf8').subarray(0, REASON_BYTES_MAX);
-    this.#conversation.send(packFrame(FrameType.REJECT, status, text));
+    this.#conversation.send(packFrame(CmFrameType.REJECT, status, text));
   }
 
   /** Ends the pending confirmation of an accepted client. */
@@ -312,7 +312,7 @@ export interface ListeningOwner extends ClientOwner, ChannelOwner {
 }
 
 /** A listening socket. */
-export class Listening implements SocketListener, Watched {
+export class Listening implements SocketListener, CmTarget {
   readonly address: SocketAddress;
   deadlineNs: number = Number.POSITIVE_INFINITY;
   readonly #owner: ListeningOwner;

@@ -14,10 +14,10 @@ import {
 } from '../../../sys/index.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { PortRange } from '../config.ts';
-import { ReserveDescriptor, type Watched } from '../sockets.ts';
+import { ReserveDescriptor, type SocketHandler } from '../sockets.ts';
 
 /** A listening socket. */
-export class Acceptor implements Watched {
+export class Acceptor implements SocketHandler {
   token = 0;
   readonly wantsWrite = false;
   readonly fd: number;

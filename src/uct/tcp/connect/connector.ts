@@ -26,11 +26,11 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { TcpConfig } from '../config.ts';
-import type { TcpLink } from '../connection/connection.ts';
+import type { TcpConnection } from '../connection/connection.ts';
 import { failureOfPeer } from '../connection/liveness.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
-import type { ReadySet, Watched } from '../sockets.ts';
+import type { ReadySet, SocketHandler } from '../sockets.ts';
 import { type Acceptor, extended } from './acceptor.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello, type HelloObjection } from './hello.ts';
@@ -51,19 +51,19 @@ export interface ConnectorOwner {
   readonly warnings: LimitedLog;
   readonly nowNs: number;
   /** The hello that this end sends when it connects a link. */
-  helloFor(link: TcpLink): Hello;
+  helloFor(link: TcpConnection): Hello;
   /** The answer to a peer that has connected. */
   answerTo(peer: Hello): Hello;
   /** The objection to the answer of a peer that accepts a link; undefined if there is none. */
-  objectionTo(link: TcpLink, peer: Hello): HelloObjection | undefined;
+  objectionTo(link: TcpConnection, peer: Hello): HelloObjection | undefined;
   /** A peer was accepted and its socket is ready. */
   onAccepted(peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has its socket. */
-  onConnected(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void;
+  onConnected(link: TcpConnection, peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has no socket yet: it uses the connection that the peer makes. */
-  onDuplicate(link: TcpLink): void;
+  onDuplicate(link: TcpConnection): void;
   /** The attempt has failed, and the link has no socket. */
-  onRefused(link: TcpLink, status: Status, reason: string): void;
+  onRefused(link: TcpConnection, status: Status, reason: string): void;
 }
 
 /** Target of an attempt. */
@@ -75,15 +75,15 @@ interface Route {
 }
 
 /** A handshake in the event set. */
-class Attempt implements Watched {
+class Attempt implements SocketHandler {
   token = 0;
   readonly handshake: Handshake;
   readonly name: string;
   readonly route: Route | undefined;
-  readonly #connector: Connector;
+  readonly #connector: TcpConnector;
 
   /** @param route given on the end that connects */
-  constructor(connector: Connector, handshake: Handshake, name: string, route?: Route) {
+  constructor(connector: TcpConnector, handshake: Handshake, name: string, route?: Route) {
     this.#connector = connector;
     this.handshake = handshake;
     this.name = name;
@@ -104,7 +104,7 @@ class Attempt implements Watched {
 }
 
 /** The connector of one interface. */
-export class Connector {
+export class TcpConnector {
   readonly #owner: ConnectorOwner;
   readonly #ready: ReadySet;
   readonly #config: TcpConfig;
@@ -126,7 +126,7 @@ export class Connector {
   }
 
   /** Whether a link is being connected. */
-  isConnecting(link: TcpLink): boolean {
+  isConnecting(link: TcpConnection): boolean {
     for (const { handshake } of this.#attempts) if (handshake.link === link) return true;
     return false;
   }
@@ -135,11 +135,11 @@ export class Connector {
    * Connects a link.
    * @param source own address of the connection; undefined if the kernel selects it
    */
-  connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
+  connect(link: TcpConnection, address: InetAddress, source: string | undefined): void {
     this.#connect(link, { address, source, left: CONNECTS_MAX - 1 }, this.#deadlineNs());
   }
 
-  #connect(link: TcpLink, route: Route, deadlineNs: number): void {
+  #connect(link: TcpConnection, route: Route, deadlineNs: number): void {
     const { address, source } = route;
     const name = printAddress(address);
     let fd = -1;
@@ -215,7 +215,7 @@ export class Connector {
   }
 
   /** Cancels connecting a link that gets its socket from the other end or has closed. */
-  abandon(link: TcpLink): void {
+  abandon(link: TcpConnection): void {
     for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
   }
 
@@ -266,7 +266,7 @@ export class Connector {
     else this.#drop(attempt);
   }
 
-  #welcomed(attempt: Attempt, link: TcpLink, peer: Hello): void {
+  #welcomed(attempt: Attempt, link: TcpConnection, peer: Hello): void {
     const { status } = peer;
     if (status === Answer.WELCOME) {
       const objection = this.#owner.objectionTo(link, peer);
@@ -350,14 +350,14 @@ interface AcceptWait {
 export class AwaitingAccept {
   readonly #clock: Clock;
   readonly #timeoutNs: number;
-  readonly #reconnect: (link: TcpLink) => void;
-  readonly #waits: Map<TcpLink, AcceptWait> = new Map();
+  readonly #reconnect: (link: TcpConnection) => void;
+  readonly #waits: Map<TcpConnection, AcceptWait> = new Map();
 
   /**
    * @param timeoutNs CONNECT_TIMEOUT
    * @param reconnect connects again: the attempt of the peer may have failed, and the peer cannot report that without a connection. It accepts another one.
    */
-  constructor(clock: Clock, timeoutNs: number, reconnect: (link: TcpLink) => void) {
+  constructor(clock: Clock, timeoutNs: number, reconnect: (link: TcpConnection) => void) {
     this.#clock = clock;
     this.#timeoutNs = timeoutNs;
     this.#reconnect = reconnect;
@@ -368,7 +368,7 @@ export class AwaitingAccept {
   }
 
   /** The peer has announced its connection, perhaps again. */
-  add(link: TcpLink): void {
+  add(link: TcpConnection): void {
     const nowNs = this.#clock.nowNs();
     const nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
     const known = this.#waits.get(link);
@@ -377,7 +377,7 @@ export class AwaitingAccept {
   }
 
   /** The link has its connection, or has failed. */
-  delete(link: TcpLink): void {
+  delete(link: TcpConnection): void {
     this.#waits.delete(link);
   }
 

@@ -20,7 +20,7 @@ import {
   tcpSend,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { TcpLink } from '../connection/connection.ts';
+import type { TcpConnection } from '../connection/connection.ts';
 import { SecureHandshake } from '../secure/key-exchange.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
@@ -56,7 +56,7 @@ export interface HandshakeFailure {
 
 /** Parameters of the end that connects. */
 export interface Opening {
-  readonly link: TcpLink;
+  readonly link: TcpConnection;
   readonly hello: Hello;
 }
 
@@ -64,7 +64,7 @@ export interface Opening {
 export class Handshake {
   readonly fd: number;
   /** The link to connect; undefined on the end that was connected to. */
-  readonly link: TcpLink | undefined;
+  readonly link: TcpConnection | undefined;
   /** Its owner ends it after this time. */
   deadlineNs: number;
   /** Keys agreed on before the hellos; undefined without security, and until the key exchange has ended. */

@@ -26,12 +26,12 @@ import { identityText } from '../../base/iface.ts';
 import { memoryOfPut, type TcpKeyTable } from '../key.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, getLengthOf, offsetOf, PUTS_MAX, valueIn } from '../layout.ts';
 import type { RecordStream, Session } from '../secure/session.ts';
-import type { Batches, Batching, Room, Watched } from '../sockets.ts';
+import type { Batches, Batching, Room, SocketHandler } from '../sockets.ts';
 import type { TcpBuffers } from './buffers.ts';
 import { GetAnswers, Payload } from './inbound.ts';
 import { endOf, failureOfPeer, Liveness, remoteName } from './liveness.ts';
 import { Flushes, NO_MEMORY, PendingGet, PendingOperations, type TcpIovEntry } from './operations.ts';
-import { type FrameSink, Receiver } from './parser.ts';
+import { FrameParser, type FrameSink } from './parser.ts';
 import { Transmitter } from './sender.ts';
 
 /** `idle`: nothing was sent; `waiting`: for a connected socket, whichever end connects; `up`; `down`: finally. */
@@ -55,25 +55,25 @@ export interface LinkOwner {
   readonly peerTimeoutMs: number;
   readonly nowMs: number;
   /** Requests a connection for the link. */
-  connectLink(link: TcpLink): void;
+  connectLink(link: TcpConnection): void;
   /** Reports the end of the link. Its descriptor stays open until this returns. */
-  onLinkDown(link: TcpLink, reason: string): void;
+  onLinkDown(link: TcpConnection, reason: string): void;
   /** Reports a violation of the protocol by the peer. The link ends. */
-  onViolation(link: TcpLink, what: string): void;
+  onViolation(link: TcpConnection, what: string): void;
   /** Maximum number of system calls in one call of progress. */
   readonly pollsMax: number;
   /** Notes that the socket has no room, or that acknowledgements are pending. */
-  noteBlocked(link: TcpLink): void;
+  noteBlocked(link: TcpConnection): void;
   /** Batches of frames that have begun. */
   readonly batches: Batches;
   /** Notes that data was received. */
-  noteReceived(link: TcpLink): void;
+  noteReceived(link: TcpConnection): void;
   /** Counts operations with completions: they have begun (1) or ended (-1). */
   countOutstanding(change: number): void;
 }
 
 /** The connection. */
-export class TcpLink implements FrameSink, Watched, Batching {
+export class TcpConnection implements FrameSink, SocketHandler, Batching {
   readonly peerId: Uint8Array;
   /** The id of the peer as text, for messages. */
   readonly identity: string;
@@ -98,7 +98,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
   readonly payload: Payload = new Payload();
   readonly transmitter: Transmitter;
   readonly #owner: LinkOwner;
-  #receiver: Receiver | undefined = undefined;
+  #receiver: FrameParser | undefined = undefined;
   #records: RecordStream | undefined = undefined;
   readonly #pendingGets: Ring<PendingGet> = new Ring(GETS_MAX);
   readonly #freeGets: PendingGet[] = [];
@@ -167,7 +167,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     this.peerBytesMax = peerBytesMax;
     this.state = 'up';
     this.transmitter.attach(fd, this.#records);
-    this.#receiver = new Receiver(fd, this.#owner.buffers, this, this.#records);
+    this.#receiver = new FrameParser(fd, this.#owner.buffers, this, this.#records);
     if (this.#hasLeft) this.#sendBye();
   }
 
@@ -215,7 +215,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
   }
 
   /** Returns the number of bytes. */
-  #receive(receiver: Receiver, polls: number): number {
+  #receive(receiver: FrameParser, polls: number): number {
     const received = receiver.receive(polls);
     if (received > 0) {
       // A long body is being received.
@@ -456,7 +456,7 @@ export class TcpLink implements FrameSink, Watched, Batching {
     if (isDone && this.transmitter.isEmpty) this.fail(Status.CANCELED, '');
   }
 
-  #endReceiving({ end, failure, violation }: Receiver): void {
+  #endReceiving({ end, failure, violation }: FrameParser): void {
     if (end === 'violation') this.#violated(violation);
     else if (this.isBroken) this.#endBroken();
     else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));

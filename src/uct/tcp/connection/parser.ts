@@ -78,7 +78,7 @@ export interface FrameSink {
 export type ReceiveEnd = 'closed' | 'failed' | 'violation';
 
 /** The receiver. */
-export class Receiver {
+export class FrameParser {
   /** Reason for the end; undefined while receiving. */
   end: ReceiveEnd | undefined = undefined;
   /** Error number of `failed`. */
