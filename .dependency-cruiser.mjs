@@ -144,7 +144,7 @@ export default {
     {
       name: 'commands-know-no-other-command',
       comment:
-        'what two commands need is in tools/base, tools/node or below tools; `node up --web` shows the page of `web`',
+        'what two commands need is in tools/base, tools/node-access or below tools; `node up --web` shows the page of `web`',
       severity: 'error',
       from: { path: COMMAND, pathNot: TEST_FILE },
       to: { path: COMMAND, pathNot: ['^src/tools/$1/', '^src/tools/web/'] },

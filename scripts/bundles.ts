@@ -26,7 +26,7 @@ const PACKAGE: Bundle = {
     'pattern-rank-program': 'src/tools/perftest/pattern/pattern-rank-program.ts',
     'perftest-thread': 'src/tools/perftest/perftest-thread.ts',
     'card-program': 'src/tools/demo/card-program.ts',
-    'device-server-program': 'src/tools/node-server/device-server-program.ts',
+    'device-server-program': 'src/tools/node/device-server-program.ts',
     ...ENGINE_THREAD,
   },
 };

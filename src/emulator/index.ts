@@ -5,8 +5,9 @@
 export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './config/node-config.ts';
-export { enterPrivateTree, isInPrivateTree } from './devices/private-tree.ts';
-export { DEVICE_FILTER } from './devices/supervisor.ts';
+export { enterPrivateTree, isInPrivateTree } from './device-nodes/private-tree.ts';
+export { DEVICE_FILTER } from './device-nodes/supervisor.ts';
+export { createEmulatedNode, EmulatedNode } from './emulated-node.ts';
 export type {
   CardFault,
   CompletionFault,
@@ -20,12 +21,11 @@ export type {
   PlannedFault,
 } from './faults/fault-plan.ts';
 export { readFault } from './faults/fault-plan.ts';
-export { endServer, identifyServer, type ServerIdentity } from './node/any-version.ts';
-export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
-export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
-export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
-export { defaultSocketPath, prepareFolder } from './node/socket-path.ts';
-export { createEmulatedNode, EmulatedNode } from './node.ts';
 export { EmulatedVerbs } from './rdma/emulated-verbs.ts';
 export type { RdmaFault } from './rdma/rdma-faults.ts';
+export { endServer, identifyServer, type ServerIdentity } from './server/any-version.ts';
+export { NodeServer, type NodeServerOptions } from './server/node-server.ts';
+export type { CardStatus, ClientStatus, NodeStatus } from './server/node-status.ts';
+export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './server/remote-node.ts';
+export { defaultSocketPath, prepareFolder } from './server/socket-path.ts';
 export { diffTraces, type TraceDifference } from './trace/trace-diff.ts';

@@ -72,7 +72,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     [['--hbm', '5 apples'], /hbm must be a size/],
     [['--nics', '9'], /nics must be an integer from 0 to 8/],
     [['--links', '0-1'], /links must be full/],
-    [['--links', '^0-9'], /absentLinks must be pairs/],
+    [['--links', '^0-9'], /--links must be pairs/],
     [['--asic', 'gaudi9'], /asic must be/],
   ])('refuses up %o', async (args, message) => {
     const { code, err } = await refusal(['node', 'up', '--foreground', '--socket', socket, ...args]);

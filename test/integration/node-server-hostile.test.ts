@@ -18,9 +18,9 @@ import {
   requestWord,
   SERVER_SLEEPING,
   writeRequest,
-} from '../../src/emulator/node/mailbox.ts';
-import { CLIENTS_MAX } from '../../src/emulator/node/node-server.ts';
-import { FILES_PER_CLIENT_MAX } from '../../src/emulator/node/served-client.ts';
+} from '../../src/emulator/server/mailbox.ts';
+import { CLIENTS_MAX } from '../../src/emulator/server/node-server.ts';
+import { FILES_PER_CLIENT_MAX } from '../../src/emulator/server/served-client.ts';
 import {
   addSeals,
   allocateScratch,

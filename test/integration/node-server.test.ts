@@ -3,8 +3,8 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
-import { ASYNC_SLOTS } from '../../src/emulator/node/mailbox.ts';
-import { WAITS_MAX } from '../../src/emulator/node/served-client.ts';
+import { ASYNC_SLOTS } from '../../src/emulator/server/mailbox.ts';
+import { WAITS_MAX } from '../../src/emulator/server/served-client.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
 import {

@@ -3,14 +3,14 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { NODE_PROTOCOL_VERSION } from '../../src/emulator/node/mailbox.ts';
+import { NODE_PROTOCOL_VERSION } from '../../src/emulator/server/mailbox.ts';
 import { packageVersion } from '../../src/ucs/sys/package.ts';
 import { useNodeCommandLine } from '../fixtures/command-line.ts';
 import { PackageCopy } from '../fixtures/package-copy.ts';
 
 const cli = useNodeCommandLine();
-const LAYOUT = 'dist/src/emulator/node/mailbox/layout.js';
-const CLIENT = 'dist/src/emulator/node/served-client.js';
+const LAYOUT = 'dist/src/emulator/server/mailbox.js';
+const CLIENT = 'dist/src/emulator/server/served-client.js';
 const OWN = `gaudi-ucx ${packageVersion()}, protocol ${NODE_PROTOCOL_VERSION}`;
 
 /** A package of another version. */

@@ -2,9 +2,9 @@
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
-import { connectToServer } from '../../src/emulator/node/connection.ts';
-import { ATTACHMENT_PAGE_BYTES, ATTACHMENTS_MAX, MOVING, WITHDRAWN } from '../../src/emulator/node/dmabufs.ts';
 import type { RdmaContext } from '../../src/emulator/rdma/rdma-context.ts';
+import { connectToServer } from '../../src/emulator/server/connection.ts';
+import { ATTACHMENT_PAGE_BYTES, ATTACHMENTS_MAX, MOVING, WITHDRAWN } from '../../src/emulator/server/dmabufs.ts';
 import { Context, type Endpoint, type MemoryHandle, MemoryType, type Worker } from '../../src/index.ts';
 import { close, Errno, ftruncate, mapAnonymous, mapFile, openFileDescriptors, pipe2 } from '../../src/sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP } from '../../src/uapi/index.ts';

@@ -14,6 +14,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { DEFAULT_BETWEEN, DEFAULT_WITHIN, type LinkCost } from '../choice/problem.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { checkRank, checkTimeoutMs } from '../exchange/rank-options.ts';
+import { type Hello, packHello, readHellos } from './layout/hello.ts';
 import { COST_NUMBERS, costNumbers, costsOf, DEFAULT_COSTS, Links, linkCost } from './links.ts';
 import { Members } from './members.ts';
 import type { CallTeam } from './run/call.ts';
@@ -22,7 +23,6 @@ import { COLL_AM_ID, TeamService } from './run/service.ts';
 import { Issuer } from './run/slice-run.ts';
 import { Team } from './team.ts';
 import { TeamCore } from './team-core.ts';
-import { type Hello, packHello, readHellos } from './wire/hello.ts';
 
 /** Options of a team. */
 export interface TeamOptions {

@@ -2,8 +2,8 @@
 
 import type { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { rankFailed } from './layout/errors.ts';
 import type { Loss, Members } from './members.ts';
-import { rankFailed } from './wire/errors.ts';
 
 /** The departed ranks of one team. */
 export class Departures {

@@ -12,8 +12,8 @@ import type { Endpoint } from '../../api/contract/endpoint.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { timedOut } from './layout/errors.ts';
 import type { Links } from './links.ts';
-import { timedOut } from './wire/errors.ts';
 
 /** Endpoints over which a member is greeted at most: by so many may the numbers of endpoints differ that two workers have made to each other. */
 const GREETINGS_MAX = 1024;

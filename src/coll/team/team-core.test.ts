@@ -3,13 +3,13 @@
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { HEADER_BYTES, type Header, Kind, NO_OPERATION, writeHeader } from './layout/header.ts';
 import { DEFAULT_COSTS } from './links.ts';
 import { type CallTeam, planCall } from './run/call.ts';
 import { Scratch } from './run/plan.ts';
 import type { Message } from './run/service.ts';
 import type { EndNbx, StartNbx } from './run/slice-run.ts';
 import { TeamCore, type TeamParts } from './team-core.ts';
-import { HEADER_BYTES, type Header, Kind, NO_OPERATION, writeHeader } from './wire/header.ts';
 
 const GRACE_NS = 20e6;
 

@@ -8,14 +8,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
 import { Departures } from './departures.ts';
-import { type Loss, type Members, untilConnected, untilTold } from './members.ts';
-import { CollRequest } from './run/coll-request.ts';
-import { KeyCache } from './run/memory.ts';
-import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
-import type { Scratch } from './run/plan.ts';
-import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
-import type { EndNbx, IssueOwner, Issuer, Part, StartNbx } from './run/slice-run.ts';
-import { mismatch, rankFailed, reasonOf, reportedBy, teamFailed, textOf, timedOut } from './wire/errors.ts';
+import { mismatch, rankFailed, reasonOf, reportedBy, teamFailed, textOf, timedOut } from './layout/errors.ts';
 import {
   describeSignature,
   type Header,
@@ -26,7 +19,14 @@ import {
   restOf,
   type Signature,
   writeHeader,
-} from './wire/header.ts';
+} from './layout/header.ts';
+import { type Loss, type Members, untilConnected, untilTold } from './members.ts';
+import { CollRequest } from './run/coll-request.ts';
+import { KeyCache } from './run/memory.ts';
+import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
+import type { Scratch } from './run/plan.ts';
+import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
+import type { EndNbx, IssueOwner, Issuer, Part, StartNbx } from './run/slice-run.ts';
 
 /** Operations that a team has in progress at most. */
 const OPERATIONS_MAX = 1024;

@@ -9,6 +9,7 @@ import { showAs } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type CollectiveExplanation, explainCollective } from '../choice/choice.ts';
 import type { Collective } from '../choice/problem.ts';
+import { rankFailed, TEAM_FAILED } from './layout/errors.ts';
 import type {
   AllGatherOptions,
   AllToAllOptions,
@@ -21,7 +22,6 @@ import type {
 import { type CallOptions, type CallTeam, planCall } from './run/call.ts';
 import { splitTeam } from './split.ts';
 import type { TeamCore } from './team-core.ts';
-import { rankFailed, TEAM_FAILED } from './wire/errors.ts';
 
 type Send = LocalMemory | undefined;
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { distanceBetween } from '../../ucs/sys/topology.ts';
-import { createEmulatedNode } from '../node.ts';
+import { createEmulatedNode } from '../emulated-node.ts';
 import { placesOf } from './card-places.ts';
 import type { EmulatedNodeOptions } from './node-config.ts';
 

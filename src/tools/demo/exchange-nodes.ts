@@ -6,7 +6,7 @@
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { cardEnvironment, type PrivateNode, startPrivateNode } from '../node/node-access.ts';
+import { cardEnvironment, type PrivateNode, startPrivateNode } from '../node-access/node.ts';
 import type { ExchangePlace, Party } from './crew.ts';
 
 /** Default transports between the nodes. */

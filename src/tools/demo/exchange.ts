@@ -9,7 +9,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { ProgressBar } from '../base/text-table.ts';
-import { cardEnvironment, openSharedNode } from '../node/node-access.ts';
+import { cardEnvironment, openSharedNode } from '../node-access/node.ts';
 import { Crew, type ExchangePlace, type Party } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
 import { openExchangeNodes } from './exchange-nodes.ts';

@@ -20,7 +20,7 @@ import {
 import { DRM_IOCTL_TYPE, ioctlType } from '../../uapi/index.ts';
 import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { askCard } from '../node/card.ts';
+import { askCard } from '../node-access/card.ts';
 
 const COMMAND_LENGTH_MAX = 60;
 const TIMEOUT_NS = 500e6;

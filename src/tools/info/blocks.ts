@@ -5,7 +5,7 @@ import type { Program } from '../../assembly/program/program.ts';
 import { cardLabel, open, type RegisterValue } from '../../hlthunk/index.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
-import { cardNamed } from '../node/card.ts';
+import { cardNamed } from '../node-access/card.ts';
 
 /** The requested hardware blocks. */
 export interface BlocksOptions {

@@ -24,7 +24,7 @@ import {
   siblingsOf,
 } from '../../ucs/sys/topology.ts';
 import { formatBytes, formatTable, MEGABYTE } from '../base/text-table.ts';
-import { askCard } from '../node/card.ts';
+import { askCard } from '../node-access/card.ts';
 
 /** Data of the report. */
 export interface SystemSources {

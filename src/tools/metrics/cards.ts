@@ -25,7 +25,7 @@ import {
 } from '../../hlthunk/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
-import { askCard, OPERATIONAL, stateOf } from '../node/card.ts';
+import { askCard, OPERATIONAL, stateOf } from '../node-access/card.ts';
 
 const MILLIJOULE_PER_JOULE = 1000;
 const BYTES_PER_KB = 1000;

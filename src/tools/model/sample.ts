@@ -31,7 +31,7 @@ import {
 import { processCommand } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { OPERATIONAL, stateOf, stateOfRefusal } from '../node/card.ts';
+import { OPERATIONAL, stateOf, stateOfRefusal } from '../node-access/card.ts';
 
 /** One card at one moment. */
 export interface CardSample {

@@ -13,7 +13,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
-import { cardEnvironment, openSharedNode, type SharedNode } from '../node/node-access.ts';
+import { cardEnvironment, openSharedNode, type SharedNode } from '../node-access/node.ts';
 
 /** Time after which ranks that have not ended after the first failure are killed. */
 const END_TIMEOUT_NS = 10e9;

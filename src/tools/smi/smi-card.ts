@@ -21,7 +21,7 @@ import {
 } from '../../hlthunk/index.ts';
 import { processCommand } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { askCard } from '../node/card.ts';
+import { askCard } from '../node-access/card.ts';
 
 /** A card. */
 export interface SmiCard {

@@ -2,7 +2,7 @@
 
 import { clip } from '../../ucs/type/clip.ts';
 import type { TopCard } from '../model/top-model.ts';
-import { OPERATIONAL } from '../node/card.ts';
+import { OPERATIONAL } from '../node-access/card.ts';
 
 /** A column. */
 interface Column {

@@ -5,7 +5,7 @@
 
 import { clip } from '../../ucs/type/clip.ts';
 import type { TopCard, TopLink, TopModel } from '../model/top-model.ts';
-import { OPERATIONAL } from '../node/card.ts';
+import { OPERATIONAL } from '../node-access/card.ts';
 import { cardRow, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
 
 /** Size of a screen, in characters. */

@@ -9,7 +9,7 @@ import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { startPrivateNode } from '../node/node-access.ts';
+import { startPrivateNode } from '../node-access/node.ts';
 
 /** A node to show. */
 export interface WebNode {

@@ -16,7 +16,7 @@ import { pause } from '../base/text-table.ts';
 import { type NodeSample, TopSampler } from '../model/sample.ts';
 import { topModel } from '../model/top-model.ts';
 import { PROCESSES_MAX, type WebExchange, type WebModel, webLatencies, webProcesses } from '../model/web-model.ts';
-import { faultSentence } from '../node/fault.ts';
+import { faultSentence } from '../node-access/fault.ts';
 import type { WebNode } from './web-node.ts';
 import { readPageFiles, type WebActions, WebServer } from './web-server.ts';
 

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { type Header, Kind } from '../layout/header.ts';
 import { DEFAULT_COSTS } from '../links.ts';
-import { type Header, Kind } from '../wire/header.ts';
 import { type CallTeam, planCall } from './call.ts';
 import { Operation, type OperationHost } from './operation.ts';
 import { Scratch } from './plan.ts';

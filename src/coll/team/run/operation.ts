@@ -5,8 +5,8 @@ import type { LocalMemory } from '../../../api/contract/memory.ts';
 import type { Request } from '../../../api/contract/request.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
-import { rankFailed, reportedBy } from '../wire/errors.ts';
-import { describeSignature, type Header, Kind, restOf, type Signature } from '../wire/header.ts';
+import { rankFailed, reportedBy } from '../layout/errors.ts';
+import { describeSignature, type Header, Kind, restOf, type Signature } from '../layout/header.ts';
 import type { CollRequest } from './coll-request.ts';
 import {
   type Bound,

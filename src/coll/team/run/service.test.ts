@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import type { AmCallback } from '../../../api/contract/active-message.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { HEADER_BYTES, type Header, Kind, writeHeader } from '../wire/header.ts';
+import { HEADER_BYTES, type Header, Kind, writeHeader } from '../layout/header.ts';
 import { COLL_AM_ID, type Message, TeamService } from './service.ts';
 
 const HEADER: Header = {

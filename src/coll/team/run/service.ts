@@ -7,7 +7,7 @@ import type { ReceivedMessage } from '../../../api/awaited/messages.ts';
 import type { AmMessage } from '../../../api/contract/active-message.ts';
 import type { Worker } from '../../../api/contract/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
-import { type Header, isCheck, readHeader } from '../wire/header.ts';
+import { type Header, isCheck, readHeader } from '../layout/header.ts';
 
 /** The id of active messages that teams use unless told otherwise. */
 export const COLL_AM_ID = 65_000;

@@ -9,7 +9,7 @@ import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { reduceBytes } from '../../dtype/reduce.ts';
 import type { LocalStep, Region, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
-import type { Signature } from '../wire/header.ts';
+import type { Signature } from '../layout/header.ts';
 import { areSame, type Bound, type Place, placeOf } from './memory.ts';
 
 /** A message of a round that is under way. */

@@ -30,7 +30,7 @@ import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import { Interruption } from '../driver/ioctl/wait.ts';
 import { MmapFile } from '../driver/memory/mmap-file.ts';
 import { NO_ADDRESS, NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
-import type { EmulatedNode } from '../node.ts';
+import type { EmulatedNode } from '../emulated-node.ts';
 import type { DeviceNode } from './device-tree.ts';
 import {
   type FuseChannel,

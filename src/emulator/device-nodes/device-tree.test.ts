@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { KernelNode } from '../../driver/kernel/kernel-node.ts';
-import { createEmulatedNode } from '../node.ts';
+import { createEmulatedNode } from '../emulated-node.ts';
 import { DeviceTree, type TreeNode } from './device-tree.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'gaudi-ucx-tree-'));

@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { property } from '../../../../test/fixtures/property.ts';
-import { DRM_IOCTLS } from '../../../uapi/index.ts';
+import { property } from '../../../test/fixtures/property.ts';
+import { DRM_IOCTLS } from '../../uapi/index.ts';
 import {
   ASYNC_SLOTS,
   announceAnswer,
@@ -30,7 +30,7 @@ import {
   slotWordsMax,
   writeAnswer,
   writeRequest,
-} from '../mailbox.ts';
+} from './mailbox.ts';
 
 const CANARY = 0x5a5a_5a5a;
 const mailbox = new Int32Array(MAILBOX_BYTES / 4);

@@ -7,7 +7,7 @@ import { allocateScratch, Errno } from '../../sys/index.ts';
 import { DRM_IOCTLS, HL_INFO_ARGS, HL_INFO_OP } from '../../uapi/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { createEmulatedNode, type EmulatedNode } from '../node.ts';
+import { createEmulatedNode, type EmulatedNode } from '../emulated-node.ts';
 import { DeviceFiles } from './device-file.ts';
 import { DeviceTree } from './device-tree.ts';
 import { TreeFileSystem } from './file-system.ts';

@@ -13,7 +13,7 @@ import {
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { asError } from '../../ucs/type/error.ts';
 import type { PrimaryFile } from '../driver/ioctl/file.ts';
-import type { EmulatedNode } from '../node.ts';
+import type { EmulatedNode } from '../emulated-node.ts';
 import { DeviceFiles } from './device-file.ts';
 import { DeviceTree } from './device-tree.ts';
 import { TreeFileSystem } from './file-system.ts';

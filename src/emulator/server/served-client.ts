@@ -28,7 +28,7 @@ import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { asError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { DeviceService } from '../devices/device-service.ts';
+import type { DeviceService } from '../device-nodes/device-service.ts';
 import { cutRuns } from '../driver/base/dmabuf.ts';
 import {
   argumentWords,
@@ -40,8 +40,8 @@ import {
   pinsMemory,
   takenWord,
 } from '../driver/base/ioctl-request.ts';
+import type { EmulatedNode } from '../emulated-node.ts';
 import { readFault } from '../faults/fault-plan.ts';
-import type { EmulatedNode } from '../node.ts';
 import { otherVersionText, type ServerIdentity } from './any-version.ts';
 import { ATTACHMENTS_MAX, ServedDmabufs } from './dmabufs.ts';
 import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';

@@ -23,9 +23,9 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
-import { cardNamed } from '../node/card.ts';
-import { type FaultArguments, faultOf, faultSentence } from '../node/fault.ts';
-import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-access.ts';
+import { cardNamed } from '../node-access/card.ts';
+import { type FaultArguments, faultOf, faultSentence } from '../node-access/fault.ts';
+import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/node.ts';
 import { WEB_PORT, webNodeOf, webPortOf } from '../web/web-node.ts';
 import { WebSession } from '../web/web-session.ts';
 

@@ -8,7 +8,7 @@ import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
 import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/attributes.ts';
-import type { EmulatedNode } from '../node.ts';
+import type { EmulatedNode } from '../emulated-node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
 const DEVICE_MAJOR = 261;
@@ -104,7 +104,7 @@ export class DeviceTree {
   #addCard(place: CardPlace): void {
     const { minor, busId, pciPath, numaNode } = place;
     const device = `sys/devices/${pciPath}`;
-    const up = '../'.repeat(pciPath.split('/').length + 1);
+    const up = '..'.repeat(pciPath.split('/').length + 1);
     this.#text(`${device}/vendor`, () => `0x${PCI_VENDOR_HABANALABS.toString(16)}`);
     this.#text(`${device}/device`, () => `0x${this.#node.config.profile.pciDeviceId.toString(16)}`);
     this.#text(`${device}/revision`, () => `0x${PCI_REVISION.toString(16).padStart(2, '0')}`);

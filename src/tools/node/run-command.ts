@@ -17,7 +17,7 @@ import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { reportFailure } from '../base/command-line.ts';
-import { addNodeOptions, describeNode, type NodeOptions } from '../node/node-access.ts';
+import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/node.ts';
 import type { ServerAnswer, ServerArguments } from './server-messages.ts';
 
 const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
