@@ -65,7 +65,7 @@ const DECLARATIONS: RolldownOptions = {
 };
 
 const options: RolldownOptions[] = defineConfig([
-  // No other package may come into a bundle; see test/fixtures/built.test.ts.
+  // No other package may come into a bundle; see test/fixtures/tools/built.test.ts.
   ...bundlesOf('.').map((one) =>
     bundle(one, { external: ['koffi', 'commander', 'prom-client', 'vitest', 'fastify', '@opentelemetry/api'] }),
   ),

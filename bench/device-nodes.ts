@@ -2,7 +2,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { CompilerFolder, compilerSkipReason } from '../test/fixtures/c-library.ts';
+import { CompilerFolder, compilerSkipReason } from '../test/fixtures/libucp/c-library.ts';
 import { FuseReference, type Place } from './fuse-reference.ts';
 import type { Result } from './timing.ts';
 

@@ -1,7 +1,7 @@
 /** The raw primitive of device nodes: a file of a FUSE server in C that answers ioctls after a given time of work, and a client in C. Needs root and FUSE. */
 
 import { execFileSync } from 'node:child_process';
-import type { CompilerFolder } from '../test/fixtures/c-library.ts';
+import type { CompilerFolder } from '../test/fixtures/libucp/c-library.ts';
 
 /** Whether server and client share a processor, or have one each. */
 export type Place = 'one processor' | 'two processors';

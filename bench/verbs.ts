@@ -10,7 +10,7 @@ import { LibibverbsContext } from '../src/verbs/libibverbs/libibverbs-context.ts
 import { type LibibverbsFunctions, loadLibibverbs } from '../src/verbs/libibverbs/library.ts';
 import type { VerbsContext } from '../src/verbs/port.ts';
 import { setRdma, setSgList, writeSendWr, writeSge } from '../src/verbs/work-request.ts';
-import { CompilerFolder, compilerSkipReason } from '../test/fixtures/c-library.ts';
+import { CompilerFolder, compilerSkipReason } from '../test/fixtures/libucp/c-library.ts';
 import { garbageOf } from './garbage.ts';
 import { median, medianPerCallNs, type Result } from './timing.ts';
 

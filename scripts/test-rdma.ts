@@ -18,7 +18,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { clientServerBuild } from '../test/fixtures/client-server-build.ts';
+import { clientServerBuild } from '../test/fixtures/processes/client-server-build.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROGRAM = join(ROOT, 'dist/programs/rdma-guest-program.js');

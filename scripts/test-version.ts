@@ -23,7 +23,7 @@ const TOOLS: Readonly<Record<string, Tool>> = {
     // The tests use 7.0 by themselves.
     releases: { '5.7': '5.7.3', '5.8': '5.8.3', '5.9': '5.9.3', '6.0': '6.0.3' },
     packageOf: (release) => `typescript@${release}`,
-    tests: ['test/integration/package.test.ts'],
+    tests: ['test/integration/package/package.test.ts'],
   },
 };
 

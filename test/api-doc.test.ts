@@ -4,8 +4,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { documentedEntries, entryProgram, undocumented } from '../scripts/api-doc.ts';
-import { ROOT } from './fixtures/built.ts';
-import { madeUpProgram } from './fixtures/made-up-program.ts';
+import { madeUpProgram } from './fixtures/programs/made-up-program.ts';
+import { ROOT } from './fixtures/tools/built.ts';
 
 describe('the API reference', { timeout: 120_000 }, () => {
   it('covers every entry of the package', () => {

@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
 import { textFiles } from '../scripts/tidy.ts';
 import type { AnyConfigTable } from '../src/ucs/config/config.ts';
-import { built, ROOT } from './fixtures/built.ts';
-import { madeUpProgram } from './fixtures/made-up-program.ts';
+import { madeUpProgram } from './fixtures/programs/made-up-program.ts';
+import { built, ROOT } from './fixtures/tools/built.ts';
 
 /** The exports of a module of the sources, from the output of the compiler: the same for every import. */
 async function exportsOf<T>(module: string): Promise<T> {

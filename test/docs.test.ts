@@ -1,4 +1,4 @@
-/** Pages that quote code or data of the repository match it, and the examples run. The commands of the guides: test/integration/guide.test.ts. */
+/** Pages that quote code or data of the repository match it, and the examples run. The commands of the guides: test/integration/package/guide.test.ts. */
 
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
 import * as hlthunk from '../src/hlthunk.ts';
-import { built, ROOT } from './fixtures/built.ts';
-import { functionsOf } from './fixtures/misuse.ts';
+import { functionsOf } from './fixtures/calls/misuse.ts';
+import { built, ROOT } from './fixtures/tools/built.ts';
 
 const EXAMPLES = join(ROOT, 'examples');
 const LINES_MAX = 22;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { grown, measure } from '../scripts/house.ts';
-import { ROOT } from './fixtures/built.ts';
+import { ROOT } from './fixtures/tools/built.ts';
 
 it('the house does not grow', () => {
   expect(grown(measure(ROOT))).toEqual([]);

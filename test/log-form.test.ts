@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { threadId } from 'node:worker_threads';
 import { expect, it } from 'vitest';
 import { LogLevel, recordLine } from '../src/ucs/debug/log.ts';
-import { ROOT } from './fixtures/built.ts';
+import { ROOT } from './fixtures/tools/built.ts';
 
 it('a line of the log is as the guide shows it', () => {
   const guide = readFileSync(join(ROOT, 'docs/guide/troubleshooting.md'), 'utf8');

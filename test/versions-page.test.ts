@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { NODE_RELEASES } from '../scripts/node-releases.ts';
-import { ROOT } from './fixtures/built.ts';
+import { ROOT } from './fixtures/tools/built.ts';
 
 const PAGE = readFileSync(join(ROOT, 'docs/guide/versions.md'), 'utf8');
 /** A version, and not the offset of one (`AT_VERSION`). */

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../../test/fixtures/own-segments.ts';
 import { createTestLog } from '../../test/fixtures/test-log.ts';
+import { SEGMENT_PROBES } from '../../test/fixtures/transports/own-segments.ts';
 import { createEmulatedNode } from '../emulator/index.ts';
 import { Config } from '../index.ts';
 import { systemClock } from '../ucs/sys/clock.ts';

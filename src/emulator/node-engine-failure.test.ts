@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { halves } from '../../test/contract/driver-fixture.ts';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
-import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
+import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { Errno } from '../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_WAIT_CS_FLAGS, linDmaCtl, WAIT_CS_INTERRUPT_SHIFT, writeLinDma } from '../uapi/index.ts';
 import { createLog, LogLevel } from '../ucs/debug/log.ts';

@@ -1,7 +1,7 @@
 /** Counters of the transfers of the cards of an emulated node. */
 
 import { describe, expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../test/fixtures/driver/emulated-device.ts';
 import type { CardTransfers } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
 import { Status } from '../ucs/type/status.ts';

@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { halves } from '../../test/contract/driver-fixture.ts';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
-import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
+import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { allocateScratch, Errno } from '../sys/index.ts';
 import {
   HL_CS_FLAGS,

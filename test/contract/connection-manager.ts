@@ -3,9 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/ucs/type/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../src/uct/api/connection-manager.ts';
-import { type OpenManager, useManagers } from '../fixtures/connection-managers.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
+import { type OpenManager, useManagers } from '../fixtures/transports/connection-managers.ts';
 
 const NO_BYTES = new Uint8Array(0);
 

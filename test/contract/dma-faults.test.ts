@@ -17,7 +17,7 @@ import {
 import { allocateScratch, close as closeFd, mapAnonymous } from '../../src/sys/index.ts';
 import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../src/uapi/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
+import { type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/driver/emulated-device.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 
 const BYTES = 8192;

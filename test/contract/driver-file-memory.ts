@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
 import { close, Errno, fstat, isCloexec, mapAnonymous } from '../../src/sys/index.ts';
 import { HL_INFO_DRAM_USAGE, HL_INFO_OP, HL_MEM, HL_MEM_OP, type PacketAsic } from '../../src/uapi/index.ts';
-import { protectPage } from '../fixtures/protect-page.ts';
+import { protectPage } from '../fixtures/driver/protect-page.ts';
 import { DriverFixture } from './driver-fixture.ts';
 
 const PAGE = 4096;

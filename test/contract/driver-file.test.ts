@@ -4,8 +4,8 @@ import { afterAll } from 'vitest';
 import { KernelNode } from '../../src/driver/kernel/kernel-node.ts';
 import { connectEmulatedNode, createEmulatedNode } from '../../src/emulator/index.ts';
 import { getDeviceName, openControl } from '../../src/hlthunk/index.ts';
-import { useErrnoRecord } from '../fixtures/errno-record.ts';
-import { TestNodeServer } from '../fixtures/node-server.ts';
+import { useErrnoRecord } from '../fixtures/driver/errno-record.ts';
+import { TestNodeServer } from '../fixtures/processes/node-server.ts';
 import { driverFileContract } from './driver-file.ts';
 import { ENGINE_THREADS } from './uct-implementations.ts';
 

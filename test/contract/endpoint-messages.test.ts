@@ -1,4 +1,4 @@
-import { keyFile } from '../fixtures/key-files.ts';
+import { keyFile } from '../fixtures/transports/key-files.ts';
 import { endpointMessagesContract } from './endpoint-messages.ts';
 import { IB_TITLE, openIb, openPosix, openSelf, openTcp } from './uct-implementations.ts';
 

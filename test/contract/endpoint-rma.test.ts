@@ -1,4 +1,4 @@
-import { keyFile } from '../fixtures/key-files.ts';
+import { keyFile } from '../fixtures/transports/key-files.ts';
 import { endpointRmaContract } from './endpoint-rma.ts';
 import { IMPLEMENTATIONS, openTcp } from './uct-implementations.ts';
 

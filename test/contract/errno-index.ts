@@ -1,6 +1,6 @@
 /**
  * Every errno of the emulated driver, by the rule of the driver that it follows, with the test that produces it. errno-index.test.ts checks that
- * the tests exist, fixtures/errno-record.ts that each has received its errno from that call. Errnos that the driver cannot return to one process with
+ * the tests exist, driver/errno-record.ts that each has received its errno from that call. Errnos that the driver cannot return to one process with
  * one ioctl at a time are omitted: no room for more entries
  * than a queue has (512 chunks are fewer), a device that goes into reset between two steps of a submission, memory of another context.
  */

@@ -1,6 +1,6 @@
 /**
  * The list of tests that are skipped for libucp: every entry has a reason and a file. The test files check that it matches a test
- * (fixtures/exclusions.ts).
+ * (messages/exclusions.ts).
  */
 
 import { existsSync } from 'node:fs';

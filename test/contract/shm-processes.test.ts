@@ -10,10 +10,10 @@ import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { scavenge } from '../../src/uct/base/key/segment.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/key/segment-name.ts';
-import { Child } from '../fixtures/child.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+import { Child } from '../fixtures/processes/child.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
+import { SEGMENT_PROBES } from '../fixtures/transports/own-segments.ts';
 import type { ShmAnswer, ShmRequest } from './shm-program.ts';
 import { CountingCompletion, packedKey } from './uct-fixture.ts';
 import { openCma, openPosix } from './uct-implementations.ts';

@@ -10,7 +10,7 @@ import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/md.ts';
 import { posixComponent } from '../../src/uct/shm/posix/md.ts';
-import { answerRequests, report } from '../fixtures/child-side.ts';
+import { answerRequests, report } from '../fixtures/processes/child-side.ts';
 
 /** Requests of the parent. */
 export type ShmRequest =

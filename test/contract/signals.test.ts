@@ -8,7 +8,7 @@ import { pollCall } from '../../src/sys/base/libc.ts';
 import { allocateScratch, PollEvent, pipe2, close as sysClose } from '../../src/sys/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
-import { startSignalStorm, stopSignalStorm } from '../fixtures/signal-storm.ts';
+import { startSignalStorm, stopSignalStorm } from '../fixtures/processes/signal-storm.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
 import { endpointMessagesContract } from './endpoint-messages.ts';
 import { endpointRmaContract } from './endpoint-rma.ts';

@@ -14,7 +14,7 @@ import {
   Status,
 } from '../../src/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
-import { eagerData } from '../fixtures/eager-data.ts';
+import { eagerData } from '../fixtures/messages/eager-data.ts';
 import {
   type ConnectionKind,
   driveIdle,

@@ -5,7 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type AtomicName, type RemoteKey, type Request, Status } from '../../src/index.ts';
-import { atomicEndpoints } from '../fixtures/libucp.ts';
+import { atomicEndpoints } from '../fixtures/libucp/libucp.ts';
 import {
   type ConnectionKind,
   contents,

@@ -3,7 +3,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
 import { CONNECTION_KINDS, connectionKind, usePairs } from '../fixtures/pair.ts';
-import { useUncaught } from '../fixtures/uncaught.ts';
+import { useUncaught } from '../fixtures/processes/uncaught.ts';
 import { callbackContract, drive, expectOk, ID, KEEP } from './ucp-callbacks.ts';
 
 for (const kind of CONNECTION_KINDS) callbackContract(kind);

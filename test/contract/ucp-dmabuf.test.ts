@@ -10,10 +10,7 @@ import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import type { DmabufMemory, DmabufRange } from '../../src/uct/api/host-dmabufs.ts';
 import { ContextDmabufs } from '../../src/uct/base/host/dmabufs.ts';
 import { failureOf } from '../fixtures/contexts.ts';
-import { FAKE_NAME } from '../fixtures/fake-memory-domain.ts';
-import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
-import { FakeUdmabuf } from '../fixtures/fake-udmabuf.ts';
-import { nativeHandle } from '../fixtures/native-engine.ts';
+import { nativeHandle } from '../fixtures/libucp/native-engine.ts';
 import {
   contents,
   expectContents,
@@ -25,6 +22,9 @@ import {
   type Side,
   serving,
 } from '../fixtures/pair.ts';
+import { FAKE_NAME } from '../fixtures/transports/fake-memory-domain.ts';
+import { type FakePair, useFakePairs } from '../fixtures/transports/fake-pair.ts';
+import { FakeUdmabuf } from '../fixtures/transports/fake-udmabuf.ts';
 
 const BYTES = 300_001;
 

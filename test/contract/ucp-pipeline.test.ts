@@ -3,8 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { type LocalMemory, type Request, Status } from '../../src/index.ts';
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
-import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import {
   connectionKind,
   driveIdle,
@@ -22,6 +21,7 @@ import {
   unmap,
   usePairs,
 } from '../fixtures/pair.ts';
+import { type FakePair, useFakePairs } from '../fixtures/transports/fake-pair.ts';
 import { FRAGMENT, inUse, pipelineContract, SIZES, SMALL, send, WAYS } from './ucp-pipeline.ts';
 
 function countersOf({ worker }: Side): Readonly<Record<string, number>> {

@@ -5,7 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Endpoint } from '../../src/index.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import {
   connectionKind,
   expectContents,

@@ -7,7 +7,7 @@ import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { type MemMapParams, type MemoryHandle, type MemoryProtection, MemoryType, Status } from '../../src/index.ts';
 import { packEnvelope, unpackEnvelope } from '../../src/libucx/mem/remote-key.ts';
-import { atomicEndpoints } from '../fixtures/libucp.ts';
+import { atomicEndpoints } from '../fixtures/libucp/libucp.ts';
 import {
   type ConnectionKind,
   expectSame,

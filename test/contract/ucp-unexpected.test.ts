@@ -8,7 +8,7 @@ import { writeTag, writeTagRts } from '../../src/api/layout/tag.ts';
 import { type Request, Status, type Worker } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/credit.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import {
   connectionKind,
   driveIdle,

@@ -6,7 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status, type Worker } from '../../src/index.ts';
 import { sendsMaxOf } from '../../src/ucp/base/request/request-pool.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import { connectionKind, driveIdle, driveUntil, expectSame, pattern, serving, usePairs } from '../fixtures/pair.ts';
 
 const KIB = 1024;

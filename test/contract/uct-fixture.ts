@@ -7,8 +7,8 @@ import { afterEach, beforeEach, expect } from 'vitest';
 import type { IfaceResource } from '../../src/uct/api/iface.ts';
 import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
+import { SEGMENT_PROBES } from '../fixtures/transports/own-segments.ts';
 
 export * from './driven-operations.ts';
 

@@ -18,8 +18,8 @@ import { cmaComponent } from '../../src/uct/shm/cma/md.ts';
 import { posixComponent } from '../../src/uct/shm/posix/md.ts';
 import { tcpComponent } from '../../src/uct/tcp/md.ts';
 import { IS_FULL } from '../fixtures/extent.ts';
-import { DEVICES_TITLE, REAL_DEVICES, REAL_SETTINGS, realVerbs } from '../fixtures/rdma-devices.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
+import { DEVICES_TITLE, REAL_DEVICES, REAL_SETTINGS, realVerbs } from '../fixtures/transports/rdma-devices.ts';
 import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
 

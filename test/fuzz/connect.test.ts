@@ -15,8 +15,8 @@ import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { CmFrameType, FRAME_BYTES_MAX, FrameReader, packFrame } from '../../src/uct/tcp/cm/layout.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
-import { messageFrame } from '../fixtures/message-frame.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
+import { messageFrame } from '../fixtures/messages/message-frame.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);

@@ -11,8 +11,8 @@ import { writeTagRts } from '../../src/api/layout/tag.ts';
 import { Status } from '../../src/index.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { catches } from '../fixtures/catches.ts';
-import { messageFrame } from '../fixtures/message-frame.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
+import { messageFrame } from '../fixtures/messages/message-frame.ts';
 import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
 
 const fixture = usePairs();

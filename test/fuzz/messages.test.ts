@@ -17,8 +17,8 @@ import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
-import { type HostileValues, hostileHeader } from '../fixtures/hostile-messages.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
+import { type HostileValues, hostileHeader } from '../fixtures/messages/hostile-messages.ts';
 import {
   connectionKind,
   driveIdle,

@@ -14,8 +14,8 @@ import { Identity, PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/conne
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, PUT_HEADER_BYTES, PUT_RUN_MAX } from '../../src/uct/tcp/layout.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
-import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/tcp-frames.ts';
-import { helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
+import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/transports/tcp-frames.ts';
+import { helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/transports/tcp-interfaces.ts';
 
 const CANARY = 0xa5;
 const NAMED_BYTES = 4096;

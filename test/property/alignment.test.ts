@@ -6,7 +6,7 @@ import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
-import { nativeWorker } from '../fixtures/native-engine.ts';
+import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import {
   CONNECTION_KINDS,
   contents,

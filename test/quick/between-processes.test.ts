@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import type { MemoryKind } from '../fixtures/pair.ts';
-import { ConnectedProcesses, DIRECTIONS, moveAll, ordered } from '../fixtures/process-ends.ts';
+import { ConnectedProcesses, DIRECTIONS, moveAll, ordered } from '../fixtures/processes/process-ends.ts';
 
 const MEMORIES: readonly (readonly [MemoryKind, MemoryKind])[] = [
   ['bytes', 'allocated'],

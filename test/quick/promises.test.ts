@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { GUIDE_PROMISES } from '../../scripts/promises.ts';
 import { promisesPage } from '../../scripts/promises-doc.ts';
-import { ROOT } from '../fixtures/built.ts';
+import { ROOT } from '../fixtures/tools/built.ts';
 
 /** How a test names the engine over libucp: itself, or by the kinds of connections or fixtures that have it. */
 const OVER_LIBUCP = /libucx|of ENGINES|each\(ENGINES|ENGINES\.flatMap|installedLibucp|CONNECTION_KINDS|engines\(/;

@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Libibverbs } from '../../src/verbs/libibverbs/libibverbs.ts';
 import { loadLibibverbs } from '../../src/verbs/libibverbs/library.ts';
-import { type Completed, RdmaEnd } from '../fixtures/rdma-end.ts';
+import { type Completed, RdmaEnd } from '../fixtures/transports/rdma-end.ts';
 
 /** The devices, and the addresses of their interfaces. */
 export const DEVICES = ['rxe0', 'rxe1'] as const;

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { WcStatus } from '../../src/verbs/abi.ts';
-import { FIRST_PSN, RdmaEnd } from '../fixtures/rdma-end.ts';
+import { FIRST_PSN, RdmaEnd } from '../fixtures/transports/rdma-end.ts';
 import { check, completions, verbs } from './guest.ts';
 
 const ITERATIONS = 20;

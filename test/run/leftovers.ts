@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { SCAVENGE } from '../fixtures/own-shared-memory.ts';
+import { SCAVENGE } from '../fixtures/transports/own-shared-memory.ts';
 
 /** Variable by which the processes of a run are found, however they were started. */
 const MARK = 'TMPDIR';

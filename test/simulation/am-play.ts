@@ -6,7 +6,7 @@
 
 import type { AmMessage } from '../../src/api/contract/active-message.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { eagerData } from '../fixtures/eager-data.ts';
+import { eagerData } from '../fixtures/messages/eager-data.ts';
 import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';

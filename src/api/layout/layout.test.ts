@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { messageFrame } from '../../../test/fixtures/message-frame.ts';
+import { messageFrame } from '../../../test/fixtures/messages/message-frame.ts';
 import { property } from '../../../test/fixtures/property.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';

@@ -4,7 +4,7 @@ import type { ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { freePort } from '../../../test/fixtures/free-port.ts';
+import { freePort } from '../../../test/fixtures/processes/free-port.ts';
 import { closedError } from '../../ucs/type/error.ts';
 import { localExchange } from './exchange.ts';
 import { forkedExchange, serveForked } from './forked.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../../test/contract/driver-client.ts';
-import { useErrnoRecord } from '../../../test/fixtures/errno-record.ts';
+import { useErrnoRecord } from '../../../test/fixtures/driver/errno-record.ts';
 import { close, Errno } from '../../sys/index.ts';
 import { createEmulatedNode } from '../index.ts';
 import { parseLinks, printLinks } from './links.ts';

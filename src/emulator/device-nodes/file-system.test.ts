@@ -1,7 +1,7 @@
 /** The FUSE protocol of a device tree, against a kernel of this test: names, attributes, texts, and open control nodes. */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { FuseKernel, nameOf } from '../../../test/fixtures/fuse-kernel.ts';
+import { FuseKernel, nameOf } from '../../../test/fixtures/driver/fuse-kernel.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { allocateScratch, Errno } from '../../sys/index.ts';
 import { DRM_IOCTLS, HL_INFO_ARGS, HL_INFO_OP } from '../../uapi/index.ts';

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { property } from '../../../test/fixtures/property.ts';
-import { type Completed, RdmaEnd, type RdmaEndOptions } from '../../../test/fixtures/rdma-end.ts';
+import { type Completed, RdmaEnd, type RdmaEndOptions } from '../../../test/fixtures/transports/rdma-end.ts';
 import { Errno, isReadable, PollEvent, pollNow, SyscallError } from '../../sys/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import {

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
-import { type Completed, RdmaEnd } from '../../../test/fixtures/rdma-end.ts';
+import { type Completed, RdmaEnd } from '../../../test/fixtures/transports/rdma-end.ts';
 import { allocateScratch, connectUnix, SocketType, type UnixSocket } from '../../sys/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { WcStatus } from '../../verbs/abi.ts';

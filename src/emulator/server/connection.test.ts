@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import {
   connectUnix,
   listenUnix,

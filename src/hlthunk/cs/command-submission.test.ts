@@ -1,7 +1,7 @@
 /** Raw submissions, waits, command buffers, hw blocks and events on the emulated cards. */
 
 import { describe, expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import {
   fenceCfg,
   GaudiQueueBase,

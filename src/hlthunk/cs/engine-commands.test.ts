@@ -1,7 +1,7 @@
 /** Commands to engines and cores, and the flush, on the emulated cards. */
 
 import { expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { engineIdOf, Gaudi2QueueBase, HL_ENGINE_COMMAND } from '../../uapi/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand, GaudiErrorCode, openControl } from '../index.ts';

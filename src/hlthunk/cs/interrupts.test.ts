@@ -1,7 +1,7 @@
 /** Waits for user interrupts and timestamps on the emulated cards. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { HL_CS_CHUNK_FLAGS, HL_WAIT_CS_STATUS, msgLongCtl, writeMsgLong } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import {

@@ -1,7 +1,7 @@
 /** Signals between queues of the emulated cards: raised by the driver, and by packets. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import {
   fenceCfg,
   HL_CS_CHUNK_FLAGS,

@@ -1,7 +1,7 @@
 /** Transfers of the emulated cards: data, splitting, batching, limits, faults, aborts. */
 
 import { describe, expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { fenceCfg, Gaudi2QueueBase, HL_CS_CHUNK_FLAGS, PacketOpcode, packetCtl, writeFence } from '../../uapi/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';

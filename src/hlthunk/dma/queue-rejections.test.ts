@@ -1,8 +1,8 @@
 /** Submissions that the driver rejects for good: their requests fail, and the queue continues unless the card is lost. */
 
 import { describe, expect, it } from 'vitest';
+import { RecordingDevice } from '../../../test/fixtures/driver/recording-device.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { RecordingDevice } from '../../../test/fixtures/recording-device.ts';
 import { Errno } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DmaQueue } from './queue.ts';

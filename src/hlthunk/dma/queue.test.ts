@@ -1,8 +1,8 @@
 /** The packets and submissions of a DMA queue, recorded by a test driver: lengths beyond 4 GiB, batches, rejections, time-outs. */
 
 import { describe, expect, it } from 'vitest';
+import { RecordingDevice } from '../../../test/fixtures/driver/recording-device.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { RecordingDevice } from '../../../test/fixtures/recording-device.ts';
 import { Errno, scratchStatistics } from '../../sys/index.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -1,8 +1,8 @@
 /** Signed reports of the firmware: cut to their lengths, with the nonce of the request. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
-import { scriptedCard } from '../../../test/fixtures/scripted-card.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
+import { scriptedCard } from '../../../test/fixtures/driver/scripted-card.ts';
 import { HL_INFO_SEC_ATTEST } from '../../uapi/index.ts';
 import { GaudiErrorCode, getDevInfoSigned, getSecAttestInfo, openControl } from '../index.ts';
 

@@ -1,8 +1,8 @@
 /** Events of a card: notification of subscribers, and the records of a device. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
-import { scriptedCard } from '../../../test/fixtures/scripted-card.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
+import { scriptedCard } from '../../../test/fixtures/driver/scripted-card.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { allocateScratch, Errno } from '../../sys/index.ts';
 import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';

@@ -1,7 +1,7 @@
 /** NIC ports with the links of the node. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { getHwIpInfo, getNicPorts, linksBetween } from '../index.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it, vi } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { close as closeFd, openFileDescriptors } from '../../sys/index.ts';
 import { GaudiErrorCode } from '../index.ts';
 

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { close as closeFd, isCloexec, mapFile, openFileDescriptors } from '../../sys/index.ts';
 import type { AsicName } from '../../uapi/index.ts';

@@ -1,7 +1,7 @@
 /** Device memory by its address: transfers, permitted ranges, and their end. */
 
 import { describe, expect, it } from 'vitest';
-import { expectRoundTrip, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { expectRoundTrip, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { deviceMemoryAlloc, deviceMemoryFree, deviceMemoryMap, GaudiErrorCode, memoryUnmap } from '../index.ts';
 
 const BYTES = 8192;

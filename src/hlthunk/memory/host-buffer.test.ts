@@ -1,7 +1,7 @@
 /** Host buffers: memory with an address, which is not freed while a card can write to it. */
 
 import { expect, it } from 'vitest';
-import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { free, GaudiErrorCode, hostMemoryMap, malloc } from '../index.ts';
 

@@ -1,7 +1,7 @@
 /** Host memory in the address space of a card. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { mapAnonymous } from '../../sys/index.ts';
 import { GaudiErrorCode } from '../index.ts';
 

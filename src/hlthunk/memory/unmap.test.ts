@@ -1,7 +1,7 @@
 /** memoryUnmap by address: it ends every kind of mapping as its own method does, or leaves it usable. */
 
 import { expect, it } from 'vitest';
-import { expectRoundTrip, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { expectRoundTrip, useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { close as closeFd } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import {

@@ -1,7 +1,7 @@
 /** The function forms of the device calls are equivalent to the methods. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { addressOf } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { DmaRequest } from '../dma/request.ts';

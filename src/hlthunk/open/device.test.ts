@@ -1,7 +1,7 @@
 /** Closing a device whose file is not released at once, as the kernel does while a call is in progress. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import type { DriverFile } from '../../driver/port.ts';
 import { mappedMemoryStatistics } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -1,7 +1,7 @@
 /** Register blocks on emulated cards: found by name, read, updated, rejected. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { mapFile } from '../../sys/index.ts';
 import { GaudiErrorCode, getHwBlock, open, type RegisterValue, readHwBlock, userBlockOf } from '../index.ts';
 

@@ -1,7 +1,7 @@
 /** Finding and opening cards by the rules of hl-thunk. */
 
 import { describe, expect, it } from 'vitest';
-import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
 import {
   type ControlDevice,

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
+import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
 import * as abi from './abi.ts';
 
 /** The newest version that the table covers. */

@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { built } from '../../../test/fixtures/built.ts';
-import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
-import { compileFakeLibucp, DEFAULT_LIBUCP, installedLibucp } from '../../../test/fixtures/libucp.ts';
+import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
+import { compileFakeLibucp, DEFAULT_LIBUCP, installedLibucp } from '../../../test/fixtures/libucp/libucp.ts';
+import { built } from '../../../test/fixtures/tools/built.ts';
 import { allocateScratch, getEnvironment, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import {
@@ -211,7 +211,7 @@ describe('loading libucp', () => {
 
   /** Runs the program that loads libucp, and returns its output; it must print nothing else. */
   function answerOf(variables: Readonly<Record<string, string>>): Answer {
-    const program = built(new URL('../../../test/fixtures/libucp-load-program.ts', import.meta.url));
+    const program = built(new URL('../../../test/fixtures/programs/libucp-load-program.ts', import.meta.url));
     const options = { encoding: 'utf8', env: { ...process.env, ...variables } } as const;
     return JSON.parse(execFileSync(process.execPath, [program], options)) as Answer;
   }

@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ROOT } from '../../../test/fixtures/built.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
+import { ROOT } from '../../../test/fixtures/tools/built.ts';
 import { CONFIG_TABLES } from '../../assembly/program/config.ts';
 import { type Config, loadConfig } from '../../ucs/config/config.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';

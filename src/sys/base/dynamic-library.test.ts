@@ -2,8 +2,8 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
-import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
+import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { startWorker } from '../process/worker-thread.ts';
 import { DynamicLibrary, textAt } from './dynamic-library.ts';
 

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
-import { useUncaught } from '../../../test/fixtures/uncaught.ts';
+import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
+import { useUncaught } from '../../../test/fixtures/processes/uncaught.ts';
 import { DynamicLibrary, NativeCallback, openNativeCallbacks } from './dynamic-library.ts';
 import { allocateScratch } from './scratch.ts';
 

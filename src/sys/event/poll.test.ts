@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { Errno } from '../base/errno.ts';
 import { close, OpenFlag, open, openFileDescriptors, pipe2, read, write } from '../file/file.ts';
 import { pollReadable } from './poll.ts';

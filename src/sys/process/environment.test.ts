@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
-import { CompilerFolder } from '../../../test/fixtures/c-library.ts';
+import { CompilerFolder } from '../../../test/fixtures/libucp/c-library.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { getEnvironment, setEnvironment } from './process.ts';
 
 const NAME = 'GAUDI_UCX_ENVIRONMENT_TEST';

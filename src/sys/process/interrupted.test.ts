@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { startSignalStorm, stopSignalStorm } from '../../../test/fixtures/signal-storm.ts';
+import { startSignalStorm, stopSignalStorm } from '../../../test/fixtures/processes/signal-storm.ts';
 import { Errno } from '../base/errno.ts';
 import { pollCall } from '../base/libc.ts';
 import { allocateScratch } from '../base/scratch.ts';

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { Errno } from '../base/errno.ts';
 import { close, PollEvent, pollNow } from '../file/file.ts';
 import {

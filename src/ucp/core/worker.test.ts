@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../../../test/fixtures/contexts.ts';
-import { nativeWorker } from '../../../test/fixtures/native-engine.ts';
+import { nativeWorker } from '../../../test/fixtures/libucp/native-engine.ts';
 import { type Request, Status, type Worker } from '../../index.ts';
 
 const fixture = useContexts();

@@ -1,7 +1,7 @@
 /** The keepalive, over peers that are lost: what it reads before it says that they are gone. */
 
 import { expect, it, vi } from 'vitest';
-import { useUncaught } from '../../../test/fixtures/uncaught.ts';
+import { useUncaught } from '../../../test/fixtures/processes/uncaught.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';

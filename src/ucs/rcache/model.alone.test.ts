@@ -6,7 +6,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
-import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
+import { FakeRegistrar, type Pin } from '../../../test/fixtures/transports/fake-registrar.ts';
 import { Status } from '../type/status.ts';
 import { Rcache } from './rcache.ts';
 import { Protection, type RcacheRegion } from './region.ts';

@@ -1,7 +1,7 @@
 /** The registration cache for memory identified by its address: merging, protection, alignment, reports of unmapped memory, failures. */
 
 import { describe, expect, it } from 'vitest';
-import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
+import { FakeRegistrar, type Pin } from '../../../test/fixtures/transports/fake-registrar.ts';
 import { Status } from '../type/status.ts';
 import type { RcacheOptions } from './options.ts';
 import { Rcache } from './rcache.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
-import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
+import { FakeRegistrar, type Pin } from '../../../test/fixtures/transports/fake-registrar.ts';
 import { Status } from '../type/status.ts';
 import type { CollectionWatch, RcacheCounters } from './options.ts';
 import { Rcache } from './rcache.ts';

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { loadConfig } from '../config/config.ts';
 import { createLog, LogLevel } from '../debug/log.ts';
 import { ManualClock } from '../sys/clock.ts';

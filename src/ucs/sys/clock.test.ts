@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 import { isUcxError } from '../type/error.ts';
 import { ManualClock, SystemTimer, systemClock } from './clock.ts';
 

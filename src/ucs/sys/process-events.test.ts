@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
 
 const MODULE = builtSpecifier(new URL('./process-events.ts', import.meta.url));
 

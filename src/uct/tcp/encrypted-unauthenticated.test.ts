@@ -4,9 +4,14 @@
  */
 
 import { expect, it } from 'vitest';
-import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import { amFrame } from '../../../test/fixtures/tcp-frames.ts';
-import { helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
+import { KEY, keyFile } from '../../../test/fixtures/transports/key-files.ts';
+import { amFrame } from '../../../test/fixtures/transports/tcp-frames.ts';
+import {
+  helloTo,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../test/fixtures/transports/tcp-interfaces.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
-import { amFrame, putFrame, signalFrame } from '../../../test/fixtures/tcp-frames.ts';
+import { amFrame, putFrame, signalFrame } from '../../../test/fixtures/transports/tcp-frames.ts';
 import {
   helloBytes,
   helloTo,
@@ -11,7 +11,7 @@ import {
   type RawPeer,
   TcpInterfaces,
   type TcpSide,
-} from '../../../test/fixtures/tcp-interfaces.ts';
+} from '../../../test/fixtures/transports/tcp-interfaces.ts';
 import { tcpUnreadBytes } from '../../sys/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -2,9 +2,14 @@
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import { amFrame } from '../../../test/fixtures/tcp-frames.ts';
-import { helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
+import { KEY, keyFile } from '../../../test/fixtures/transports/key-files.ts';
+import { amFrame } from '../../../test/fixtures/transports/tcp-frames.ts';
+import {
+  helloTo,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../test/fixtures/transports/tcp-interfaces.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';

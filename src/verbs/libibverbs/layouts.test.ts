@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
-import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/c-library.ts';
+import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { RecvWr, SendWr, Sge, Wc } from '../abi.ts';
 import * as layouts from './layouts.ts';

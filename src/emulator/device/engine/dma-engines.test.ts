@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
-import { builtSpecifier } from '../../../../test/fixtures/built.ts';
+import { builtSpecifier } from '../../../../test/fixtures/tools/built.ts';
 import { mapAnonymous } from '../../../sys/index.ts';
 import { createLog, LogLevel } from '../../../ucs/debug/log.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';

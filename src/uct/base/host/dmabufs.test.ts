@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { FakeUdmabuf } from '../../../../test/fixtures/fake-udmabuf.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
+import { FakeUdmabuf } from '../../../../test/fixtures/transports/fake-udmabuf.ts';
 import {
   addressOf,
   close,

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
+import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

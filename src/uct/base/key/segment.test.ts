@@ -3,7 +3,7 @@ import { existsSync, fstatSync, mkdtempSync, rmSync, statSync, symlinkSync, unli
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
+import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
 import { gettid } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

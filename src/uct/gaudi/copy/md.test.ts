@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import { openGaudiCopy } from '../../../../test/contract/uct-implementations.ts';
-import { countingNode } from '../../../../test/fixtures/counting-node.ts';
+import { countingNode } from '../../../../test/fixtures/driver/counting-node.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';

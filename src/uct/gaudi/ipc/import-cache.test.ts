@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { finish } from '../../../../test/contract/uct-fixture.ts';
-import { useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
-import type { IpcBlock, IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
+import type { IpcBlock, IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
+import { useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { IpcKey } from './key.ts';
 

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
-import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
-import type { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
+import type { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
+import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { ownIdentity } from '../../base/key/process-identity.ts';

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { finish, keyOf, ownBytes } from '../../../../test/contract/uct-fixture.ts';
-import { useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
-import { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
+import { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
+import { useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';

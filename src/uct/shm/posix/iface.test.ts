@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
-import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../../../../test/fixtures/test-log.ts';
+import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';

@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { TcpInterfaces } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { type NetworkInterface, packTcpAddress, reachOf, unpackTcpAddress, withFamilies } from '../address.ts';

@@ -3,8 +3,8 @@
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { useManagers } from '../../../../test/fixtures/connection-managers.ts';
-import { keyFile } from '../../../../test/fixtures/key-files.ts';
+import { useManagers } from '../../../../test/fixtures/transports/connection-managers.ts';
+import { keyFile } from '../../../../test/fixtures/transports/key-files.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { tcpComponent } from '../md.ts';

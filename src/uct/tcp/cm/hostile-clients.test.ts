@@ -3,8 +3,8 @@
 import { once } from 'node:events';
 import { createServer, connect as netConnect, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type ManagerFixture, useManagers } from '../../../../test/fixtures/connection-managers.ts';
-import { withoutDescriptors } from '../../../../test/fixtures/no-descriptors.ts';
+import { withoutDescriptors } from '../../../../test/fixtures/processes/no-descriptors.ts';
+import { type ManagerFixture, useManagers } from '../../../../test/fixtures/transports/connection-managers.ts';
 import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';

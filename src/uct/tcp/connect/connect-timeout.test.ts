@@ -1,7 +1,12 @@
 /** The time limit of connections that are being established over tcp, of both ends. */
 
 import { describe, expect, it } from 'vitest';
-import { helloBytes, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import {
+  helloBytes,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';

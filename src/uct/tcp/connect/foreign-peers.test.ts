@@ -1,7 +1,7 @@
 /** A peer that does not speak the protocol of tcp: its first bytes end the connection, also if it waits after fewer bytes than a hello has. */
 
 import { describe, expect, it } from 'vitest';
-import { TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { TcpInterfaces } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 

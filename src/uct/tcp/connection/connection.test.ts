@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
 import { extent } from '../../../../test/fixtures/extent.ts';
-import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { createRandom } from '../../../ucs/sys/random.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';

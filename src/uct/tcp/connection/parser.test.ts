@@ -9,8 +9,13 @@ import {
   putFrame,
   putRunFrame,
   signalFrame,
-} from '../../../../test/fixtures/tcp-frames.ts';
-import { keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+} from '../../../../test/fixtures/transports/tcp-frames.ts';
+import {
+  keyOf,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Identity } from '../connect/hello.ts';
 import { FrameType } from '../layout.ts';
 

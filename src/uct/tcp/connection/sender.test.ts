@@ -1,8 +1,8 @@
 /** The order of the frames of a connection while its socket has no room, and the time at which short frames are sent. */
 
 import { describe, expect, it } from 'vitest';
-import { getFrame, putFrame } from '../../../../test/fixtures/tcp-frames.ts';
-import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { getFrame, putFrame } from '../../../../test/fixtures/transports/tcp-frames.ts';
+import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
 import type { TcpEndpoint } from '../endpoint.ts';

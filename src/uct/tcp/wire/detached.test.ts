@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
-import { keyFile } from '../../../../test/fixtures/key-files.ts';
-import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { keyFile } from '../../../../test/fixtures/transports/key-files.ts';
+import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/memory.ts';

@@ -1,0 +1,153 @@
+/** The files of deploy/ and their page: each is checked by the program that reads it, and names only what exists. */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DockerfileParser } from 'dockerfile-ast';
+import { afterAll, describe, expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { requires } from '../../fixtures/requires.ts';
+import { ROOT } from '../../fixtures/tools/built.ts';
+import { useCommandLine } from '../../fixtures/tools/command-line.ts';
+
+const FOLDER = join(ROOT, 'deploy');
+const FILES = readdirSync(FOLDER);
+const INSTRUCTIONS = ['FROM', 'RUN', 'WORKDIR', 'COPY', 'USER', 'ENV', 'CMD'];
+const scratch = mkdtempSync(join(tmpdir(), 'gaudi-ucx-deploy-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const cli = useCommandLine();
+const textOf = (file: string): string => readFileSync(join(FOLDER, file), 'utf8');
+
+/** Runs a checker; skips the test if the machine does not have it. Returns its exit code and all that it says. */
+function check(program: string, args: readonly string[]): { readonly status: number | null; readonly said: string } {
+  const { status, stdout, stderr, error } = spawnSync(program, args, { encoding: 'utf8', cwd: FOLDER });
+  requires(error === undefined, program);
+  return { status, said: `${stdout}${stderr}` };
+}
+
+describe('the page', () => {
+  const page = readFileSync(join(ROOT, 'docs/guide/deploy.md'), 'utf8');
+
+  it('shows every file', () => {
+    const named = [...page.matchAll(/\(\.\.\/\.\.\/deploy\/([\w.-]+)\)/g)].map(([, name]) => name!);
+    expect([...new Set(named)].sort()).toEqual([...FILES].sort());
+  });
+
+  it('explains every alert', () => {
+    const rows = [...page.matchAll(/^\| ((?:Gaudi|Ucx)\w+) \|/gm)].map(([, name]) => name);
+    expect(rows).toEqual(rules().map(({ alert }) => alert));
+  });
+});
+
+describe('units of systemd', () => {
+  const units = FILES.filter((file) => file.endsWith('.service'));
+
+  it.each(units)('%s is one', (unit) => {
+    expect(check('systemd-analyze', ['verify', `./${unit}`])).toEqual({ status: 0, said: '' });
+  });
+
+  it('is not said of others', () => {
+    const broken = join(scratch, 'broken.service');
+    writeFileSync(broken, textOf(units[0]!).replace(/^Restart=.*/m, 'Restart=now'));
+    expect(check('systemd-analyze', ['verify', broken]).said).toMatch(/Failed to parse service restart specifier/);
+  });
+});
+
+interface Rule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly annotations: { readonly summary: string };
+}
+
+function rules(): readonly Rule[] {
+  return (parse(textOf('alerts.yml')) as { groups: { rules: Rule[] }[] }).groups.flatMap((group) => group.rules);
+}
+
+describe('Prometheus', () => {
+  it('takes the configuration and its rules', () => {
+    expect(check('promtool', ['check', 'config', 'prometheus.yml'])).toMatchObject({ status: 0 });
+    expect(check('promtool', ['check', 'rules', 'alerts.yml'])).toMatchObject({ status: 0 });
+  });
+
+  it.each([
+    ['GaudiCardDown', 'habanalabs_device_up', '{card="0"}', 0, { card: '0', severity: 'critical' }],
+    ['GaudiPortDown', 'habanalabs_nic_port_status', '{card="1",port="3"}', 0, { card: '1', port: '3' }],
+    ['UcxRequestStuck', 'ucx_requests_oldest_seconds', '{pid="7",reason="peer"}', 61, { pid: '7', reason: 'peer' }],
+    ['UcxProcessSilent', 'ucx_process_answers', '{pid="7"}', 0, { pid: '7' }],
+    ['UcxOperationsFail', 'ucx_operation_failures_total', '{pid="7"}', '0+1x60', { pid: '7' }],
+  ])('fires %s', (alertname, metric, labels, value, found) => {
+    const [rule] = rules().filter(({ alert }) => alert === alertname);
+    const exp_labels = { severity: 'warning', ...found };
+    const summary = Object.entries(found).reduce(
+      (text, [name, label]) => text.replace(`{{ $labels.${name} }}`, label),
+      rule!.annotations.summary.replace('{{ $labels.instance }}', ''),
+    );
+    const series = { series: `${metric}${labels}`, values: typeof value === 'number' ? `${value}x60` : value };
+    const test = {
+      rule_files: [join(FOLDER, 'alerts.yml')],
+      tests: [
+        {
+          interval: '15s',
+          input_series: [series],
+          alert_rule_test: [
+            { alertname, eval_time: '14m', exp_alerts: [{ exp_labels, exp_annotations: { summary } }] },
+          ],
+        },
+      ],
+    };
+    const file = join(scratch, `${alertname}.json`);
+    writeFileSync(file, JSON.stringify(test));
+    expect(check('promtool', ['test', 'rules', file])).toMatchObject({ status: 0 });
+  });
+
+  it('finds every metric of the rules in what gaudi-ucx metrics prints', async () => {
+    const printed = await cli.outputHere(['metrics', '--once']);
+    for (const { expr } of rules()) {
+      for (const [name] of expr.matchAll(/\b(?:ucx|habanalabs)_\w+/g)) {
+        expect(printed).toContain(`# TYPE ${name} `);
+      }
+    }
+  });
+});
+
+describe('containers', () => {
+  it('have a Dockerfile whose instructions are known, in order', () => {
+    const dockerfile = DockerfileParser.parse(textOf('Dockerfile'));
+    const used = dockerfile.getInstructions().map((instruction) => instruction.getKeyword());
+    expect(used[0]).toBe('FROM');
+    expect(used.at(-1)).toBe('CMD');
+    for (const keyword of used) expect(INSTRUCTIONS).toContain(keyword);
+  });
+
+  it('have manifests of Kubernetes', () => {
+    const documents = parseAllDocuments(textOf('kubernetes.yaml'));
+    expect(documents.flatMap(({ errors }) => errors)).toEqual([]);
+    expect(documents.map((document) => (document.toJS() as { kind: string }).kind)).toEqual(['Pod', 'DaemonSet']);
+  });
+});
+
+describe('commands of this package', () => {
+  const lines = FILES.flatMap((file) => textOf(file).match(/^\w.*npx[ ,]+gaudi-ucx.*|^ +command:.*$/gm) ?? []);
+  const commands = lines.map((line) =>
+    line
+      .replace(/^.*gaudi-ucx/, '')
+      .replace(/[\],']/g, ' ')
+      .trim()
+      .split(/\s+/),
+  );
+
+  it('are in the units and in the manifest', () => {
+    expect(commands.map(([name]) => name).sort()).toEqual(['doctor', 'node', 'node', 'node']);
+  });
+
+  it.each(commands.map((words) => [words.join(' '), words] as const))(
+    '%s exists with its options',
+    async (_, words) => {
+      const options = words.filter((word) => word.startsWith('--'));
+      const path = options.length === 0 ? words : words.slice(0, words.indexOf(options[0]!));
+      const help = await cli.outputHere([...path, '--help']);
+      for (const option of options) expect(help).toContain(`  ${option}`);
+    },
+  );
+});
