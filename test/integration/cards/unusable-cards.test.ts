@@ -49,6 +49,19 @@ describe.each(['native', 'libucx'] as const)('engine %s', (engine) => {
     context.memUnmap(hbm);
   });
 
+  it('counts transfers that fail because their memory cannot be registered', async () => {
+    engineRequired();
+    fixture.allow(/./);
+    const { node, context, worker, endpoint } = await fixture.open({ node: { cards: 1 } });
+    const hbm = context.memMap({ allocate: 2 ** 21, memoryType: MemoryType.GAUDI });
+    const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+    node.inject(0, { kind: 'malfunction' });
+    await failureOf(() => endpoint.put(new Uint8Array(2 ** 20), rkey));
+    await failureOf(() => endpoint.get(new Uint8Array(2 ** 20), rkey));
+    expect(worker.stats().counters).toMatchObject({ failures: 2 });
+    context.memUnmap(hbm);
+  });
+
   it('a card that has failed and recovered says so, with the remedy, and the remedy helps', async () => {
     engineRequired();
     fixture.allow(/./);

@@ -70,29 +70,59 @@ describe('Prometheus', () => {
     expect(check('promtool', ['check', 'rules', 'alerts.yml'])).toMatchObject({ status: 0 });
   });
 
-  it.each([
-    ['GaudiCardDown', 'habanalabs_device_up', '{card="0"}', 0, { card: '0', severity: 'critical' }],
-    ['GaudiPortDown', 'habanalabs_nic_port_status', '{card="1",port="3"}', 0, { card: '1', port: '3' }],
-    ['UcxRequestStuck', 'ucx_requests_oldest_seconds', '{pid="7",reason="peer"}', 61, { pid: '7', reason: 'peer' }],
-    ['UcxProcessSilent', 'ucx_process_answers', '{pid="7"}', 0, { pid: '7' }],
-    ['UcxOperationsFail', 'ucx_operation_failures_total', '{pid="7"}', '0+1x60', { pid: '7' }],
-  ])('fires %s', (alertname, metric, labels, value, found) => {
+  const critical = { severity: 'critical' };
+  const cases: readonly [string, Readonly<Record<string, string>>, Readonly<Record<string, string>> | undefined][] = [
+    ['GaudiCardDown', { 'habanalabs_device_up{card="0"}': '0x60' }, { card: '0', ...critical }],
+    // From one state to another, each for 30 s.
+    [
+      'GaudiCardDown',
+      {
+        'habanalabs_device_up{card="0",state="in reset"}': '0 0 stale _ '.repeat(15),
+        'habanalabs_device_up{card="0",state="malfunction"}': `_ _ ${'0 0 stale _ '.repeat(15)}`,
+      },
+      { card: '0', ...critical },
+    ],
+    [
+      'GaudiExporterGone',
+      { 'up{job="gaudi-ucx",instance="b"}': '0x60' },
+      { job: 'gaudi-ucx', instance: 'b', ...critical },
+    ],
+    [
+      'GaudiNodeGone',
+      {
+        'up{job="gaudi-ucx",instance="a"}': '1x60',
+        'habanalabs_device_up{instance="a",card="0"}': '1x60',
+        'up{job="gaudi-ucx",instance="b"}': '1x60',
+      },
+      { job: 'gaudi-ucx', instance: 'b', ...critical },
+    ],
+    ['GaudiCardReset', { 'habanalabs_hard_resets_total{card="2"}': '0x30 1x30' }, { card: '2' }],
+    ['GaudiCardReset', { 'habanalabs_hard_resets_total{card="2"}': '1x60' }, undefined],
+    ['GaudiPortDown', { 'habanalabs_nic_port_status{card="1",port="3"}': '0x60' }, { card: '1', port: '3' }],
+    [
+      'UcxRequestStuck',
+      { 'ucx_requests_oldest_seconds{pid="7",reason="peer"}': '61x60' },
+      { pid: '7', reason: 'peer' },
+    ],
+    ['UcxRequestStuck', { 'ucx_requests_oldest_seconds{pid="7",reason="message"}': '61x60' }, undefined],
+    ['UcxProcessSilent', { 'ucx_process_answers{pid="7"}': '0x60' }, { pid: '7' }],
+    ['UcxOperationsFail', { 'ucx_operation_failures_total{pid="7"}': '0+1x60' }, { pid: '7' }],
+  ];
+  it.each(cases)('has %s, which %j fires or not: %j', (alertname, series, found) => {
     const [rule] = rules().filter(({ alert }) => alert === alertname);
     const exp_labels = { severity: 'warning', ...found };
-    const summary = Object.entries(found).reduce(
+    const summary = Object.entries({ instance: '', ...found }).reduce(
       (text, [name, label]) => text.replace(`{{ $labels.${name} }}`, label),
-      rule!.annotations.summary.replace('{{ $labels.instance }}', ''),
+      rule!.annotations.summary,
     );
-    const series = { series: `${metric}${labels}`, values: typeof value === 'number' ? `${value}x60` : value };
+    const exp_alerts = found === undefined ? [] : [{ exp_labels, exp_annotations: { summary } }];
     const test = {
       rule_files: [join(FOLDER, 'alerts.yml')],
       tests: [
         {
           interval: '15s',
-          input_series: [series],
-          alert_rule_test: [
-            { alertname, eval_time: '14m', exp_alerts: [{ exp_labels, exp_annotations: { summary } }] },
-          ],
+          input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
+          alert_rule_test: [{ alertname, eval_time: '14m', exp_alerts }],
         },
       ],
     };

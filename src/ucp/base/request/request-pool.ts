@@ -128,8 +128,9 @@ export class RequestPool {
     this.#recycle(request);
   }
 
-  /** Gives back a request that was never started. */
+  /** Gives back the request of an operation that has failed before it was started. */
   discard(request: Request): void {
+    this.failures += 1;
     request.callback = undefined;
     if (!request.isCompleted) request.end(Status.CANCELED);
     this.#recycle(request);
