@@ -381,6 +381,33 @@ function faultCases(): void {
     expect(two.settle()).toMatchObject([{ status: WcStatus.RNR_RETRY_EXC_ERR }]);
   });
 
+  it('between the packets of a message leave its receive to it, when another queue pair uses the shared queue', () => {
+    const { near, far, verbs } = two;
+    near.connect(far);
+    const other = new RdmaEnd(verbs.open('hca0'));
+    const shared = new RdmaEnd(verbs.open('hca1'), { init: { srq: far.srq } });
+    other.connect(shared);
+    for (const id of [0, 1, 2]) far.receive(id, id * 16_384, 16_384);
+    verbs.device('hca0').inject({ kind: 'drop', packet: 'send', after: 1, count: 1 });
+    near.memory.u8.fill(7, 0, 2 * MTU);
+    near.send(10, 0, 2 * MTU, 1);
+    other.memory.u8.fill(8, 0, 8);
+    other.send(11, 0, 8, 2);
+    two.settle();
+    expect(shared.poll()).toMatchObject([{ id: 1, status: WcStatus.SUCCESS, byteLength: 8, immediate: 2 }]);
+    expect(far.poll()).toMatchObject([{ id: 0, status: WcStatus.SUCCESS, byteLength: 2 * MTU, immediate: 1 }]);
+    expect(far.memory.u8.subarray(0, 2 * MTU).every((byte) => byte === 7)).toBe(true);
+    expect(far.memory.u8.subarray(16_384, 16_392).every((byte) => byte === 8)).toBe(true);
+    // A queue pair that fails in the middle of a message gives its receive back.
+    verbs.device('hca0').inject({ kind: 'drop', packet: 'send', after: 1, count: Number.POSITIVE_INFINITY });
+    near.send(12, 0, 2 * MTU, 3);
+    far.qp.modify({ state: QpState.ERR });
+    expect(far.poll()).toMatchObject([{ id: 2, status: WcStatus.WR_FLUSH_ERR }]);
+    two.settle();
+    other.close();
+    shared.close();
+  });
+
   it('of the link raise events, and what is sent meanwhile arrives after it', () => {
     const { near, far, verbs, clock } = two;
     near.connect(far);

@@ -164,7 +164,8 @@ export class EmulatedQp implements QueuePair, QpContext {
   fail(): void {
     if (this.state === QpState.ERR || this.state === QpState.RESET) return;
     this.state = QpState.ERR;
-    this.#responder.reset();
+    const begun = this.#responder.reset();
+    if (begun !== undefined) this.receiveCq.push(flushed(begun.idLow, begun.idHigh, this.qpNum));
     this.#requester.flush();
     if (this.#hasOwnReceives) this.#flushReceives();
   }

@@ -23,6 +23,8 @@ export class ReceiveRing {
   /** The entries, created at first use. */
   readonly #ring: (ReceiveWqe | undefined)[];
   readonly #maxSge: number;
+  /** Receives that are in no place of the ring. */
+  readonly #spare: ReceiveWqe[] = [];
   #head = 0;
   #count = 0;
 
@@ -46,6 +48,19 @@ export class ReceiveRing {
     this.#head = this.#head + 1 === this.#ring.length ? 0 : this.#head + 1;
     this.#count -= 1;
     return taken;
+  }
+
+  /** Removes the oldest receive for a message of several packets: its contents stay valid until it is given to {@link release}. */
+  detach(): ReceiveWqe {
+    const at = this.#head;
+    const taken = this.take();
+    this.#ring[at] = this.#spare.pop();
+    return taken;
+  }
+
+  /** The end of a receive of {@link detach}. */
+  release(wqe: ReceiveWqe): void {
+    this.#spare.push(wqe);
   }
 
   /** See ReceiveQueue.postReceive. */

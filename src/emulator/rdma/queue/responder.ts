@@ -7,6 +7,7 @@ import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../..
 import type { Region } from '../memory/dma-memory.ts';
 import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } from './packet.ts';
 import type { QpContext } from './qp-context.ts';
+import type { ReceiveWqe } from './receive-queue.ts';
 
 /** A read that is being answered. */
 interface ReadJob {
@@ -35,6 +36,8 @@ export class Responder {
   #isGapReported = false;
   /** Position in the send or write that is being received. */
   #received = 0;
+  /** The receive of a send of several packets, from its first to its last: other queue pairs of a shared queue take later ones meanwhile. */
+  #receiving: ReceiveWqe | undefined;
   readonly #reads: ReadJob[] = [];
   /** An acknowledgement that waits for the answers of reads before it. */
   #delayedAck: number | undefined;
@@ -51,12 +54,17 @@ export class Responder {
     this.#expectedPsn = psn;
   }
 
-  reset(): void {
+  /** @returns the receive of a send whose end has not come */
+  reset(): ReceiveWqe | undefined {
+    const begun = this.#receiving;
+    this.#receiving = undefined;
+    if (begun !== undefined) this.#qp.receives.release(begun);
     this.#reads.length = 0;
     this.#atomics.length = 0;
     this.#delayedAck = undefined;
     this.#isGapReported = false;
     this.#received = 0;
+    return begun;
   }
 
   /** Handles a request. */
@@ -113,35 +121,35 @@ export class Responder {
   #onSend(packet: Packet): void {
     const { psn, flags, payload, payloadBytes, immediate } = packet;
     const { receives, device, receivePd } = this.#qp;
-    const wqe = receives.first;
-    if (wqe === undefined) {
-      this.#answer(psn, Syndrome.RNR);
+    const isFirst = (flags & PacketFlag.FIRST) !== 0;
+    const isLast = (flags & PacketFlag.LAST) !== 0;
+    if (isFirst === (this.#receiving !== undefined)) {
+      this.#refuse(psn, Syndrome.INVALID_REQUEST);
       return;
     }
-    const isFirst = (flags & PacketFlag.FIRST) !== 0;
-    if (isFirst) this.#received = 0;
+    if (isFirst) {
+      if (receives.length === 0) {
+        this.#answer(psn, Syndrome.RNR);
+        return;
+      }
+      this.#received = 0;
+      this.#receiving = receives.detach();
+    }
+    const wqe = this.#receiving!;
     const offset = this.#received;
     const fits = offset + payloadBytes <= wqe.sges.byteLength;
     if (
       !fits ||
       (payloadBytes > 0 && !wqe.sges.scatter(device.regions, receivePd, offset, payload.address, payloadBytes))
     ) {
-      const status = fits ? WcStatus.LOC_PROT_ERR : WcStatus.LOC_LEN_ERR;
-      receives.take();
-      this.#complete(wqe, status, 0, 0, 0);
+      this.#endReceive(wqe, fits ? WcStatus.LOC_PROT_ERR : WcStatus.LOC_LEN_ERR, 0, 0, 0);
       this.#refuse(psn, fits ? Syndrome.REMOTE_OPERATION : Syndrome.INVALID_REQUEST);
       return;
     }
     this.#received += payloadBytes;
-    if ((flags & PacketFlag.LAST) !== 0) {
-      receives.take();
-      this.#complete(
-        wqe,
-        WcStatus.SUCCESS,
-        WcOpcode.RECV,
-        this.#received,
-        (flags & PacketFlag.IMMEDIATE) === 0 ? undefined : immediate,
-      );
+    if (isLast) {
+      const value = (flags & PacketFlag.IMMEDIATE) === 0 ? undefined : immediate;
+      this.#endReceive(wqe, WcStatus.SUCCESS, WcOpcode.RECV, this.#received, value);
     }
     this.#accept(psn, flags);
   }
@@ -308,6 +316,13 @@ export class Responder {
   #regionOf(rkey: number, address: number, byteLength: number, access: number): Region | undefined {
     const { device, pd, accessFlags } = this.#qp;
     return (accessFlags & access) === access ? device.regions.find(pd, rkey, address, byteLength, access) : undefined;
+  }
+
+  /** Completes the receive of a send. */
+  #endReceive(wqe: ReceiveWqe, ...result: [WcStatus, number, number, number | undefined]): void {
+    this.#receiving = undefined;
+    this.#complete(wqe, ...result);
+    this.#qp.receives.release(wqe);
   }
 
   #complete(
