@@ -56,6 +56,7 @@ export type {
 export {
   type AddressedMemory,
   type AdviseOptions,
+  type CopyOptions,
   IOV_MAX,
   type IovPiece,
   type LocalBuffer,
@@ -65,8 +66,10 @@ export {
   type MemoryInfo,
   type MemoryProtection,
   type MemoryRange,
+  type MemorySource,
   type MemoryTypeEvent,
   type MessageBuffer,
+  type ProtectionOptions,
   type RemoteKey,
   type RemoteKeyPart,
 } from './api/contract/memory.ts';
@@ -147,7 +150,7 @@ export type {
 export { MemoryType, type MemoryTypeName, memoryTypeName } from './ucs/memory/memory-type.ts';
 export type { RcacheCounters } from './ucs/rcache/options.ts';
 export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
-export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';
+export { AbortError, type ErrorDetails, isUcxError, UcxError, type UcxErrorInit } from './ucs/type/error.ts';
 export { Status, statusName, statusString } from './ucs/type/status.ts';
 export type { SocketAddress } from './uct/api/connection-manager.ts';
 export type { ChannelTraffic, RemoteKeySource } from './uct/api/memory.ts';

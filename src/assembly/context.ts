@@ -265,7 +265,7 @@ function deviceOf({ cards }: GaudiResources, index: number): Device {
 }
 
 /** A context: the start of every program. `await Context.create()` opens one. */
-export type Context = ApiContext<Device>;
+export interface Context extends ApiContext<Device> {}
 export const Context: {
   /**
    * Opens a context: reads the configuration, selects engine and driver, opens every card that it may use.

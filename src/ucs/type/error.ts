@@ -24,7 +24,9 @@ export interface UcxErrorInit {
   readonly status: Status;
   /** One sentence in lower case that names the argument, the rule and the value. */
   readonly message: string;
+  /** What explains it: numbers and names of the message. */
   readonly details?: ErrorDetails | undefined;
+  /** The error behind it. */
   readonly cause?: unknown;
 }
 
