@@ -31,7 +31,7 @@ const MARGIN = 32;
 const KEEP = { noImmediateCompletion: true };
 
 /** A callback that records the results of requests, which are not freed. */
-class Teardown {
+class Ended {
   readonly list: [unknown, Status][] = [];
   readonly callback: RequestCallback = (request, status) => {
     this.list.push([request.userData, status]);
@@ -103,7 +103,7 @@ export function tagMatchingContract(kind: ConnectionKind): void {
       const pair = await fixture.pair(kind);
       const { two, ab } = pair;
       const lengths = [10, 100_000, 0, 9000, 50, 8240, 700_000, 96, 97, 1];
-      const teardown = new Teardown();
+      const ended = new Ended();
       const sources = lengths.map((byteLength, i) => pattern(byteLength, i));
       for (const source of sources) {
         const result = ab.tagSendNbx(source, 0, source.byteLength, 7, { callback: (request) => request.free() });
@@ -115,7 +115,7 @@ export function tagMatchingContract(kind: ConnectionKind): void {
         asRequest(
           two.worker.tagRecvNbx(target, 0, target.byteLength, 7, TAG_MASK_FULL, {
             noImmediateCompletion: true,
-            callback: teardown.callback,
+            callback: ended.callback,
             userData,
           }),
         ),
@@ -248,12 +248,12 @@ export function tagMatchingContract(kind: ConnectionKind): void {
     it('cancels unmatched receives, and no others', async () => {
       const pair = await fixture.pair(kind);
       const { two, ab } = pair;
-      const teardown = new Teardown();
+      const ended = new Ended();
       const targets = [0, 1, 2].map(() => new Uint8Array(4));
       const requests = targets.map((target, userData) =>
         asRequest(
           two.worker.tagRecvNbx(target, 0, 4, 6, userData === 1 ? 0n : TAG_MASK_FULL, {
-            callback: teardown.callback,
+            callback: ended.callback,
             userData,
           }),
         ),
@@ -261,7 +261,7 @@ export function tagMatchingContract(kind: ConnectionKind): void {
       expect(requests[0]!.cancel()).toBe(true);
       expect(requests[1]!.cancel()).toBe(true);
       expect(requests[1]!.cancel()).toBe(false);
-      expect(teardown.list).toEqual([
+      expect(ended.list).toEqual([
         [0, Status.CANCELED],
         [1, Status.CANCELED],
       ]);

@@ -352,16 +352,17 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (rkey.exportId !== 0 || !isHost(local)) {
       return devices.transfer({ isPut, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset }, params);
     }
-    if (!requests.canFollow(RequestKind.SEND, params)) {
+    if (!requests.canStartWithoutRequest(RequestKind.SEND, params)) {
       return this.#moveKnown(isPut, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
     checkKept(local);
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;
-    const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParamFor(local));
+    const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParameters(local));
     const protocol = isPut ? 'put/libucp' : 'get/libucp';
-    return ofEndpoint(this, requests.follow(RequestKind.SEND, moved, protocol, local, byteLength, params));
+    const result = requests.startedWithoutRequest(RequestKind.SEND, moved, protocol, local, byteLength, params);
+    return ofEndpoint(this, result);
   }
 
   /** Starts a put or get with a request of its own, between memories that libucp knows. */

@@ -102,12 +102,15 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     this.require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
     const { buffers, requests } = this.worker;
-    if (this.failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
+    if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, params)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
-        const param = requests.plainParamFor(local);
+        const param = requests.plainParameters(local);
         const sent = this.functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
-        return ofEndpoint(this, requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params));
+        return ofEndpoint(
+          this,
+          requests.startedWithoutRequest(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params),
+        );
       }
     }
     const request = this.#initSend('tag/libucp', local, localOffset, byteLength);

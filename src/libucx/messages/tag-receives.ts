@@ -57,12 +57,19 @@ export class TagReceives {
     tagLow('tag', tag);
     if (mask !== TAG_MASK_FULL) tagLow('mask', mask);
     const { functions, handle, buffers, requests } = this.#worker;
-    if (requests.canFollow(RequestKind.TAG_RECV, params)) {
+    if (requests.canStartWithoutRequest(RequestKind.TAG_RECV, params)) {
       const plain = buffers.plainAddress(local, localOffset, byteLength);
       if (plain >= 0) {
-        const param = requests.plainParamFor(local);
+        const param = requests.plainParameters(local);
         const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
-        const request = requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
+        const request = requests.startedWithoutRequest(
+          RequestKind.TAG_RECV,
+          received,
+          'tag/libucp',
+          local,
+          byteLength,
+          params,
+        );
         if (typeof request !== 'number') wants(request as UcpRequest, tag, mask);
         return request;
       }

@@ -71,7 +71,7 @@ export class OperationParameters {
   }
 
   /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
-  plainParamFor(local: LocalBuffer): number {
+  plainParameters(local: LocalBuffer): number {
     if (!(local instanceof OwnedMemory) || local.operationMemh === 0) return this.plainParam;
     const { operationMemh } = local;
     if (operationMemh !== this.#memh) {

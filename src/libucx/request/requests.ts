@@ -154,8 +154,8 @@ export class Requests extends OperationParameters implements RequestOwner {
     return request;
   }
 
-  /** True if an operation on plain memory may be started with {@link plainParamFor}: a request will be available, and polled in progress. */
-  canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
+  /** True if an operation on plain memory may be started with {@link plainParameters}: a request will be available, and polled in progress. */
+  canStartWithoutRequest(kind: RequestKind, params: RequestParams | undefined): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
     // Every observed operation has a request.
     if (operationEnd.hasSubscribers) return false;
@@ -165,11 +165,11 @@ export class Requests extends OperationParameters implements RequestOwner {
   }
 
   /**
-   * Handles the result of an operation that was started with {@link plainParamFor}.
+   * Handles the result of an operation that was started with {@link plainParameters}.
    * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    * @param local stays pinned until the end
    */
-  follow(
+  startedWithoutRequest(
     kind: RequestKind,
     pointer: number,
     protocol: string,

@@ -173,9 +173,9 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await victim.ask({ do: 'offer', memory: 'registered', tag: 51 });
       const arrived = Promise.all([50, 51].map((tag) => waitFor(worker, () => worker.tagProbe(tag) !== undefined)));
       await arrived;
-      const teardown: Status[] = [];
+      const statuses: Status[] = [];
       const callback = (request: Request, status: Status): void => {
-        teardown.push(status);
+        statuses.push(status);
         request.free();
       };
       const names = [
@@ -206,8 +206,8 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await victim.ask({ do: 'stall' });
       await victim.kill();
       expectGone(await all, names);
-      await waitFor(worker, () => teardown.length === 2 && errors.length === 1);
-      for (const status of [...teardown, ...errors]) expect(GONE).toContain(status);
+      await waitFor(worker, () => statuses.length === 2 && errors.length === 1);
+      for (const status of [...statuses, ...errors]) expect(GONE).toContain(status);
       expect(GONE).toContain(endpoint.status);
       // Its data does not arrive any more.
       const late = [50, 51].map((tag) => worker.tagRecv(new Uint8Array(2 ** 20), { tag }));

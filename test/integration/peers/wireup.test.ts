@@ -270,10 +270,10 @@ describe('closing', () => {
   it('waits for started operations, also when called twice', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
-    const teardown: Status[] = [];
+    const statuses: Status[] = [];
     const source = pattern(300_000, 1);
     const callback = (request: Request, status: Status): void => {
-      teardown.push(status);
+      statuses.push(status);
       request.free();
     };
     started(ab.tagSendNbx(source, 0, source.byteLength, 1, { callback }));
@@ -285,24 +285,24 @@ describe('closing', () => {
       }),
     );
     await driveIdle(pair, 300);
-    expect([closed, teardown]).toEqual([0, []]);
+    expect([closed, statuses]).toEqual([0, []]);
     const target = new Uint8Array(300_000);
     await two.worker.tagRecv(target, { tag: 1 });
     await two.worker.tagRecv(new Uint8Array(8), { tag: 2 });
     await Promise.all(closing);
     expectSame(target, source);
-    expect([closed, teardown, one.worker.requestsInUse]).toEqual([2, [Status.OK, Status.OK], 0]);
+    expect([closed, statuses, one.worker.requestsInUse]).toEqual([2, [Status.OK, Status.OK], 0]);
   });
 
   it('by force ends the operations that wait for the peer, each once', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
     await greet(pair);
-    const teardown = new Map<string, Status[]>();
+    const statuses = new Map<string, Status[]>();
     const note = (name: string) => ({
       noImmediateCompletion: true,
       callback: (request: Request, status: Status): void => {
-        teardown.set(name, [...(teardown.get(name) ?? []), status]);
+        statuses.set(name, [...(statuses.get(name) ?? []), status]);
         request.free();
       },
     });
@@ -322,14 +322,14 @@ describe('closing', () => {
     await awaited;
     await ab.close();
     expect(one.worker.requestsInUse).toBe(0);
-    for (const [name, statuses] of teardown) {
-      expect([name, statuses.length]).toEqual([name, 1]);
-      expect([Status.OK, Status.CANCELED]).toContain(statuses[0]);
+    for (const [name, ended] of statuses) {
+      expect([name, ended.length]).toEqual([name, 1]);
+      expect([Status.OK, Status.CANCELED]).toContain(ended[0]);
     }
     for (const name of ['rendezvous', 'sync', 'am', 'stream']) {
-      expect([name, teardown.get(name)]).toEqual([name, [Status.CANCELED]]);
+      expect([name, statuses.get(name)]).toEqual([name, [Status.CANCELED]]);
     }
-    expect(teardown.size).toBe(505);
+    expect(statuses.size).toBe(505);
     // The peer has lost only this connection.
     await driveIdle(pair, 100);
     const again = {
@@ -427,12 +427,12 @@ describe('closing', () => {
   it('of a worker ends all pending operations, each once', async () => {
     const pair = await fixture.pair();
     const { one, two, ab } = pair;
-    const teardown: Status[] = [];
+    const statuses: Status[] = [];
     const awaited: Promise<unknown>[] = [];
     const params = {
       noImmediateCompletion: true,
       callback: (request: Request, status: Status): void => {
-        teardown.push(status);
+        statuses.push(status);
         request.free();
       },
     };
@@ -449,7 +449,7 @@ describe('closing', () => {
     const settled = Promise.allSettled(awaited);
     await driveIdle(pair, 50);
     await one.worker.close();
-    expect(teardown).toEqual(new Array(80).fill(Status.CANCELED));
+    expect(statuses).toEqual(new Array(80).fill(Status.CANCELED));
     for (const result of await settled) {
       expect(result).toMatchObject({ status: 'rejected', reason: { status: Status.CANCELED } });
     }
