@@ -214,3 +214,11 @@ const TEXTS: readonly string[] = [
   'response timeout error',
   'general error',
 ];
+
+/** Unit of the acknowledgement time-out of a queue pair: its code is an exponent of 2. */
+export const TIMEOUT_UNIT_NS = 4096;
+/** Times of the RNR timer codes 0 to 31 in microseconds (InfiniBand specification, table 45). */
+export const RNR_TIMER_US: readonly number[] = [
+  655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240,
+  15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
+];

@@ -9,6 +9,7 @@
 import type { DriverFile } from '../../driver/port.ts';
 import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { isStatus, Status } from '../../ucs/type/status.ts';
@@ -23,7 +24,6 @@ import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
 import { dmaError, doubtsData, suspectsOf } from './faults.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './queue.ts';
 import { type DmaCounts, DmaRequest } from './request.ts';
-import { DmaSleep } from './sleep.ts';
 
 /** Maximum number of batches in flight of one queue. */
 const SLOTS = 32;
@@ -73,7 +73,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #options: DeviceDmaOptions;
   readonly #routes: DmaRoutes;
   readonly #submissionsMax: number;
-  readonly #sleep: DmaSleep;
+  readonly #sleep: Sleeper;
   #submissions = 0;
   isCorked = false;
   #closed = false;
@@ -96,7 +96,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#imports = parts.imports;
     this.#profile = profile;
     this.#options = options;
-    this.#sleep = new DmaSleep(this.clock);
+    this.#sleep = new Sleeper(this.clock, { ref: true });
     this.#routes = DMA_ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
     this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);

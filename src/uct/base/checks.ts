@@ -106,3 +106,9 @@ export function completeOne(completion: Completion, status: Status): void {
   completion.count -= 1;
   if (completion.count === 0) completion.onComplete();
 }
+
+/** @throws UcxError ERR_INVALID_PARAM if it is not a valid time-out */
+export function checkTimeout(timeoutNs: number): void {
+  if (Number.isFinite(timeoutNs) && timeoutNs >= 0) return;
+  throw invalidParam('timeoutNs', 'must be finite and not negative', timeoutNs);
+}

@@ -7,6 +7,7 @@ import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { joinBig, joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusName, statusString } from '../../ucs/type/status.ts';
@@ -22,10 +23,9 @@ import type {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkAmHandler, checkHandler, completeOne } from '../base/checks.ts';
+import { checkAmHandler, checkHandler, checkTimeout, completeOne } from '../base/checks.ts';
 import { TransferCounters } from '../base/counters.ts';
 import { identityText, unreachable } from '../base/iface.ts';
-import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { AtomicRetries } from './atomic-retries.ts';
 import { ibAttributes } from './attributes.ts';
 import { IB_CONFIG_TABLE, IB_NAME, type IbConfig, RC_CONFIG_TABLE, RC_NAME, type RcConfig } from './base/config.ts';
@@ -156,7 +156,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     }
     this.address = packIbAddress(this.self);
     this.#connector = new IbConnector(this);
-    this.#sleeper = new Sleeper(services.clock, () => undefined);
+    this.#sleeper = new Sleeper(services.clock);
     this.#datagramEvents.arm();
   }
 

@@ -6,6 +6,7 @@
 import { moveBytes } from '../../ucs/memory/bytes.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
 import {
@@ -18,12 +19,11 @@ import {
   type IovEntry,
   type UctEndpoint,
 } from '../api/iface.ts';
-import { checkAmHandler, fitsMessage, isInBytes } from '../base/checks.ts';
+import { checkAmHandler, checkTimeout, fitsMessage, isInBytes } from '../base/checks.ts';
 import { Transfer, TransferCounters } from '../base/counters.ts';
 import { hostIfaceAttributes } from '../base/host/domain.ts';
 import { IOV_MAX } from '../base/host/memory.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface.ts';
-import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { SELF_RESOURCE, type SelfKey, SelfMemory } from './memory.ts';
 import { LoopbackQueue } from './queue.ts';
 
@@ -161,7 +161,7 @@ export class SelfIface implements Iface {
   #closed = false;
 
   constructor(clock: Clock) {
-    this.#sleeper = new Sleeper(clock, () => undefined);
+    this.#sleeper = new Sleeper(clock);
     const source = identityText(this.address);
     this.#messages = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters, source, () => this.#sleeper.wake());
   }

@@ -5,14 +5,14 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkAmHandler, checkHandler } from '../base/checks.ts';
+import { checkAmHandler, checkHandler, checkTimeout } from '../base/checks.ts';
 import { TransferCounters } from '../base/counters.ts';
 import { type ClosableIface, identityText, unreachable } from '../base/iface.ts';
-import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import {
   type NetworkInterface,
   ownAddresses,
@@ -123,7 +123,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       if (!this.#connector.isConnecting(link)) this.connectLink(link);
     });
     this.#connector = new TcpConnector(this, this.#making, config, security);
-    this.#sleeper = new Sleeper(services.clock, () => undefined);
+    this.#sleeper = new Sleeper(services.clock);
     this.#heartbeatMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
     this.#heartbeats = new Heartbeats(services.clock, this.#heartbeatMs * NS_PER_MS, () => this.#heartbeat());
   }

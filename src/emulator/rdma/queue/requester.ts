@@ -4,7 +4,7 @@
  */
 
 import type { Timer } from '../../../ucs/sys/clock.ts';
-import { SendFlag, WcOpcode, WcStatus, WrOpcode } from '../../../verbs/abi.ts';
+import { RNR_TIMER_US, SendFlag, TIMEOUT_UNIT_NS, WcOpcode, WcStatus, WrOpcode } from '../../../verbs/abi.ts';
 import { failed, flushed } from './completion-queue.ts';
 import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } from './packet.ts';
 import type { QpContext } from './qp-context.ts';
@@ -18,13 +18,6 @@ const IN_FLIGHT_MAX: number = 2 ** 21;
 const ACK_EVERY = 16;
 /** Value of rnrRetry for an unlimited number of retries. */
 const RNR_FOREVER = 7;
-/** Unit of the acknowledgement time-out. */
-const TIMEOUT_UNIT_NS = 4096;
-/** Times of the RNR timer codes in microseconds (InfiniBand specification, table 45). */
-const RNR_US: readonly number[] = [
-  655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240,
-  15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
-];
 const WC_OPCODE: readonly number[] = [
   WcOpcode.RDMA_WRITE,
   WcOpcode.RDMA_WRITE,
@@ -338,7 +331,7 @@ export class Requester {
     this.#goBack();
     this.#stopTimer();
     this.#isWaiting = true;
-    this.#timer = this.#qp.device.timers.set(RNR_US[code]! * 1000, () => {
+    this.#timer = this.#qp.device.timers.set(RNR_TIMER_US[code]! * 1000, () => {
       this.#timer = undefined;
       this.#isWaiting = false;
       this.#progressNs = this.#qp.device.clock.nowNs();

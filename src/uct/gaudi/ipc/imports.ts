@@ -6,9 +6,9 @@
 import { close as closeFd } from '../../../sys/index.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { Sleeper } from '../../../ucs/sys/sleeper.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { Sleeper } from '../../base/sleeper.ts';
 import type { GaudiCard } from '../base/cards.ts';
 import type { SharedArena } from './channel-service.ts';
 import { channelFailed, type GaudiIpcConfig, ownerSilent } from './config.ts';
@@ -59,7 +59,7 @@ export class Imports implements LinkListener, LocalImporter {
   constructor(options: ImportsOptions) {
     const { CACHE_MAX_REGIONS, CACHE_MAX_SIZE } = options.config;
     this.#options = options;
-    this.#sleeper = new Sleeper(options.clock, () => undefined);
+    this.#sleeper = new Sleeper(options.clock);
     this.cache = new ImportCache({ maxRegions: CACHE_MAX_REGIONS, maxSize: CACHE_MAX_SIZE, log: options.log });
   }
 

@@ -7,7 +7,17 @@ import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../..
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { AccessFlag, QpState, QpType, SendFlag, SendWr, Sge, WrOpcode } from '../../../verbs/abi.ts';
+import {
+  AccessFlag,
+  QpState,
+  QpType,
+  RNR_TIMER_US,
+  SendFlag,
+  SendWr,
+  Sge,
+  TIMEOUT_UNIT_NS,
+  WrOpcode,
+} from '../../../verbs/abi.ts';
 import type { QpInit, QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
 import { setRdma, setSgList, writeSendWr, writeSge } from '../../../verbs/work-request.ts';
 import type { Completion } from '../../api/iface.ts';
@@ -29,14 +39,7 @@ const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 const PASSIVE_QUEUE_LENGTH = 32;
 /** Time in which a peer that answers takes what was posted. */
 const CANCEL_NS = 50e6;
-/** Unit of the acknowledgement time-out. */
-const TIMEOUT_UNIT_NS = 4096;
 const TIMEOUT_CODE_MAX = 31;
-/** Times of the RNR timer codes 1 to 31 in microseconds (InfiniBand specification, table 45). */
-const RNR_US: readonly number[] = [
-  10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840, 5120, 7680, 10_240, 15_360, 20_480,
-  30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760, 327_680, 491_520,
-];
 
 /** Kinds of messages in the immediate data: bits 8 to 15, with the id of an active message below and a number above. */
 export const MessageKind = { AM: 0, CREDIT: 1, CLOSE: 2 } as const;
@@ -373,8 +376,9 @@ function timeoutCode(ns: number): number {
 }
 
 function rnrCode(ns: number): number {
-  const index = RNR_US.findIndex((us) => us * 1000 >= ns);
-  return index < 0 ? RNR_US.length : index + 1;
+  // Code 0 is the longest time.
+  const code = RNR_TIMER_US.findIndex((us, index) => index > 0 && us * 1000 >= ns);
+  return code < 0 ? RNR_TIMER_US.length - 1 : code;
 }
 
 /** The parameters of queue pairs. */

@@ -27,7 +27,7 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { checkAmHandler } from '../../base/checks.ts';
+import { checkAmHandler, checkTimeout } from '../../base/checks.ts';
 import { TransferCounters } from '../../base/counters.ts';
 import { hostIfaceAttributes } from '../../base/host/domain.ts';
 import { type ClosableIface, unreachable } from '../../base/iface.ts';
@@ -39,7 +39,6 @@ import {
   packIdentity,
   unpackIdentity,
 } from '../../base/key/process-identity.ts';
-import { checkTimeout } from '../../base/sleeper.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';
 import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
 import { CMA_NAME, CmaEndpoint } from './endpoint.ts';

@@ -2,6 +2,7 @@
 
 import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { Sleeper } from '../../../ucs/sys/sleeper.ts';
 import { closedError, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import {
   type AmHandler,
@@ -11,14 +12,13 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { checkAmHandler } from '../../base/checks.ts';
+import { checkAmHandler, checkTimeout } from '../../base/checks.ts';
 import { TransferCounters } from '../../base/counters.ts';
 import { hostIfaceAttributes } from '../../base/host/domain.ts';
 import { type ClosableIface, identityText, unreachable } from '../../base/iface.ts';
 import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
 import { isLackOfResources, PATH_REMEDY } from '../../base/key/segment.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
-import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
 import { hasSameFolder, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';
 import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry, segmentOptions } from './config.ts';
 import { Directory } from './directory.ts';
@@ -68,7 +68,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     const log = new LimitedLog(services.log, clock);
     const directory = new Directory(log, clock, this.counters, segmentOptions(config));
     this.#directory = directory;
-    this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
+    this.#sleeper = new Sleeper(clock, { onEnd: () => directory.setSleeping(false) });
     this.#pipe = openPipe(directory, !config.USE_PROC_LINK, () => this.#sleeper.wake());
     this.sender = { directoryName: directory.segment.packedName, wakeFd: this.#pipe.sharedFd };
     this.address = new Uint8Array(ADDRESS_BYTES);

@@ -8,8 +8,8 @@
 import { Errno, EventAlarm, EventSet, errnoText, ReadyFor } from '../../../sys/index.ts';
 import { namedCounters, type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { Sleeper } from '../../../ucs/sys/sleeper.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { Sleeper } from '../../base/sleeper.ts';
 import type { Channel } from './channel.ts';
 import { type Frame, FrameReader } from './layout.ts';
 
@@ -185,7 +185,7 @@ export class Watch {
   /** @throws SyscallError EMFILE */
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#sleeper = new Sleeper(clock, () => undefined);
+    this.#sleeper = new Sleeper(clock);
     try {
       this.#alarm = new EventAlarm(this.#set.fd, () => this.#sleeper.wake());
     } catch (error) {

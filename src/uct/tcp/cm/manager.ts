@@ -25,8 +25,7 @@ import {
   type SocketListener,
 } from '../../api/connection-manager.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { checkHandler } from '../../base/checks.ts';
-import { checkTimeout } from '../../base/sleeper.ts';
+import { checkHandler, checkTimeout } from '../../base/checks.ts';
 import { TCP_CM_CONFIG_TABLE, type TcpCmConfig } from '../config.ts';
 import type { Security } from '../secure/security.ts';
 import { type AttemptOwner, ClientAttempt } from './client.ts';

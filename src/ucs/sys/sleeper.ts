@@ -1,0 +1,65 @@
+/** The shared sleep of all callers that wait for one thing: one promise and one timer. Its user wakes it. */
+
+import type { Clock, Timer } from './clock.ts';
+
+/** What a sleep does besides. */
+export interface SleeperOptions {
+  /** Called at the end of a sleep, before the callers continue. */
+  readonly onEnd?: () => void;
+  /** Whether a sleep keeps the process running. Default false. */
+  readonly ref?: boolean;
+}
+
+/** A sleep that several callers share. */
+export class Sleeper {
+  readonly #clock: Clock;
+  readonly #onEnd: (() => void) | undefined;
+  readonly #ref: boolean;
+  #promise: Promise<void> | undefined;
+  #resolve: () => void = () => undefined;
+  #timer: Timer | undefined;
+  #deadlineNs = 0;
+
+  constructor(clock: Clock, { onEnd, ref = false }: SleeperOptions = {}) {
+    this.#clock = clock;
+    this.#onEnd = onEnd;
+    this.#ref = ref;
+  }
+
+  /** Whether a caller sleeps. */
+  get sleeping(): boolean {
+    return this.#promise !== undefined;
+  }
+
+  /** Remaining time of the sleep in nanoseconds, at least 1; 0 without sleepers. */
+  get leftNs(): number {
+    return this.#promise === undefined ? 0 : Math.max(1, this.#deadlineNs - this.#clock.nowNs());
+  }
+
+  /** Sleeps until {@link wake}, or until the earliest requested time: later callers join the sleep, and all wake together. */
+  sleep(timeoutNs: number): Promise<void> {
+    const deadlineNs = this.#clock.nowNs() + timeoutNs;
+    if (this.#promise === undefined) {
+      this.#promise = new Promise((resolve) => {
+        this.#resolve = resolve;
+      });
+    } else if (deadlineNs >= this.#deadlineNs) {
+      return this.#promise;
+    }
+    this.#timer?.cancel();
+    this.#deadlineNs = deadlineNs;
+    this.#timer = this.#clock.setTimer(timeoutNs, () => this.wake());
+    if (this.#ref) this.#timer.ref();
+    return this.#promise;
+  }
+
+  /** Ends the sleep of all callers; without effect if there are none. */
+  wake(): void {
+    if (this.#promise === undefined) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#promise = undefined;
+    this.#onEnd?.();
+    this.#resolve();
+  }
+}
