@@ -5,7 +5,6 @@
 
 import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
 import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
-import type { DeviceRegisters } from './command/packet-executor.ts';
 import type { Stream } from './queue/stream.ts';
 import { SyncManager } from './sync-manager.ts';
 
@@ -50,7 +49,7 @@ interface SharedBlock {
 }
 
 /** The registers of one card; offsets count from CFG_BASE. */
-export class RegisterFile implements DeviceRegisters {
+export class RegisterFile {
   readonly #options: RegisterFileOptions;
   readonly #managers: readonly SyncManager[];
   readonly #fences: ReadonlyMap<number, FenceRegister>;
@@ -72,6 +71,7 @@ export class RegisterFile implements DeviceRegisters {
     return this.#managers.find((manager) => manager.profile.dcore === dcore);
   }
 
+  /** Writes a configuration register, at an offset from CFG_BASE. May add to fences of the device. */
   writeRegister(offset: number, value: number): void {
     if (this.#writeManagers(offset, value)) return;
     const fence = this.#fences.get(offset);
@@ -95,14 +95,14 @@ export class RegisterFile implements DeviceRegisters {
     return shared === undefined ? (this.#plain.get(offset) ?? 0) : shared.words[(offset - shared.offset) >>> 2]! >>> 0;
   }
 
-  /** DMA queues have all bases of the profile, other queues of gaudi the first two. */
+  /** Message base 0..3 of a stream (CP_MSG_BASE). DMA queues have all bases of the profile, other queues of gaudi the first two. */
   messageBase(stream: Stream, base: number): number {
     const { profile } = this.#options;
     const isDma = profile.name !== 'gaudi' || profile.queues[stream.queueId]!.engine === 'dma';
     return isDma || base < 2 ? (profile.cpMsgBase[base] ?? NO_BASE) : NO_BASE;
   }
 
-  /** The 64 KiB block of the fence registers of the QMAN. */
+  /** The register block of a stream's engine, 64 KiB with the fence registers of the QMAN; negative if unknown. */
   engineBase(stream: Stream): number {
     const { profile } = this.#options;
     const { firstOfQman } = profile.queues[stream.queueId]!;

@@ -15,7 +15,7 @@ function quarterOf(windowBytes: number): number {
 }
 
 /** The window of one connection. */
-export class InboundWindow implements Grantee {
+export class InboundWindow {
   readonly #budget: CreditBudget;
   readonly #sendUpdate: () => boolean;
   #windowBytes: number;
@@ -141,18 +141,12 @@ const HALVING_CONNECTIONS = 12;
 /** Largest budget: the two words of a window in a message can hold it. */
 const BUDGET_BYTES_MAX: number = 2 ** 50;
 
-/** A window that got no memory, and takes some when there is some again. */
-interface Grantee {
-  /** @returns false if it takes none now */
-  grant(byteLength: number): boolean;
-}
-
 /** The budget of one worker. */
 export class CreditBudget {
   readonly #limitBytes: number;
   #leftBytes: number;
   #connections = 0;
-  readonly #without: Set<Grantee> = new Set();
+  readonly #without: Set<InboundWindow> = new Set();
 
   /** @param limitBytes UCX_UNEXP_MAX_BYTES; Infinity for no bound */
   constructor(limitBytes: number) {
@@ -166,7 +160,7 @@ export class CreditBudget {
   }
 
   /** The window of a new connection: 0 where the budget is spent; it is granted one when there is memory again. */
-  open(grantee: Grantee): number {
+  open(grantee: InboundWindow): number {
     const byteLength = this.#next();
     this.#connections += 1;
     if (byteLength === 0) this.#without.add(grantee);
@@ -175,7 +169,7 @@ export class CreditBudget {
   }
 
   /** Called when a connection is closed. */
-  close(grantee: Grantee): void {
+  close(grantee: InboundWindow): void {
     this.#without.delete(grantee);
     this.#connections -= 1;
   }

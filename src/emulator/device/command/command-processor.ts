@@ -30,9 +30,10 @@ import type { CardTraffic } from '../memory/traffic.ts';
 import { WorkBudget } from '../queue/cp-state.ts';
 import { EngineAccess, EngineReader, type FaultListener } from '../queue/engine-access.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from '../queue/stream.ts';
+import type { RegisterFile } from '../register-file.ts';
 import { DmaCores } from './dma-core.ts';
 import { LinearDma, SwappedDma } from './linear-dma.ts';
-import { type BufferQueue, type DeviceRegisters, PacketExecutor } from './packet-executor.ts';
+import { type BufferQueue, PacketExecutor } from './packet-executor.ts';
 
 /** Buffers of CP_DMA that a lower command processor queues; beyond it the upper one waits. */
 const LOWER_BUFFERS_MAX = 1024;
@@ -43,7 +44,7 @@ export interface CommandProcessorOptions {
   readonly addressMap: AddressMap;
   readonly engines: DmaEngines;
   readonly access: WordAccess;
-  readonly registers: DeviceRegisters;
+  readonly registers: RegisterFile;
   readonly faults: FaultListener;
   readonly clock: Clock;
   /** Transfers up to this size run in the submitting thread when their stream is idle; 0 never. */

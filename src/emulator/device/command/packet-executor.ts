@@ -40,19 +40,9 @@ import type { WordAccess } from '../memory/memory-access.ts';
 import { DIRECT } from '../memory/physical-memory.ts';
 import type { EngineAccess, EngineReader } from '../queue/engine-access.ts';
 import { type Job, Stall, type Stream } from '../queue/stream.ts';
+import type { RegisterFile } from '../register-file.ts';
 import type { DmaCores } from './dma-core.ts';
 import type { LinearDma, Outcome, SwappedDma } from './linear-dma.ts';
-
-/** The registers of a card as packets access them; offsets count from CFG_BASE. */
-export interface DeviceRegisters {
-  /** Writes a configuration register. May add to fences of the device. */
-  writeRegister(offset: number, value: number): void;
-  readRegister(offset: number): number;
-  /** Message base 0..3 of a stream (CP_MSG_BASE). */
-  messageBase(stream: Stream, base: number): number;
-  /** The register block of a stream's engine; negative if unknown. */
-  engineBase(stream: Stream): number;
-}
 
 /** Runs the command buffers that packets name. */
 export interface BufferQueue {
@@ -69,7 +59,7 @@ export interface PacketExecutorOptions {
   readonly access: EngineAccess;
   readonly words: WordAccess;
   readonly reader: EngineReader;
-  readonly registers: DeviceRegisters;
+  readonly registers: RegisterFile;
   readonly clock: Clock;
   readonly linearDma: LinearDma;
   readonly swappedDma: SwappedDma;
