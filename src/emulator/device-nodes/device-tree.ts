@@ -104,7 +104,7 @@ export class DeviceTree {
   #addCard(place: CardPlace): void {
     const { minor, busId, pciPath, numaNode } = place;
     const device = `sys/devices/${pciPath}`;
-    const up = '..'.repeat(pciPath.split('/').length + 1);
+    const up = '../'.repeat(pciPath.split('/').length + 1);
     this.#text(`${device}/vendor`, () => `0x${PCI_VENDOR_HABANALABS.toString(16)}`);
     this.#text(`${device}/device`, () => `0x${this.#node.config.profile.pciDeviceId.toString(16)}`);
     this.#text(`${device}/revision`, () => `0x${PCI_REVISION.toString(16).padStart(2, '0')}`);
