@@ -9,6 +9,7 @@ import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { joinedError, statusError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { UCP_FEATURE } from './abi.ts';
 import { fieldUseOf } from './field-use.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
@@ -33,7 +34,11 @@ const OFF = /^(n|no|off|0)$/i;
 /** Value of UCX_PROTO_INFO that only this library has; libucp prints no protocols by default. */
 const OWN_PROTO_INFO = /^auto$/i;
 
-/** Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. */
+/**
+ * Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. Not without tags and
+ * active messages: a plain UCX server with the same features then aborts when it is connected to (1.13, `ep_addr_index < address->num_ep_addrs` in
+ * wireup.c), as it does for a C client with these variables.
+ */
 const DEFAULTS: readonly (readonly [name: string, value: string, transport: HiddenTransport])[] = [
   ['UCX_POSIX_ERROR_HANDLING', 'y', 'posix'],
   ['UCX_SYSV_ERROR_HANDLING', 'y', 'sysv'],
@@ -46,13 +51,22 @@ export class UcpConfiguration {
   readonly #settings: ReadonlyMap<string, string>;
   readonly #ownDetection: readonly HiddenTransport[];
 
-  /** @param overrides variables of libucp that precede the configuration */
-  constructor(functions: LibucpFunctions, config: Config, overrides: Readonly<Record<string, string>> = {}) {
+  /**
+   * @param features bits of the features of the context (UCP_FEATURE)
+   * @param overrides variables of libucp that precede the configuration
+   */
+  constructor(
+    functions: LibucpFunctions,
+    config: Config,
+    features: number,
+    overrides: Readonly<Record<string, string>> = {},
+  ) {
     this.#functions = functions;
+    const defaults = (features & (UCP_FEATURE.TAG | UCP_FEATURE.AM)) !== 0 ? DEFAULTS : [];
     const changed = Object.entries(overrides).map(([name, text]) => [name, readable(ownName(name), text)] as const);
     const given = new Map([...settingsOf(config), ...changed]);
     const added = withEnvironmentLock(() =>
-      DEFAULTS.filter(([name]) => !given.has(name) && getEnvironment(name) === undefined),
+      defaults.filter(([name]) => !given.has(name) && getEnvironment(name) === undefined),
     );
     this.#settings = new Map([...added.map(([name, value]) => [name, value] as const), ...given]);
     this.#ownDetection = added.map(([, , transport]) => transport);

@@ -99,8 +99,9 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.answerTimeoutNs = params.answerTimeoutNs;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
-    this.configuration = new UcpConfiguration(this.libucp.functions, params.config, this.#withoutFullPosix());
-    const { libucp, config, configuration, features } = this;
+    const { libucp, config, features } = this;
+    const configuration = new UcpConfiguration(libucp.functions, config, features, this.#withoutFullPosix());
+    this.configuration = configuration;
     const unusedOfNode = this.node.emulated ? this.node.query().unavailable.map(({ name }) => name) : [];
     this.handle = openContext({ libucp, config, configuration, features, unusedOfNode });
     warnOfUnused(this.libucp, params.config, params.log);

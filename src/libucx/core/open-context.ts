@@ -113,8 +113,9 @@ export function printedContext(
   config: Config,
   overrides: Readonly<Record<string, string>> = {},
 ): string {
-  const configuration = new UcpConfiguration(functions, config, { ...SILENT, ...overrides });
-  const context = initContext(functions, configuration, featureBits(FEATURES));
+  const features = featureBits(FEATURES);
+  const configuration = new UcpConfiguration(functions, config, features, { ...SILENT, ...overrides });
+  const context = initContext(functions, configuration, features);
   try {
     return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
   } finally {

@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { CONFIG_TABLES } from '../../../src/assembly/program/config.ts';
 import { Context } from '../../../src/index.ts';
+import { UCP_FEATURE } from '../../../src/libucx/c/abi.ts';
 import { readsVariable, UcpConfiguration } from '../../../src/libucx/c/ucp-configuration.ts';
 import { getEnvironment } from '../../../src/sys/index.ts';
 import { type Config, loadConfig } from '../../../src/ucs/config/config.ts';
@@ -41,6 +42,7 @@ function given(config: Config, names: readonly string[]): Record<string, string>
       },
     },
     config,
+    UCP_FEATURE.TAG,
   );
   configuration.use(() => {});
   return found;
