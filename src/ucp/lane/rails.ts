@@ -98,7 +98,7 @@ const ABSENT: Partial<Record<RendezvousScheme, string>> = {
 
 /** Sizes in bytes of operations of the application. */
 export interface Thresholds {
-  /** Messages of at least this length are sent by rendezvous, to peers on this node and to others; Infinity if only the length of a frame decides. */
+  /** Messages of at least this length are sent by rendezvous, to peers on this node and to others; Infinity for auto; for `inf` a length of no message. */
   readonly rendezvousIntra: number;
   readonly rendezvousInter: number;
   /** Messages of at least this length are copied before they are sent; Infinity if the transport decides. */
@@ -117,7 +117,7 @@ export function thresholdsOf({
   PROTO_EMULATION_ENABLE,
 }: UcpConfig): Thresholds {
   const orFrame = (bytes: number | 'auto' | undefined): number =>
-    bytes === undefined || bytes === 'auto' ? Number.POSITIVE_INFINITY : bytes;
+    bytes === undefined || bytes === 'auto' ? Number.POSITIVE_INFINITY : Math.min(bytes, Number.MAX_SAFE_INTEGER);
   return {
     rendezvousIntra: orFrame(RNDV_THRESH.intra ?? RNDV_THRESH.default),
     rendezvousInter: orFrame(RNDV_THRESH.inter ?? RNDV_THRESH.default),

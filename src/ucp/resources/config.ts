@@ -145,7 +145,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_THRESH',
       type: keyValueType(REACHES, memoryUnitsType),
       default: 'auto',
-      doc: 'Length from which messages of host memory are sent by rendezvous, to all peers, or separately to peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more from mapped memory that the processor of the peer reaches; messages longer than a frame are always sent by rendezvous.',
+      doc: 'Length from which messages of host memory are sent by rendezvous, to all peers, or separately to peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more from mapped memory that the processor of the peer reaches; inf: only messages that do not fit into a frame. Messages longer than a frame are always sent by rendezvous.',
     },
     {
       name: 'RNDV_SCHEME',
