@@ -1,7 +1,8 @@
 /**
  * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node, for memory of cards on the same
  * machine and for host memory of the same process, and the export id by which the owner finds memory of a card. Worker addresses and remote keys of
- * this engine: the bytes of libucp unchanged, so that programs in other languages can use them, followed by the part of this library and a checksum.
+ * this engine: the bytes of libucp unchanged, if it reaches the memory, so that programs in other languages can use them, followed by the part of this
+ * library and a checksum.
  * libucp reads addresses and keys without their length.
  */
 
@@ -32,8 +33,13 @@ import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { LocalMemory, UcpMemory } from './memory-handle.ts';
 
-/** u8 memory type, u8 denied accesses, 6 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the node, which host memory has if there are cards. */
-const FIELDS_BYTES = 32;
+/**
+ * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the
+ * node, which host memory has if there are cards. The first zeros are what a plain UCX program reads of memory that libucp does not reach: a key without
+ * memory domains (u64), of host memory (u8). It unpacks; no bytes exist that libucp refuses without risk (1.13: it releases parts that it has not unpacked).
+ */
+const FIELDS_BYTES = 40;
+const FIELD = { MEMORY_TYPE: 9, DENIED: 10, ADDRESS: 16, LENGTH: 24, EXPORT_ID: 32 } as const;
 
 /** The fields of a key. */
 export interface KeyFields {
@@ -59,11 +65,11 @@ export function packRemoteKey(
   const nodeKey = hasNodeKey ? node.packRkey(memory.node) : new Uint8Array(0);
   const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
   const view = new DataView(own.buffer);
-  view.setUint8(0, memory.memoryType);
-  view.setUint8(1, deniedOf(access));
-  view.setBigUint64(8, memory.address, true);
-  view.setBigUint64(16, BigInt(memory.byteLength), true);
-  view.setBigUint64(24, BigInt(memory.exportId), true);
+  view.setUint8(FIELD.MEMORY_TYPE, memory.memoryType);
+  view.setUint8(FIELD.DENIED, deniedOf(access));
+  view.setBigUint64(FIELD.ADDRESS, memory.address, true);
+  view.setBigUint64(FIELD.LENGTH, BigInt(memory.byteLength), true);
+  view.setBigUint64(FIELD.EXPORT_ID, BigInt(memory.exportId), true);
   own.set(nodeKey, FIELDS_BYTES);
   const ucx = memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0);
   return packEnvelope({ ucx, own }, 'remote key');
@@ -104,14 +110,16 @@ function parse(packed: Uint8Array): KeyFields {
   const { ucx, own } = unpackEnvelope(packed, 'remote key');
   if (own.byteLength < FIELDS_BYTES) throw malformed('remote key', `has ${own.byteLength} bytes of fields`);
   const view = new DataView(own.buffer, own.byteOffset, own.byteLength);
-  const memoryType = view.getUint8(0);
+  const memoryType = view.getUint8(FIELD.MEMORY_TYPE);
   if (memoryType >= MEMORY_TYPE_COUNT) throw malformed('remote key', `is of memory type ${memoryType}`);
-  const [byteLength, exportId] = [Number(view.getBigUint64(16, true)), Number(view.getBigUint64(24, true))];
+  const byteLength = Number(view.getBigUint64(FIELD.LENGTH, true));
+  const exportId = Number(view.getBigUint64(FIELD.EXPORT_ID, true));
   if (!Number.isSafeInteger(byteLength) || !Number.isSafeInteger(exportId)) {
     throw malformed('remote key', 'has a length or a number beyond 2^53');
   }
-  const access = accessWithout(view.getUint8(1));
-  if (access === undefined) throw malformed('remote key', `denies unknown accesses (${view.getUint8(1)})`);
+  const denied = view.getUint8(FIELD.DENIED);
+  const access = accessWithout(denied);
+  if (access === undefined) throw malformed('remote key', `denies unknown accesses (${denied})`);
   const hasUcx = ucx.byteLength > 0;
   const isHost = memoryType === MemoryType.HOST;
   if ((isHost && !hasUcx) || isHost !== (exportId === 0)) {
@@ -119,7 +127,7 @@ function parse(packed: Uint8Array): KeyFields {
   }
   return {
     memoryType: memoryType as MemoryType,
-    address: view.getBigUint64(8, true),
+    address: view.getBigUint64(FIELD.ADDRESS, true),
     byteLength,
     access,
     exportId,
@@ -233,7 +241,7 @@ export function checkSides(
 
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;
-const VERSION = 2;
+const VERSION = 3;
 /** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
 /** Maximum length of a parsed address or key. */
