@@ -58,8 +58,9 @@ export interface ContextOptions extends ProgramOptions {
   /** The engine that runs the operations; overrides UCX_ENGINE. */
   readonly engine?: EngineChoice | undefined;
   /**
-   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. Over shared memory UCX requires the same
-   * features at both ends: to communicate with a program that requests only some, name those. The native engine omits and rejects nothing.
+   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. With several lanes UCX
+   * requires the same features at both ends, or no connection is made (ERR_UNREACHABLE): to communicate with a program that requests only some, name
+   * those. The native engine omits and rejects nothing.
    */
   readonly features?: readonly Feature[] | undefined;
   /** Source of the cards; overrides UCX_GAUDI_DRIVER, with the same values. Not together with `node` and `devices`. */

@@ -5,6 +5,7 @@
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';
+import { FEATURES } from '../../api/contract/context.ts';
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import {
   ConnectionRequest,
@@ -34,12 +35,14 @@ import {
   UCP_CONN_REQUEST_ATTR_FIELD,
   UCP_EP_PARAM_FIELD,
   UCP_EP_PARAMS_FLAGS,
+  UCP_FEATURE,
   UCP_LISTENER_ATTR,
   UCP_LISTENER_ATTR_FIELD,
   UCP_LISTENER_PARAM_FIELD,
   UCP_LISTENER_PARAMS,
 } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
+import { featureBits } from '../c/library.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
@@ -265,6 +268,7 @@ export class SocketEndpoints {
       return;
     }
     void endpoint.close({ force: true });
+    if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#worker.context.features);
     request.end(failure);
   }
 
@@ -309,6 +313,13 @@ export class SocketEndpoints {
 function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError {
   const why = `not established in ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
   return statusError(Status.TIMED_OUT, `connect to ${printSocketAddress(listener)} (${why})`);
+}
+
+/** Of a listener that has answered: nothing that listens at the address gives another status. */
+function unreachable(listener: SocketAddress, features: number): UcxError {
+  const own = FEATURES.filter((feature) => (featureBits([feature]) & features & ~UCP_FEATURE.WAKEUP) !== 0).join(', ');
+  const why = `its lanes do not match: select the features of its program (option features), this context has ${own}`;
+  return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
 function listen(worker: EndpointWorker, address: SocketAddress, callback: number, index: number): number {

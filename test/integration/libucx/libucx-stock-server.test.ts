@@ -41,5 +41,15 @@ describe.skipIf(example.reason !== undefined)(
       expect(program.output).not.toMatch(/Assertion|signal/);
       await program.stop();
     });
+
+    it('does not match a client with other features, which hears why', async () => {
+      const { program, port } = await startClientServerServer(example.path!, { mode: 'stream', env: ALL_TRANSPORTS });
+      const { context } = await contexts.openOn(contexts.node(), { engine: 'libucx', env: {} });
+      await expect(context.worker().connect({ address: '127.0.0.1', port })).rejects.toMatchObject({
+        code: 'ERR_UNREACHABLE',
+        message: expect.stringMatching(/option features.*this context has tag, rma, amo32, amo64, stream, am\)/),
+      });
+      await program.stop();
+    });
   },
 );
