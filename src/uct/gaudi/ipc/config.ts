@@ -37,7 +37,7 @@ export const GAUDI_IPC_CONFIG_TABLE: ConfigTable<GaudiIpcConfig> = {
       name: 'TIMEOUT',
       type: timeType,
       default: '10s',
-      doc: 'Time in which the owner of remote memory must answer when a process first uses it. A stopped process does not answer.',
+      doc: 'Time in which the owner of remote memory must answer when a process first uses it. A stopped process does not answer: all operations that wait for it end then, and later ones at once until it has answered.',
     },
     {
       name: 'BW',

@@ -51,6 +51,8 @@ export class Imports implements LinkListener, LocalImporter {
   readonly #requests: Map<number, Request> = new Map();
   /** The same, by the name of the import. */
   readonly #pending: Map<string, Request> = new Map();
+  /** Names of owners that have not answered requests in time, by the ids of these requests, until they do or their link ends. */
+  readonly #unanswered: Map<number, string> = new Map();
   readonly #localOwners: Set<LocalOwner> = new Set();
   readonly #sleeper: Sleeper;
   #nextId = 1;
@@ -94,7 +96,9 @@ export class Imports implements LinkListener, LocalImporter {
       key.use(position, entry, key.place.arenaOffset);
       return Status.OK;
     }
-    if (!this.#pending.has(name) && this.#requests.size < REQUESTS_MAX) this.#request(key, place);
+    if (this.#pending.has(name) || this.#requests.size >= REQUESTS_MAX) return Status.NO_RESOURCE;
+    this.#requireAnswer(key, ownerKey);
+    this.#request(key, place);
     return Status.NO_RESOURCE;
   }
 
@@ -135,11 +139,13 @@ export class Imports implements LinkListener, LocalImporter {
     this.cache.close();
     for (const link of this.#links.values()) link.close();
     this.#links.clear();
+    this.#unanswered.clear();
     this.onEvent();
   }
 
   onHandle(id: number, fd: number, handle: Uint8Array): void {
     const request = this.#requests.get(id);
+    this.#unanswered.delete(id);
     try {
       if (request !== undefined) this.#take(request, { fd, handle });
     } finally {
@@ -148,6 +154,7 @@ export class Imports implements LinkListener, LocalImporter {
   }
 
   onRefusal(id: number, error: UcxError): void {
+    this.#unanswered.delete(id);
     const request = this.#requests.get(id);
     if (request !== undefined) this.#fail(request, error);
   }
@@ -159,6 +166,7 @@ export class Imports implements LinkListener, LocalImporter {
 
   onGone(link: OwnerLink, error: UcxError | undefined): void {
     this.onClosed(link.key);
+    for (const [id, ownerKey] of this.#unanswered) if (ownerKey === link.key) this.#unanswered.delete(id);
     for (const request of [...this.#requests.values()]) {
       if (request.link !== link) continue;
       if (error === undefined) request.sent = false;
@@ -250,6 +258,18 @@ export class Imports implements LinkListener, LocalImporter {
     }
   }
 
+  /**
+   * Operations that have waited with one that has timed out, and those that follow, do not wait for the same owner anew.
+   * @throws UcxError ERR_GAUDI_TIMEOUT if a request to the owner has timed out, and is unanswered still
+   */
+  #requireAnswer(key: IpcKey, ownerKey: string): void {
+    if (this.#unanswered.size === 0) return;
+    this.#links.get(ownerKey)?.progress();
+    for (const other of this.#unanswered.values()) {
+      if (other === ownerKey) throw ownerSilent(key.owner, this.#options.config.TIMEOUT);
+    }
+  }
+
   #linkTo(key: IpcKey, ownerKey: string): OwnerLink {
     let link = this.#links.get(ownerKey);
     if (link === undefined) {
@@ -264,8 +284,11 @@ export class Imports implements LinkListener, LocalImporter {
     const { clock, config } = this.#options;
     const now = clock.nowNs();
     for (const request of [...this.#requests.values()]) {
-      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.requester.owner, config.TIMEOUT));
-      else if (!request.sent) this.#sendAgain(request);
+      if (now > request.deadlineNs) {
+        // An owner that runs again answers it.
+        if (request.sent) this.#unanswered.set(request.id, request.link.key);
+        this.#fail(request, ownerSilent(request.requester.owner, config.TIMEOUT));
+      } else if (!request.sent) this.#sendAgain(request);
     }
   }
 
