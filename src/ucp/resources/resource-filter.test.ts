@@ -50,6 +50,16 @@ describe('UCX_TLS', () => {
     ]);
   });
 
+  it.each(['rc_mlx5', 'tcp', 'rc_verbs'])(
+    'suggests no other spelling of %s, which this machine does not have',
+    (TLS) => {
+      const filter = filterOf({ TLS });
+      for (const transport of TRANSPORTS) filter.admitsTransport(transport);
+      const [warning] = filter.unavailable();
+      expect(warning).toContain(`transport '${TLS}' is not available, please use`);
+    },
+  );
+
   it('knows whether transports were asked for by name', () => {
     expect([filterOf({ TLS: 'self' }), filterOf({ TLS: '^self' }), filterOf({})].map((f) => f.namesTransports)).toEqual(
       [true, false, false],

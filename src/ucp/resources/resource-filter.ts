@@ -192,7 +192,8 @@ function notAvailable(what: string, items: readonly string[], known: readonly st
   return items.map((item) => {
     const name = item.replace(STRICT, '');
     const nearest = nearestName(name, known) ?? (what === 'transport' ? nearestName(name, LIBRARY_NAMES) : undefined);
-    const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+    // A transport that the library has, and this machine has not, is spelt as it should be.
+    const hint = nearest === undefined || nearest === item ? '' : ` (maybe: ${nearest}?)`;
     const choice = known.length === 0 ? 'there are none' : `please use one or more of: ${[...known].sort().join(', ')}`;
     const source = hintOf(item);
     return `${what} '${item}' is not available${hint}, ${choice}${source === undefined ? '' : `; ${source}`}`;
