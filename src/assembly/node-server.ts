@@ -25,10 +25,9 @@ export type {
   Fault,
   NodeServer,
   NodeStatus,
-  RemoteNode,
   ServerIdentity,
 } from '../emulator/index.ts';
-export { diffTraces, endServer, identifyServer, readFault } from '../emulator/index.ts';
+export { diffTraces, endServer, identifyServer, RemoteNode, readFault } from '../emulator/index.ts';
 
 /** Options of a node as texts, from the command line or a file. */
 export interface NodeDescription {

@@ -50,6 +50,11 @@ export class RemoteNode implements DriverNode {
     return this.#connection.identity;
   }
 
+  /** Path of the server's socket. */
+  get socketPath(): string {
+    return this.#connection.path;
+  }
+
   /** The process of the server. */
   get serverPid(): number {
     return this.#connection.serverPid;

@@ -11,12 +11,13 @@ import type { Command } from 'commander';
 import {
   type NodeDescription,
   type NodeServer,
+  RemoteNode,
   readNodeDescription,
   startNodeServer,
 } from '../../assembly/node-server.ts';
 import { type AllowedCard, allowedCards, cardSettings, openNode } from '../../assembly/open-node.ts';
-import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
+import type { DriverNode } from '../../hlthunk/index.ts';
 
 /** A node that several processes can use. */
 export interface SharedNode {
@@ -36,14 +37,18 @@ export interface SharedNode {
  */
 export function openSharedNode(count: number | undefined): SharedNode {
   const program = startProgram();
-  const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
   const node = openNode(program);
   const cards = allowedCards(program, node);
   node.close();
-  const isNamed = typeof DRIVER === 'object';
-  if (!isNamed && node.kind === 'emulator') return serveNode(program, count);
-  const driver = isNamed ? `emulator:${DRIVER.socket}` : 'kernel';
+  const driver = driverOf(node);
+  if (driver === undefined) return serveNode(program, count);
   return { emulated: node.emulated, cards, driver, close: async () => {} };
+}
+
+/** Value of UCX_GAUDI_DRIVER for programs that use a node; undefined for one of this process, which no other can use. */
+export function driverOf(node: DriverNode): string | undefined {
+  if (node.kind === 'kernel') return 'kernel';
+  return node instanceof RemoteNode ? `emulator:${node.socketPath}` : undefined;
 }
 
 function serveNode(program: Program, count: number | undefined): SharedNode {

@@ -3,13 +3,12 @@
  * page.
  */
 
-import { connectNodeServer, type Fault, type NodeServer } from '../../assembly/node-server.ts';
-import { openNode } from '../../assembly/open-node.ts';
-import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import { type Fault, type NodeServer, RemoteNode } from '../../assembly/node-server.ts';
+import { openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { startPrivateNode } from '../node-access/node.ts';
+import { driverOf, startPrivateNode } from '../node-access/node.ts';
 
 /** A node to show. */
 export interface WebNode {
@@ -33,22 +32,16 @@ export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
 }
 
 /**
- * Opens the node that UCX_GAUDI_DRIVER selects.
+ * Opens the node that UCX_GAUDI_DRIVER selects; one that would be emulated in this process gets a server.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, ERR_INVALID_PARAM; SyscallError
  */
 export function openWebNode(program: Program): WebNode {
-  const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
-  if (typeof DRIVER === 'object') {
-    const node = connectNodeServer(DRIVER.socket);
-    return {
-      node,
-      driver: `emulator:${DRIVER.socket}`,
-      inject: (minor, fault) => node.inject(minor, fault),
-      close: async () => node.close(),
-    };
+  const node = openShownNode(program);
+  const close = async (): Promise<void> => node.close();
+  if (node.kind === 'kernel') return { node, driver: undefined, inject: undefined, close };
+  if (node instanceof RemoteNode) {
+    return { node, driver: driverOf(node), inject: (minor, fault) => node.inject(minor, fault), close };
   }
-  const node = openNode(program);
-  if (node.kind === 'kernel') return { node, driver: undefined, inject: undefined, close: async () => node.close() };
   node.close();
   return serve(program);
 }
