@@ -2,10 +2,10 @@
  * The inspect sockets of a user: their folder, which no other user may enter, and their names, which identify their owners. It opens none.
  */
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defaultSocketPath, prepareFolder } from '../../emulator/index.ts';
-import { gettid } from '../../sys/index.ts';
+import { Errno, errnoOf, gettid, listenUnix, SocketType } from '../../sys/index.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { asError } from '../../ucs/type/error.ts';
 import { hasEnded, ownIdentity, type ProcessIdentity } from '../../uct/base/key/process-identity.ts';
@@ -33,6 +33,40 @@ export function ownSocketPath(runtimeDirectory: string | undefined): string {
   prepareFolder(anySocket);
   const { pidNamespace, pid, startTime } = ownIdentity();
   return join(dirname(anySocket), `inspect-${pidNamespace}-${pid}-${gettid()}-${startTime}-${INSTANCE}.sock`);
+}
+
+/**
+ * Creates a socket in the folder and removes it, as it does the folder unless it existed.
+ * @returns the folder
+ * @throws SyscallError as `prepareFolder`, and as bind: EROFS, ENOSPC without free inodes; UcxError ERR_INVALID_PARAM for a path that is too long
+ */
+export function trySocketFolder(runtimeDirectory: string | undefined): string {
+  const folder = dirname(defaultSocketPath(runtimeDirectory));
+  const missing = missingFolders(folder);
+  try {
+    // Under the name of a socket that is not ready: if this process is killed, the next one removes it.
+    const path = `${ownSocketPath(runtimeDirectory)}.new`;
+    listenUnix(path, SocketType.SEQPACKET).close();
+    unlinkIfThere(path);
+  } finally {
+    for (const path of missing) if (existsSync(path)) removeIfEmpty(path);
+  }
+  return folder;
+}
+
+/** The folders of a path that do not exist, the innermost first. */
+function missingFolders(folder: string): string[] {
+  return existsSync(folder) ? [] : [folder, ...missingFolders(dirname(folder))];
+}
+
+/** Another process may use the folder by now, or have removed it. */
+function removeIfEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code !== Errno.ENOENT && code !== Errno.ENOTEMPTY) throw error;
+  }
 }
 
 /**

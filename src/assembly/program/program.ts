@@ -17,8 +17,9 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { StatsReporter } from '../../ucs/stats/stats-reporter.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import { connectionBytes, POSIX_CONFIG_TABLE } from '../../uct/shm/posix/config.ts';
+import { checkPosixFolder } from '../../uct/shm/posix/md.ts';
 import { ENGINE_CONFIG_TABLE } from './config.ts';
 import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 
@@ -162,4 +163,15 @@ export interface SharedMemorySpace {
 export function sharedMemorySpace(config: Config): SharedMemorySpace {
   const values = config.get(POSIX_CONFIG_TABLE);
   return { folder: values.DIR, connectionBytes: connectionBytes(values) };
+}
+
+/** Does in the folder of {@link sharedMemorySpace} what posix does when a context is created: the reason why that fails; undefined if it works. */
+export function sharedMemoryFailure(config: Config): string | undefined {
+  try {
+    checkPosixFolder(config.get(POSIX_CONFIG_TABLE));
+    return undefined;
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return error.message;
+  }
 }

@@ -20,6 +20,7 @@ const node: Extract<NodeFacts, { readonly cards: unknown }> = {
   driverVersion: '1.20',
   abi: 'drm',
   cards: [card, second],
+  links: [{ cards: [card, second], total: 7, down: 0 }],
   whyNoCards: undefined,
 };
 /** A machine without a problem. */
@@ -27,7 +28,13 @@ const GOOD: Facts = {
   capabilities: 0n,
   memlockBytes: Number.POSITIVE_INFINITY,
   openFilesMax: 4096,
-  sharedMemory: { folder: '/dev/shm', totalBytes: 2 ** 33, freeBytes: 2 ** 32, connectionBytes: 2 ** 20 },
+  sharedMemory: {
+    folder: '/dev/shm',
+    totalBytes: 2 ** 33,
+    freeBytes: 2 ** 32,
+    connectionBytes: 2 ** 20,
+    failure: undefined,
+  },
   ptraceScope: 0,
   isInitialUserNamespace: true,
   ownNamespaces: [],
@@ -70,6 +77,16 @@ describe('the doctor', () => {
       'the /dev/shm of docker',
       { sharedMemory: { ...GOOD.sharedMemory!, freeBytes: 2 ** 25 } },
       'warning shared memory',
+    ],
+    [
+      'a /dev/shm that is mounted read-only',
+      { sharedMemory: { ...GOOD.sharedMemory!, failure: 'no shared memory in /dev/shm: open: EROFS' } },
+      'failure shared memory',
+    ],
+    [
+      'links that are down',
+      { node: { ...node, links: [{ cards: [card, second], total: 7, down: 1 }] } },
+      'warning links',
     ],
     ['no /dev/shm', { sharedMemory: undefined }, 'failure shared memory'],
     ['Yama', { ptraceScope: 1 }, 'warning memory of peers'],

@@ -1,6 +1,6 @@
 /** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. They evaluate the facts that facts.ts has read. */
 
-import { cardLines } from '../../assembly/open-node.ts';
+import { cardLabel, cardLines } from '../../assembly/open-node.ts';
 import { formatBytes } from '../base/text-table.ts';
 import type { Facts, IoctlFamily } from './facts.ts';
 
@@ -50,6 +50,7 @@ export function runChecks(facts: Facts): readonly Check[] {
     sockets(facts),
     driver(facts),
     cards(facts),
+    links(facts),
     hostDmabufs(facts),
     library(facts),
     networks(facts),
@@ -89,9 +90,13 @@ function sharedMemory({ sharedMemory: memory }: Facts): Check {
   if (memory === undefined) {
     return { name, state: 'failure', found: '/dev/shm, or the folder of UCX_POSIX_DIR, does not exist', remedy };
   }
-  const { folder, freeBytes, totalBytes, connectionBytes } = memory;
+  const { folder, freeBytes, totalBytes, connectionBytes, failure } = memory;
   const fit = `${Math.floor(freeBytes / connectionBytes)} connections of ${formatBytes(connectionBytes)} fit`;
   const found = `${folder}: ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free, ${fit}`;
+  if (failure !== undefined && freeBytes >= connectionBytes) {
+    const cause = 'posix creates its files there: it must be writable for this user and have free inodes (df -i)';
+    return { name, state: 'failure', found: failure, remedy: `${cause}, or set UCX_POSIX_DIR` };
+  }
   if (freeBytes >= SHARED_MEMORY_MIN) return { name, state: 'ok', found };
   return { name, state: freeBytes < connectionBytes ? 'failure' : 'warning', found, remedy };
 }
@@ -133,7 +138,7 @@ function sockets({ sockets: { folder, failure } }: Facts): Check {
   const name = 'socket folder';
   if (failure === undefined) return { name, state: 'ok', found: folder };
   const remedy =
-    'node servers and gaudi-ucx inspect need a folder of this user with mode 0700: set XDG_RUNTIME_DIR, or remove the folder';
+    'node servers and gaudi-ucx inspect need a folder of this user with mode 0700 and space for files (df -i): set XDG_RUNTIME_DIR, or remove the folder';
   return { name, state: 'failure', found: `${folder}: ${failure}`, remedy };
 }
 
@@ -203,6 +208,21 @@ function cards({ node }: Facts): Check {
     state: 'ok',
     found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('\n'),
   };
+}
+
+function links({ node }: Facts): Check {
+  const name = 'links';
+  if (node.failure !== undefined || node.cards.length < 2) return { name, state: 'ok', found: 'none between cards' };
+  if (node.links === undefined) return { name, state: 'note', found: 'this driver does not report their state' };
+  const down = node.links.filter((pair) => pair.down > 0);
+  const total = node.links.reduce((sum, pair) => sum + pair.total, 0);
+  if (down.length === 0) return { name, state: 'ok', found: `${total} between cards, none is down` };
+  const found = down.map(({ cards: [left, right], ...pair }) => {
+    return `${cardLabel(left)} to ${cardLabel(right)}: ${pair.down} of ${pair.total} down`;
+  });
+  const remedy =
+    'transfers between these cards are slower, and without any link go through host memory: gaudi-ucx smi -n link lists the ports; gaudi-ucx node fault CARD link-up --peer PEER for emulated cards';
+  return { name, state: 'warning', found: found.join('\n'), remedy };
 }
 
 function hostDmabufs({ udmabuf: { refusal, bytesMax } }: Facts): Check {

@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx doctor`: checks for frequent errors of deployments. It changes nothing, except that it creates the folder of the sockets. */
+/** Command `gaudi-ucx doctor`: checks for frequent errors of deployments. What it creates to try whether that works is removed. */
 
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';

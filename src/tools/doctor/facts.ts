@@ -1,24 +1,21 @@
 /** Facts of `gaudi-ucx doctor` about the machine, the process and the node, which checks.ts evaluates. Values of missing files are undefined. */
 
-import { lstatSync, readFileSync, readlinkSync, statfsSync } from 'node:fs';
+import { readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
-import { dirname } from 'node:path';
 import { findUcxLibrary } from '../../assembly/engine.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
-import { inspectSockets, ownSocketPath } from '../../assembly/inspect/inspect-sockets.ts';
+import { inspectSockets, trySocketFolder } from '../../assembly/inspect/inspect-sockets.ts';
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config.ts';
-import { type Program, type SharedMemorySpace, sharedMemorySpace } from '../../assembly/program/program.ts';
 import {
-  isInitialUserNamespace,
-  isSyscallError,
-  pidNamespace,
-  processCommand,
-  schedGetAffinity,
-  Udmabuf,
-} from '../../sys/index.ts';
+  type Program,
+  type SharedMemorySpace,
+  sharedMemoryFailure,
+  sharedMemorySpace,
+} from '../../assembly/program/program.ts';
+import { type ControlDevice, type DriverNode, getNicPorts, linksBetween, type NicPort } from '../../hlthunk/index.ts';
+import { isInitialUserNamespace, pidNamespace, processCommand, schedGetAffinity, Udmabuf } from '../../sys/index.ts';
 import { DRM_IOCTL_TYPE, ioctlType } from '../../uapi/index.ts';
-import { effectiveUserId } from '../../ucs/sys/user-id.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { askCard } from '../node-access/card.ts';
 
@@ -51,10 +48,28 @@ export type NodeFacts =
       /** Family of the ioctls that the cards accept; undefined if none answers. */
       readonly abi: IoctlFamily | undefined;
       readonly cards: readonly CardFacts[];
+      /** Pairs of cards with links whose state is known; undefined if the driver reports no states. */
+      readonly links: readonly LinkFacts[] | undefined;
       readonly whyNoCards: string | undefined;
       readonly failure?: undefined;
     }
   | { readonly failure: string };
+
+/** Links between two cards of the node. */
+export interface LinkFacts {
+  readonly cards: readonly [CardFacts, CardFacts];
+  readonly total: number;
+  /** Links whose port is down at one of the two ends. */
+  readonly down: number;
+}
+
+/** Space in the folder of posix. */
+interface SpaceFacts {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+  /** The reason why posix cannot create its files there; undefined if it can. */
+  readonly failure: string | undefined;
+}
 
 /** All facts. */
 export interface Facts {
@@ -63,7 +78,7 @@ export interface Facts {
   /** Bytes, Infinity for no limit; undefined if it is not known. */
   readonly memlockBytes: number | undefined;
   readonly openFilesMax: number | undefined;
-  readonly sharedMemory: (SharedMemorySpace & { readonly totalBytes: number; readonly freeBytes: number }) | undefined;
+  readonly sharedMemory: (SharedMemorySpace & SpaceFacts) | undefined;
   /** Value of Yama's ptrace_scope; undefined without Yama. */
   readonly ptraceScope: number | undefined;
   readonly isInitialUserNamespace: boolean;
@@ -153,7 +168,7 @@ function sharedMemory({ config }: Program): Facts['sharedMemory'] {
   const space = sharedMemorySpace(config);
   try {
     const { blocks, bavail, bsize } = statfsSync(space.folder);
-    return { ...space, totalBytes: blocks * bsize, freeBytes: bavail * bsize };
+    return { ...space, totalBytes: blocks * bsize, freeBytes: bavail * bsize, failure: sharedMemoryFailure(config) };
   } catch {
     return undefined;
   }
@@ -174,12 +189,9 @@ function ownNamespaces(): readonly string[] | undefined {
 
 function socketFolder(runtimeDirectory: string | undefined): Facts['sockets'] {
   try {
-    const folder = dirname(ownSocketPath(runtimeDirectory));
-    const { uid, mode } = lstatSync(folder);
-    const isPrivate = uid === effectiveUserId() && (mode & 0o077) === 0;
-    return { folder, failure: isPrivate ? undefined : 'other users can enter it' };
+    return { folder: trySocketFolder(runtimeDirectory), failure: undefined };
   } catch (error) {
-    if (!isUcxError(error) && !isSyscallError(error)) throw error;
+    if (!isUcxError(error)) throw error;
     return { folder: runtimeDirectory ?? '/tmp', failure: error.message };
   }
 }
@@ -189,6 +201,7 @@ function nodeFacts(program: Program): NodeFacts {
     const node = openShownNode(program);
     try {
       let abi: IoctlFamily | undefined;
+      const portsOfCards = new Map<CardFacts, readonly NicPort[]>();
       const cards = cardsOf(node, program).map((card): CardFacts => {
         const { entry, index, minor, busId, absence = 'removed' } = card;
         const name = { index, minor, busId };
@@ -197,11 +210,15 @@ function nodeFacts(program: Program): NodeFacts {
         const {
           state,
           reason,
-          card: numbers,
-        } = askCard(node, entry.minor, (control) => control.card.file.numbers.INFO);
-        if (numbers !== undefined) abi = ioctlType(numbers) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
+          card: asked,
+        } = askCard(node, entry.minor, (control) => {
+          return { number: control.card.file.numbers.INFO, ports: portsOfCard(control, node) };
+        });
+        if (asked !== undefined) abi = ioctlType(asked.number) === DRM_IOCTL_TYPE ? 'drm' : 'habanalabs';
         const owner = pid === undefined ? undefined : `${pid} (${processCommand(pid, COMMAND_LENGTH_MAX) ?? 'ended'})`;
-        return { ...name, state, reason, owner };
+        const facts = { ...name, state, reason, owner };
+        if (asked?.ports !== undefined) portsOfCards.set(facts, asked.ports);
+        return facts;
       });
       return {
         kind: node.kind,
@@ -210,6 +227,7 @@ function nodeFacts(program: Program): NodeFacts {
         driverVersion: node.driverVersion,
         abi,
         cards,
+        links: linksOf(portsOfCards),
         whyNoCards: node.cards().length === 0 ? node.whyNoCards?.() : undefined,
       };
     } finally {
@@ -219,6 +237,31 @@ function nodeFacts(program: Program): NodeFacts {
     if (!isUcxError(error)) throw error;
     return { failure: error.message };
   }
+}
+
+/** The ports of a card; undefined if the driver does not report them, and for a card that does not answer. */
+function portsOfCard(control: ControlDevice, node: DriverNode): readonly NicPort[] | undefined {
+  try {
+    return getNicPorts(control, undefined, node);
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return undefined;
+  }
+}
+
+/** Ports without a card at the far end have no link: those out of the server may have no cable, and those to empty places have none. */
+function linksOf(portsOfCards: ReadonlyMap<CardFacts, readonly NicPort[]>): readonly LinkFacts[] | undefined {
+  const known = [...portsOfCards].filter(([, ports]) => ports.some(({ linkUp }) => linkUp !== undefined));
+  if (known.length === 0) return undefined;
+  return known.flatMap(([card, ports], index) =>
+    known.slice(index + 1).flatMap(([peer, peerPorts]): LinkFacts[] => {
+      const ends = [linksBetween(ports, peer.busId), linksBetween(peerPorts, card.busId)];
+      const counts = ends.filter((links) => links !== undefined);
+      const total = Math.max(0, ...counts.map((links) => links.total));
+      const down = Math.max(0, ...counts.map((links) => links.total - links.up));
+      return total === 0 ? [] : [{ cards: [card, peer], total, down }];
+    }),
+  );
 }
 
 /** Ports that listen, in hexadecimal as in /proc/net/tcp. */

@@ -26,7 +26,7 @@ import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 import { isLackOfResources, Segment, SegmentCache, type SegmentOptions, scavenge } from '../../base/key/segment.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
 import { TableDomain } from '../base/table-domain.ts';
-import { POSIX_CONFIG_TABLE, ringGeometry, segmentOptions } from './config.ts';
+import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry, segmentOptions } from './config.ts';
 import { POSIX_NAME, PosixKey } from './endpoint.ts';
 import { PosixIface } from './iface.ts';
 import { DIRECTORY_BYTES, ringBytes } from './layout.ts';
@@ -90,7 +90,7 @@ export class PosixMd extends TableDomain {
     this.#folder = config.DIR;
     this.#segmentOptions = segmentOptions(config);
     this.#segments = new SegmentCache(0, config.DIR);
-    checkFolder(DIRECTORY_BYTES + ringBytes(ringGeometry(config)), config.DIR);
+    checkPosixFolder(config);
     const removed = scavenge(config.DIR);
     if (removed > 0) services.log.debug(`removed ${removed} shared-memory files of processes that have ended`);
   }
@@ -186,8 +186,13 @@ function freeIn(folder: string): string {
   }
 }
 
-/** Creates a segment as large as a worker with one peer needs, so that a missing, full, read-only or inaccessible folder is reported now. */
-function checkFolder(byteLength: number, folder: string): void {
+/**
+ * Creates a segment as large as a worker with one peer needs, and removes it, so that a missing, full, read-only or inaccessible folder is reported now.
+ * @throws UcxError ERR_NO_DEVICE with the reason, ERR_CONFIG_VALUE
+ */
+export function checkPosixFolder(config: PosixConfig): void {
+  const folder = config.DIR;
+  const byteLength = DIRECTORY_BYTES + ringBytes(ringGeometry(config));
   try {
     Segment.create(byteLength, { folder }).close();
   } catch (error) {
