@@ -43,6 +43,8 @@ export interface DriverFile {
   readonly numbers: IoctlNumbers;
   /** Reason why every call returns ENODEV, if the card is not the cause: the server of an emulated node has ended. Omitted by drivers without such a reason. */
   readonly lostReason?: string | undefined;
+  /** Reason why a call would wait now: the server of an emulated node is stopped. Omitted by drivers without such a reason. */
+  readonly stoppedReason?: string | undefined;
   /** Runs one ioctl on `block`. Blocks as long as the driver does. Returns 0 or a negative errno. */
   ioctl(request: number, block: ArgumentBlock): number;
   /** Runs one ioctl without blocking the event loop: for WAIT_CS with a time-out. `block` belongs to the call until it settles. */

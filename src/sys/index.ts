@@ -140,6 +140,7 @@ export {
   gettid,
   isProcessAlive,
   isProcessStopped,
+  isProcessTraced,
   pidfdGetfd,
   pidfdOpen,
   processCommand,

@@ -10,6 +10,8 @@ import {
   close as closeFd,
   connectUnix,
   Errno,
+  isProcessStopped,
+  isProcessTraced,
   isSyscallError,
   MESSAGE_BYTES_MAX,
   PollEvent,
@@ -21,7 +23,7 @@ import {
   SyscallError,
   type UnixSocket,
 } from '../../sys/index.ts';
-import { systemClock } from '../../ucs/sys/clock.ts';
+import { systemClock, type Timer } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
@@ -29,6 +31,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
+import { ServerWatch } from './server-watch.ts';
 import { checkFolder } from './socket-path.ts';
 
 /** Time limit for the greeting of a server that has accepted the connection; later it is treated as absent. */
@@ -37,8 +40,11 @@ export const GREETING_NS = 10e9;
 const CONNECTS_MAX = 8;
 /** Time limit for the shutdown of a server, which finishes transfers first. */
 const END_NS = 30e9;
-/** One slice of a wait for a reply: the server is checked between slices. */
+/** The first slice of a wait for a reply, and the others: the server is checked between slices. */
+const FIRST_SLICE_MS = 10;
 const SLICE_MS = 100;
+/** Time between two checks of the server while only non-blocking calls wait for it. */
+const CHECK_NS = 1e9;
 /** Pause before another attempt to connect to a server that has as many waiting connections as its socket takes. */
 const FULL_MS = 1;
 /** What poll(2) ignores. */
@@ -69,7 +75,12 @@ export class ServerConnection {
   #alive = true;
   #subscription: PollSubscription | undefined;
   #waits = 0;
-  #isLost = false;
+  readonly #watch: ServerWatch;
+  /** Runs while non-blocking calls wait. */
+  #checking: Timer | undefined;
+  #lostReason: string | undefined;
+  /** Whether the server was stopped for too long, and may continue. */
+  #isGivenUp = false;
 
   /** @throws UcxError ERR_NODE_REFUSED; SyscallError */
   constructor(socket: UnixSocket, path: string) {
@@ -77,6 +88,8 @@ export class ServerConnection {
     this.#socket = socket;
     const { uid, pid } = socket.peerCredentials();
     this.serverPid = pid;
+    const isStopped = (): boolean => isProcessStopped(pid) || isProcessTraced(pid);
+    this.#watch = new ServerWatch({ clock: systemClock, isStopped });
     if (uid !== userId()) throw refused(path, `the server is of user ${uid}`);
   }
 
@@ -85,9 +98,15 @@ export class ServerConnection {
     return this.#alive;
   }
 
-  /** Message that the server has ended, and which server; undefined while it runs, and after {@link close}. */
+  /** Message that the server has ended or was stopped for too long, and which server; undefined while it runs, and after {@link close}. */
   get lostReason(): string | undefined {
-    return this.#isLost ? lostText(this.path) : undefined;
+    return this.#lostReason;
+  }
+
+  /** Message that the server is stopped now, so that calls would wait; undefined while it runs. Reads a file of /proc. */
+  get stoppedReason(): string | undefined {
+    if (!this.#alive || !isProcessStopped(this.serverPid)) return undefined;
+    return `${stoppedText(this.serverPid)}, and does not answer: kill -CONT ${this.serverPid} continues it`;
   }
 
   /** Sets the function that checks the mailboxes when calls have settled or the server has ended. */
@@ -101,16 +120,23 @@ export class ServerConnection {
     return this.#alive;
   }
 
+  /** Likewise, for a call that waits: one that is stopped for longer than calls wait for it is lost as well. */
+  checkWaiting(): boolean {
+    if (this.check() && this.#watch.look()) this.#giveUp();
+    return this.#alive;
+  }
+
   /**
    * Waits until the server closes the connection.
-   * @throws UcxError ERR_NODE_REFUSED on time-out
+   * @throws UcxError ERR_NODE_REFUSED on time-out, and if the server is stopped
    */
   awaitEnd(): void {
     const deadlineNs = systemClock.nowNs() + END_NS;
-    while (this.check()) {
+    while (this.checkWaiting()) {
       if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server does not end');
       pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
     }
+    if (this.#isGivenUp) throw this.#gone(true);
   }
 
   /** Wakes the server. */
@@ -122,15 +148,17 @@ export class ServerConnection {
   }
 
   /**
-   * Sends a request and waits for its reply. Blocks as a system call does.
+   * Sends a request and waits for its reply. Blocks as a system call does. With a time-out it does not wait for a server that is stopped: nothing is lost then.
    * @param fd a descriptor to send; -1 for none
-   * @throws SyscallError ENODEV if the server has ended, EBADF for a bad descriptor, and errors of the server; UcxError
+   * @throws SyscallError ENODEV if the server has ended or was stopped for too long, EBADF for a bad descriptor, and errors of the server; UcxError
+   * ERR_NODE_REFUSED after the time-out, and with one if the server is stopped
    */
   request(message: Message, fd = -1, timeoutNs: number = Number.POSITIVE_INFINITY): Reply {
     const id = this.#nextId++;
     this.#send(encodeMessage({ ...message, id }), fd);
     const deadlineNs = systemClock.nowNs() + timeoutNs;
-    for (;;) {
+    const isTimed = timeoutNs !== Number.POSITIVE_INFINITY;
+    for (let sliceMs = FIRST_SLICE_MS; ; sliceMs = SLICE_MS) {
       const reply = this.#receive();
       if (reply !== undefined && reply.message['id'] === id) {
         const { error } = reply.message;
@@ -139,10 +167,11 @@ export class ServerConnection {
         throw errorOf(error as Refusal);
       }
       if (reply !== undefined) throw this.#broken('a reply to nothing');
-      if (!this.#alive) throw gone(this.path);
-      if (systemClock.nowNs() >= deadlineNs)
-        throw this.#broken(`no reply: process ${this.serverPid} is stopped or busy`);
-      pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
+      if (!this.#alive) throw this.#gone(isTimed);
+      if (systemClock.nowNs() >= deadlineNs) throw this.#broken(`no reply: process ${this.serverPid} is busy`);
+      // Most replies come within the first slice. A server that has ended may have replied before.
+      const hasCome = pollFor(this.#socket.fd, PollEvent.IN, sliceMs) !== 0;
+      if (!hasCome && (isTimed ? isProcessStopped(this.serverPid) : this.#watch.look())) this.#giveUp();
     }
   }
 
@@ -167,6 +196,7 @@ export class ServerConnection {
     if (this.#subscription === undefined) {
       this.#subscription = pollReadable(this.#socket.fd, () => this.#readNotices());
     } else if (this.#waits === 1) this.#subscription.ref();
+    this.#checking ??= systemClock.setTimer(CHECK_NS, () => this.#checkLater());
   }
 
   /** Ends such a call. */
@@ -177,7 +207,14 @@ export class ServerConnection {
 
   /** Closes the connection: the server releases everything of this process. Idempotent. */
   close(): void {
-    this.#fail(false);
+    this.#fail(undefined);
+  }
+
+  #checkLater(): void {
+    this.#checking = undefined;
+    if (this.#waits > 0 && this.checkWaiting()) {
+      this.#checking = systemClock.setTimer(CHECK_NS, () => this.#checkLater());
+    }
   }
 
   #send(bytes: Uint8Array, fd: number): void {
@@ -186,9 +223,12 @@ export class ServerConnection {
       if (sent >= 0) return;
       if (sent === -Errno.EBADF) throw new SyscallError('sendmsg', Errno.EBADF, `descriptor ${fd}`);
       if (sent !== -Errno.EAGAIN) this.#fail();
-      else pollFor(this.#socket.fd, PollEvent.OUT, SLICE_MS);
+      else {
+        pollFor(this.#socket.fd, PollEvent.OUT, SLICE_MS);
+        if (this.#watch.look()) this.#giveUp();
+      }
     }
-    throw gone(this.path);
+    throw this.#gone(false);
   }
 
   /** Receives the next available reply; notices before it are handled. */
@@ -220,14 +260,30 @@ export class ServerConnection {
     throw this.#broken('a reply to nothing');
   }
 
-  #fail(isLost = true): void {
+  #fail(reason: string | undefined = lostText(this.path)): void {
     if (!this.#alive) return;
     this.#alive = false;
-    this.#isLost = isLost;
+    this.#lostReason = reason;
+    this.#checking?.cancel();
+    this.#checking = undefined;
     this.#subscription?.close();
     this.#subscription = undefined;
     this.#socket.close();
     this.#onSettled();
+  }
+
+  #giveUp(): void {
+    this.#isGivenUp = true;
+    this.#fail(`${stoppedText(this.serverPid)} and has not answered; its socket is ${this.path}`);
+  }
+
+  /**
+   * The error of every call on a node whose server has ended or was stopped for too long.
+   * @param isTimed for a call that limits its wait: a stopped server has refused it, and one that has ended has not
+   */
+  #gone(isTimed: boolean): UcxError {
+    const reason = this.#lostReason ?? lostText(this.path);
+    return isTimed && this.#isGivenUp ? refused(this.path, reason) : new SyscallError('ioctl', Errno.ENODEV, reason);
   }
 
   #broken(what: string): UcxError {
@@ -364,11 +420,10 @@ function refused(path: string, why: string): UcxError {
   });
 }
 
-/** The error of every call on a node whose server has ended. */
-function gone(path: string): SyscallError {
-  return new SyscallError('ioctl', Errno.ENODEV, lostText(path));
-}
-
 function lostText(path: string): string {
   return `the node server at ${path} is gone`;
+}
+
+function stoppedText(pid: number): string {
+  return `node server ${pid} is stopped`;
 }

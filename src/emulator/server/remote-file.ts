@@ -114,6 +114,10 @@ export class RemoteFile implements DriverFile {
     return this.#connection.lostReason;
   }
 
+  get stoppedReason(): string | undefined {
+    return this.#connection.stoppedReason;
+  }
+
   ioctl(request: number, block: ArgumentBlock): number {
     if (this.#closed) return -Errno.EBADF;
     if (!this.#connection.alive) return -Errno.ENODEV;
@@ -241,7 +245,7 @@ export class RemoteFile implements DriverFile {
       if (seen === sequence) break;
       futexWait(this.#answerAddress, seen >>> 0, SLEEP_NS);
       if (answeredSequence(words) === sequence) break;
-      if (!this.#connection.check()) return false;
+      if (!this.#connection.checkWaiting()) return false;
     }
     setClientSleeping(words, false);
     return true;

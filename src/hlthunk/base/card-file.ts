@@ -172,6 +172,9 @@ export class CardFile {
   unusableReason(): string | undefined {
     const { lostReason } = this;
     if (lostReason !== undefined || this.#closed) return lostReason;
+    // A snapshot must not wait for it.
+    const { stoppedReason } = this.file;
+    if (stoppedReason !== undefined) return stoppedReason;
     const status = this.#deviceStatus();
     if (status === -Errno.ENODEV) return this.lostReason ?? errnoMeaning(Errno.ENODEV);
     return status === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;

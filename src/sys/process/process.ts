@@ -155,8 +155,17 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
 
 /** True while a process is stopped by a signal (SIGSTOP, SIGTSTP); false if that cannot be determined. */
 export function isProcessStopped(pid: number): boolean {
+  return isInState(pid, 'T');
+}
+
+/** True while a debugger holds a process (ptrace), also for each call that one such as strace reports; false if that cannot be determined. */
+export function isProcessTraced(pid: number): boolean {
+  return isInState(pid, 't');
+}
+
+function isInState(pid: number, state: string): boolean {
   try {
-    return statField(pid, 3) === 'T';
+    return statField(pid, 3) === state;
   } catch (error) {
     if (isSyscallError(error)) return false;
     throw error;

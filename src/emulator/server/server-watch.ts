@@ -1,0 +1,39 @@
+/**
+ * Whether the process of a node server is stopped (SIGSTOP, a debugger), as seen by a client that waits for it. A stopped server keeps its socket open and
+ * never answers; one that is only slow is not stopped, however long a call takes.
+ */
+
+import type { Clock } from '../../ucs/sys/clock.ts';
+
+/** Time for which a client waits for a stopped server, as calls of a server that continues are answered. */
+const STOPPED_NS_MAX = 5e9;
+/** Looks further apart than this are of different waits: the server may have run between them. */
+const GAP_NS_MAX = 3e9;
+
+/** What a watch needs. */
+export interface ServerWatchParts {
+  readonly clock: Pick<Clock, 'nowNs'>;
+  /** Whether the process is stopped now. */
+  readonly isStopped: () => boolean;
+}
+
+/** The watch of one connection. */
+export class ServerWatch {
+  readonly #parts: ServerWatchParts;
+  #sinceNs = Number.POSITIVE_INFINITY;
+  #lastNs = 0;
+
+  constructor(parts: ServerWatchParts) {
+    this.#parts = parts;
+  }
+
+  /** Looks at the process: true once it was stopped at every look of 5 s. */
+  look(): boolean {
+    const { clock, isStopped } = this.#parts;
+    const nowNs = clock.nowNs();
+    if (nowNs - this.#lastNs > GAP_NS_MAX) this.#sinceNs = Number.POSITIVE_INFINITY;
+    this.#lastNs = nowNs;
+    this.#sinceNs = isStopped() ? Math.min(this.#sinceNs, nowNs) : Number.POSITIVE_INFINITY;
+    return nowNs - this.#sinceNs >= STOPPED_NS_MAX;
+  }
+}
