@@ -15,6 +15,7 @@ import {
   namesLoopback,
   OPENMETRICS,
   PROMETHEUS,
+  type Scraped,
   scrape,
 } from './scrape.ts';
 
@@ -62,12 +63,14 @@ async function run(options: Options, command: Command): Promise<void> {
     return { port: portOf(options.port), timeoutNs: timeoutOf(options.timeout) };
   });
   const program = startProgram();
-  const read = (format: MetricsFormat): Promise<string> => {
+  const read = (format: MetricsFormat): Promise<Scraped> => {
     const { env, clock } = program;
     return scrape(program, { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs }, format);
   };
   if (options.once === true) {
-    process.stdout.write(await read(options.openmetrics === true ? OPENMETRICS : PROMETHEUS));
+    const { text, cardsError } = await read(options.openmetrics === true ? OPENMETRICS : PROMETHEUS);
+    process.stdout.write(text);
+    if (cardsError !== undefined) throw cardsError;
     return;
   }
   await serve(program, read, port, options.address);
@@ -76,16 +79,24 @@ async function run(options: Options, command: Command): Promise<void> {
 /** Serves until a signal. */
 async function serve(
   { log }: Program,
-  read: (format: MetricsFormat) => Promise<string>,
+  read: (format: MetricsFormat) => Promise<Scraped>,
   port: number,
   address: string,
 ): Promise<void> {
   /** Scrapes in progress, shared by all clients that connect meanwhile. */
-  const running = new Map<MetricsFormat, Promise<string>>();
-  const shared = (format: MetricsFormat): Promise<string> => {
+  const running = new Map<MetricsFormat, Promise<Scraped>>();
+  let told: string | undefined;
+  const readAndTell = async (format: MetricsFormat): Promise<Scraped> => {
+    const scraped = await read(format);
+    const reason = scraped.cardsError?.message;
+    if (reason !== undefined && reason !== told) log.warn(`the cards cannot be read: ${reason}`);
+    told = reason;
+    return scraped;
+  };
+  const shared = (format: MetricsFormat): Promise<Scraped> => {
     const known = running.get(format);
     if (known !== undefined) return known;
-    const started = read(format).finally(() => running.delete(format));
+    const started = readAndTell(format).finally(() => running.delete(format));
     running.set(format, started);
     return started;
   };
@@ -138,10 +149,10 @@ function refuse(response: ServerResponse, { status, reason }: Refusal): void {
 async function answer(
   { method, headers }: IncomingMessage,
   response: ServerResponse,
-  read: (format: MetricsFormat) => Promise<string>,
+  read: (format: MetricsFormat) => Promise<Scraped>,
 ): Promise<void> {
   const format = formatFor(headers.accept ?? '');
-  const text = await read(format);
+  const { text } = await read(format);
   response.writeHead(200, { 'content-type': format }).end(method === 'HEAD' ? undefined : text);
 }
 

@@ -9,7 +9,8 @@ import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../a
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { lostNode } from '../node-access/card.ts';
 import { cardFamilies } from './cards.ts';
 
 /** The formats of the text, as content types. */
@@ -17,12 +18,20 @@ export const OPENMETRICS: OpenMetricsContentType = Registry.OPENMETRICS_CONTENT_
 export const PROMETHEUS: PrometheusContentType = Registry.PROMETHEUS_CONTENT_TYPE;
 export type MetricsFormat = OpenMetricsContentType | PrometheusContentType;
 
+/** What a scrape has read. */
+export interface Scraped {
+  readonly text: string;
+  /** Why the cards of the node could not be read; undefined if they were, and for a machine without a node. */
+  readonly cardsError: UcxError | undefined;
+}
+
 /** Reads everything now. */
-export async function scrape(program: Program, query: InspectQuery, format: MetricsFormat): Promise<string> {
+export async function scrape(program: Program, query: InspectQuery, format: MetricsFormat): Promise<Scraped> {
   const answers = await inspectProcesses(query);
   const registry = new Registry<MetricsFormat>();
   registry.setContentType(format);
-  const families = [...processFamilies(answers), ...readCards(program)];
+  const { families: ofCards, error: cardsError } = readCards(program);
+  const families = [...processFamilies(answers), ...ofCards];
   for (const { name, help, type, values } of families) {
     const family = {
       // The registry removes `_total` from it for OpenMetrics.
@@ -35,7 +44,7 @@ export async function scrape(program: Program, query: InspectQuery, format: Metr
     };
     (registry as { registerMetric(metric: object): void }).registerMetric(family);
   }
-  return registry.metrics();
+  return { text: await registry.metrics(), cardsError };
 }
 
 function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
@@ -68,20 +77,32 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
 }
 
 /** Cards of the machine or of a node server; none if they would be emulated in this process. */
-function readCards(program: Program): MetricFamily[] {
+function readCards(program: Program): { readonly families: MetricFamily[]; readonly error?: UcxError } {
   let node: DriverNode | undefined;
   try {
     node = openShownNode(program);
     const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
-    return isOwn ? cardFamilies(undefined) : cardFamilies(node, cardsOf(node, program));
+    if (isOwn) return { families: [nodeFamily(undefined), ...cardFamilies(undefined)] };
+    const families = cardFamilies(node, cardsOf(node, program));
+    if (node.lostReason !== undefined) throw lostNode(node);
+    return { families: [nodeFamily(1), ...families] };
   } catch (error) {
-    // The node server has ended meanwhile.
+    // The node server has ended or is stopped.
     if (!isUcxError(error)) throw error;
-    program.log.debug(`the cards cannot be read: ${error.message}`);
-    return cardFamilies(undefined);
+    return { families: [nodeFamily(0), ...cardFamilies(undefined)], error };
   } finally {
     node?.close();
   }
+}
+
+/** @param up undefined for a machine without a node */
+function nodeFamily(up: 0 | 1 | undefined): MetricFamily {
+  return {
+    name: 'ucx_node_up',
+    help: 'Whether the cards could be read: 1, or 0 where the node server is stopped or was killed',
+    type: 'gauge',
+    values: up === undefined ? [] : [{ labels: {}, value: up }],
+  };
 }
 
 /** The names by which a program of this machine reaches such a server. */

@@ -29,9 +29,8 @@ import {
   openControl,
 } from '../../hlthunk/index.ts';
 import { processCommand } from '../../sys/index.ts';
-import { isUcxError, UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
-import { OPERATIONAL, stateOf, stateOfRefusal } from '../node-access/card.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { lostNode, OPERATIONAL, stateOf, stateOfRefusal } from '../node-access/card.ts';
 
 /** One card at one moment. */
 export interface CardSample {
@@ -121,7 +120,7 @@ export class TopSampler {
     });
     // Queried last: if the node answers, it was present during all queries above.
     const transfers = node.transfers?.();
-    if (node.transfers !== undefined && transfers === undefined) throw nodeGone();
+    if (node.transfers !== undefined && transfers === undefined) throw lostNode(node);
     return {
       timeNs: this.#nowNs(),
       emulated: node.emulated,
@@ -166,14 +165,6 @@ export class TopSampler {
     this.#devices.get(minor)?.control.close();
     this.#devices.delete(minor);
   }
-}
-
-function nodeGone(): UcxError {
-  return new UcxError({
-    code: 'ERR_NODE_UNREACHABLE',
-    status: Status.UNREACHABLE,
-    message: 'the emulated node is gone: its server has ended',
-  });
 }
 
 function readCard(

@@ -12,7 +12,8 @@ import {
   openControl,
 } from '../../hlthunk/index.ts';
 import { HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
-import { invalidParam, isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** The state of a card that works. */
 export const OPERATIONAL = 'operational';
@@ -38,6 +39,11 @@ export function stateOfRefusal(node: DriverNode, minor: number, { message, detai
   const state = node.attribute(minor, 'status')?.toLowerCase();
   if (state !== undefined && state !== OPERATIONAL) return state;
   return REFUSALS[String(details['errno'])] ?? message;
+}
+
+/** The error of a command whose node has ended meanwhile, or whose node server was stopped for too long. */
+export function lostNode({ lostReason = 'the emulated node is gone: its server has ended' }: DriverNode): UcxError {
+  return new UcxError({ code: 'ERR_NODE_UNREACHABLE', status: Status.UNREACHABLE, message: lostReason });
 }
 
 /** Answer of a card, or the reason why there is none. */

@@ -11,6 +11,7 @@ import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { readArguments, suggestingOption } from '../base/command-line.ts';
 import { pause } from '../base/text-table.ts';
+import { lostNode } from '../node-access/card.ts';
 import { detailLines, firmwareLines, listLines, SECTION_NAMES } from './details.ts';
 import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
 import { readSmiCards, type SmiCard } from './smi-card.ts';
@@ -174,7 +175,9 @@ async function show(print: Printer, device: string | undefined, seconds: number 
   process.stdout.on('error', stop);
   try {
     do {
-      process.stdout.write(`${print(chosenCards(readSmiCards(node, cardsOf(node, program)), node, device), node)}\n`);
+      const cards = readSmiCards(node, cardsOf(node, program));
+      if (node.lostReason !== undefined) throw lostNode(node);
+      process.stdout.write(`${print(chosenCards(cards, node, device), node)}\n`);
     } while (seconds !== undefined && (await pause(program.clock, seconds * NS_PER_S, end.signal)));
   } finally {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, stop);

@@ -39,8 +39,10 @@ describe('after the node server was killed', { timeout: 120_000 }, () => {
       found: expect.stringMatching(/no node server at \S+node\.sock \(ECONNREFUSED\)/),
       remedy: expect.any(String),
     });
-    const metrics = await cli.outputHere(['metrics', '--once']);
-    expect(metrics).not.toMatch(/^habanalabs_device_up\{/m);
+    const metrics = await cli.runHere(['metrics', '--once']);
+    expect(metrics).toMatchObject({ code: 1, err: expect.stringMatching(KILLED) });
+    expect(metrics.out).not.toMatch(/^habanalabs_device_up\{/m);
+    expect(metrics.out).toMatch(/^ucx_node_up 0$/m);
     expect(cli.run(['node', 'up', '--cards', '2']).out).toMatch(/2 x gaudi2/);
     expect((await cli.outputHere(['smi', '-L'])).trim().split('\n')).toHaveLength(2);
     expect((await cli.runHere(['node', 'down'])).code).toBe(0);

@@ -163,6 +163,7 @@ describe('the exporter', () => {
           metricValue(text, 'ucx_operation_duration_seconds_count', { pid: String(pid), protocol: 'put/zcopy' }),
         ).toBe(1);
       }
+      expect(metricValue(text, 'ucx_node_up')).toBe(1);
       expect(text.match(/^habanalabs_device_up\{.*state="operational"\} 1$/gm)).toHaveLength(2);
       expect(metricValue(text, 'habanalabs_memory_total_bytes', { device: '0', emulated: 'true' })).toBeGreaterThan(
         1e9,
