@@ -75,7 +75,12 @@ export function readNodeDescription(file: string): NodeDescription {
   for (const [name, field] of Object.entries(value)) {
     const known = FIELDS.find((candidate) => candidate === name);
     const isScalar = typeof field === 'string' || typeof field === 'number';
-    if (known === undefined || !isScalar) throw invalidParam('config', `must have fields ${FIELDS.join(', ')}`, name);
+    // The value of the argument is the name of the file, so the rule names the field.
+    if (known === undefined) {
+      const rule = `must have no field ${JSON.stringify(name)}, only ${FIELDS.join(', ')}`;
+      throw invalidParam('config', rule, file);
+    }
+    if (!isScalar) throw invalidParam('config', `must have a string or a number as ${known}`, file);
     texts[known] = String(field);
   }
   return texts;

@@ -17,15 +17,15 @@ import {
   createEmulatedNode,
   defaultSocketPath,
   type EmulatedNodeOptions,
-  findEmulatedNode,
   placesOf,
 } from '../emulator/index.ts';
+import { Errno } from '../sys/index.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import type { ConfigValues } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
-import { isUcxError, withArgumentNames } from '../ucs/type/error.ts';
+import { isUcxError, type UcxError, withArgumentNames } from '../ucs/type/error.ts';
 import { DeviceType } from '../uct/api/iface.ts';
 import { cardChoiceOf, cardName, chosenCards } from '../uct/gaudi/base/cards.ts';
 import { cardsInTable, type MappedCard } from '../uct/gaudi/base/mapping-table.ts';
@@ -49,8 +49,9 @@ export interface OpenNodeOptions {
  * @throws UcxError ERR_INVALID_PARAM for an invalid emulated node; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED from the node server
  */
 export function openNode(options: OpenNodeOptions): DriverNode {
-  return chooseNode(options, (socket) => {
-    options.log.warn(`the node server at ${socket} is gone: this process emulates a node of its own`);
+  return chooseNode(options, (socket, { details, message }) => {
+    const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} is gone` : message;
+    options.log.warn(`${what}: this process emulates a node of its own`);
     return undefined;
   });
 }
@@ -64,8 +65,14 @@ export function openShownNode(options: OpenNodeOptions): DriverNode {
   return chooseNode(options, connectEmulatedNode);
 }
 
-/** @param onKilled called with the socket of a node server that does not listen any more: returns a node to use, or nothing for an emulated one of this process */
-function chooseNode(options: OpenNodeOptions, onKilled: (socket: string) => DriverNode | undefined): DriverNode {
+/**
+ * @param onUnreachable called with the socket of a node server that cannot be used, which was killed or whose folder others may enter, and the error: returns a
+ * node to use, or nothing for an emulated one of this process
+ */
+function chooseNode(
+  options: OpenNodeOptions,
+  onUnreachable: (socket: string, error: UcxError) => DriverNode | undefined,
+): DriverNode {
   const { config, log, clock, env } = options;
   const values = config.get(GAUDI_CONFIG_TABLE);
   if (typeof values.DRIVER === 'object') return connectEmulatedNode(values.DRIVER.socket);
@@ -74,16 +81,26 @@ function chooseNode(options: OpenNodeOptions, onKilled: (socket: string) => Driv
   if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
   kernel.close();
   const socket = defaultSocketPath(env['XDG_RUNTIME_DIR']);
-  const server = findEmulatedNode(socket);
-  if (server !== undefined) {
+  const server = connectIfReachable(socket);
+  if (!isUcxError(server)) {
     log.info(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
     return server;
   }
   if (existsSync(socket)) {
-    const started = onKilled(socket);
+    const started = onUnreachable(socket, server);
     if (started !== undefined) return started;
   } else log.info('no card of the habanalabs driver on this machine: using an emulated node of this process');
   return createOwnNode(options, () => warnOfEmulation(log, kernel));
+}
+
+/** The node server, or the error of one that cannot be reached. @throws UcxError ERR_NODE_REFUSED */
+function connectIfReachable(socket: string): DriverNode | UcxError {
+  try {
+    return connectEmulatedNode(socket);
+  } catch (error) {
+    if (isUcxError(error) && error.code === 'ERR_NODE_UNREACHABLE') return error;
+    throw error;
+  }
 }
 
 /**

@@ -16,7 +16,9 @@ import {
   MESSAGE_BYTES_MAX,
   OpenFlag,
   PAGE_SIZE,
+  PollEvent,
   type PollSubscription,
+  pollNow,
   pollReadable,
   type ScratchBlock,
   SealFlag,
@@ -188,7 +190,10 @@ export class ServedClient {
 
   #misbehaved(error: unknown): void {
     const why = error instanceof ProtocolError ? error.message : `defect: ${asError(error).stack}`;
-    this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
+    // A client that gave up before it was greeted has freed what its hello names.
+    const hasGivenUp = !this.#greeted && (pollNow(this.#socket.fd, PollEvent.HUP) & PollEvent.HUP) !== 0;
+    if (!hasGivenUp || !(error instanceof ProtocolError))
+      this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
     this.drop();
   }
 

@@ -1,4 +1,4 @@
-/** Clients of a node server that connect and send nothing: they have a deadline, and cannot fill its log. */
+/** Clients of a node server that connect and send nothing, or leave at once: they have a deadline, and cannot fill its log. */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,9 +6,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
-import { connectUnix, PollEvent, pollNow, SocketType, type UnixSocket } from '../../sys/index.ts';
+import { allocateScratch, connectUnix, PollEvent, pollNow, SocketType, type UnixSocket } from '../../sys/index.ts';
 import { WARNINGS_MAX } from '../../ucs/debug/limited-log.ts';
 import { type Clock, ManualClock, systemClock } from '../../ucs/sys/clock.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
+import { encodeMessage } from './message.ts';
 import { NodeServer } from './node-server.ts';
 
 const HELLO_NS = 10e9;
@@ -65,5 +67,28 @@ describe('a client of a node server that sends nothing', () => {
     await vi.waitFor(() => expect(sockets.filter(hasEnded)).toHaveLength(68));
     expect(log.records.filter(({ message }) => /come after/.test(message))).toHaveLength(WARNINGS_MAX);
     for (const socket of sockets) socket.close();
+  });
+
+  it('and gives up before its hello is read leaves no line, unlike one that stays and gives a wrong proof', async () => {
+    const proof = allocateScratch(4);
+    const hello = encodeMessage({
+      op: 'hello',
+      id: 1,
+      version: NODE_PROTOCOL_VERSION,
+      address: proof.address,
+      value: 1,
+    });
+    const [left] = await silent(1);
+    expect(left!.sendmsg(hello)).toBeGreaterThan(0);
+    left!.close();
+    await vi.waitFor(() => expect(server.status().clients).toEqual([]));
+    expect(log.records).toEqual([]);
+    log.allow(/the peer is not process/);
+    const [stays] = await silent(1);
+    expect(stays!.sendmsg(hello)).toBeGreaterThan(0);
+    await vi.waitFor(() => expect(hasEnded(stays!)).toBe(true));
+    expect(log.records).toHaveLength(1);
+    stays!.close();
+    proof.free();
   });
 });

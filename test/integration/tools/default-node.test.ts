@@ -2,6 +2,8 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { chmodSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import type { WebModel } from '../../../src/tools/model/web-model.ts';
 import { MAIN, useNodeCommandLine } from '../../fixtures/tools/command-line.ts';
@@ -46,6 +48,28 @@ describe('a running node server', { timeout: 120_000 }, () => {
     const { code, out, err } = cli.run(['web', '--port', '0']);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(/it was killed and has left its socket.*\(ERR_NODE_UNREACHABLE\)\n$/);
+  });
+
+  it('whose folder others may enter is not used, and the reason is told', async () => {
+    expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
+    const folder = dirname(cli.socket);
+    chmodSync(folder, 0o755);
+    try {
+      const { code, err } = cli.run(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
+      expect(code).toBe(0);
+      const warned = `no node server at ${cli.socket}: open: EPERM \\([^)]*\\): ${folder} must be a folder of this user with mode 0700`;
+      expect(err).toMatch(new RegExp(`${warned}: this process emulates a node of its own\n`));
+    } finally {
+      chmodSync(folder, 0o700);
+    }
+  });
+
+  it('is described by a file whose unknown field is named', async () => {
+    const file = join(cli.folder, 'node.json');
+    writeFileSync(file, '{ "crads": 2 }');
+    const { code, err } = await cli.runHere(['node', 'up', '--foreground', '--config', file]);
+    expect(code).toBe(2);
+    expect(err).toMatch(/argument --config must have no field "crads", only asic, cards, .*, got ".*node\.json"/);
   });
 });
 
