@@ -12,7 +12,7 @@ import ts from 'typescript';
 
 /** What is reached: a figure above its limit fails; one that has become smaller lowers it here. */
 export const LIMITS = {
-  'source files': 691,
+  'source files': 692,
   'lines of the largest file': 500,
   'members of the largest class': 81,
   'functions with more than four parameters': 260,

@@ -41,6 +41,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/cards/faults.test.ts': 'see libucx-gaudi-failures.test.ts',
   'integration/peers/first-listener.test.ts':
     'how a worker of the native engine sleeps: libucp has a descriptor of its own',
+  'integration/operations/eager-only.test.ts': MESSAGES,
   'integration/operations/halves.test.ts': MESSAGES,
   'integration/tools/hardware-tools.test.ts': TOOL,
   'integration/operations/instrumentation.test.ts': 'see instrumentation-engines.test.ts',
