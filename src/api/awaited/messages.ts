@@ -25,6 +25,8 @@ export interface MessageOwner<S extends object = object, W extends object = obje
   endpointTo(sender: S): Endpoint;
   /** Discards the data of a rendezvous and notifies the sender. */
   releaseData(message: ReceivedMessage<S, W>): void;
+  /** Whether the sender has taken back a message whose data it has. Engines without it cannot. */
+  isWithdrawn?(message: ReceivedMessage<S, W>): boolean;
   /** Called when a message leaves its queue. Engines without it do not count the memory of queues. */
   messageTaken?(message: ReceivedMessage<S, W>): void;
   receiveData(
@@ -134,6 +136,11 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return copy;
   }
 
+  /** Whether its sender has taken it back: a queue drops it. */
+  get isWithdrawn(): boolean {
+    return this.waiting !== undefined && this.#owner.isWithdrawn?.(this) === true;
+  }
+
   /** Removes the message from the queue, for the application or because the queue is closed. */
   leaveQueue(): void {
     this.isQueued = false;
@@ -241,14 +248,20 @@ class ArrivedMessages {
   }
 
   get isEmpty(): boolean {
+    this.#dropWithdrawn();
     return this.#messages.length === 0;
   }
 
   /** The first message; undefined if there is none. */
   take(): ReceivedMessage | undefined {
+    this.#dropWithdrawn();
     const message = this.#messages.shift();
     message?.leaveQueue();
     return message;
+  }
+
+  #dropWithdrawn(): void {
+    while (this.#messages[0]?.isWithdrawn === true) this.#messages.shift()?.leaveQueue();
   }
 
   /** Resolves with the next arrival, or with {@link wake}; drives progress meanwhile. */

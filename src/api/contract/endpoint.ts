@@ -416,6 +416,8 @@ export interface Endpoint extends AsyncDisposable {
   /**
    * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
    * IO_ERROR, because a card could not read it, a part of it may have been sent, and the stream goes on with the next send: close the endpoint then.
+   * `signal` cancels it until its first bytes are sent. Later it waits for the peer to read, or for the end of the endpoint (`close({ force: true })`): the
+   * stream would have a gap.
    * @example
    * ```ts
    * await endpoint.streamSend(Buffer.from('some bytes'));
@@ -443,7 +445,7 @@ export interface Endpoint extends AsyncDisposable {
    */
   stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
 
-  /** Waits until all earlier operations have reached remote memory. */
+  /** Waits until all earlier operations have reached remote memory, and their notifications are sent. `signal` ends only the wait. */
   flush(options?: SendOptions): Promise<void>;
 
   /**

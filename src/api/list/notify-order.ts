@@ -77,6 +77,18 @@ export class NotifyOrder {
     return count;
   }
 
+  /** Undoes {@link await}; returns how many lists have not ended. */
+  stopAwaiting(ended: () => void): number {
+    let count = 0;
+    for (let start = this.#first; start !== undefined; start = start.next) {
+      const at = start.waiters.indexOf(ended);
+      if (at < 0) continue;
+      start.waiters.splice(at, 1);
+      count += 1;
+    }
+    return count;
+  }
+
   /** Removes a list that ends: its request may be started again from now on. {@link release} must follow. */
   remove(list: FlushedList): ListStart | undefined {
     const start = list.listStart;

@@ -27,6 +27,7 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   #next = 0;
   #inFlight = 0;
   #isMoving = false;
+  #isNotified = false;
   /** Ends the wait for the turn of the notification. */
   #takeTurn: (() => void) | undefined;
 
@@ -40,6 +41,10 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   onTurn(): void {
     this.isDue = false;
     if (this.#takeTurn !== undefined) this.staging.schedule(this.#takeTurn);
+  }
+
+  override cancel(): void {
+    if (this.#plan.notification !== undefined && !this.#isNotified) this.abort(Status.CANCELED);
   }
 
   protected override begin(): void {
@@ -117,6 +122,7 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     const { notification, notify, order } = this.#plan;
     if (this.failure !== Status.OK || notification === undefined) return;
     const send = (): void => {
+      this.#isNotified = true;
       this.run(
         (params) => notify(notification, params),
         (status, error) => this.#fail(status, error),

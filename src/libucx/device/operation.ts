@@ -66,6 +66,9 @@ export abstract class DeviceOperation extends CountedCompletion {
     this.staging.schedule(() => this.onFailed());
   }
 
+  /** Withdraws what has not been started, if the operation can: it ends with CANCELED by a task, when its steps in flight have ended. */
+  cancel(): void {}
+
   /** Adds a function that a task calls when it has ended. */
   addWaiter(waiter: (status: Status) => void): void {
     if (this.hasEnded) {
@@ -218,6 +221,10 @@ export class DeviceFlush extends DeviceOperation {
     awaited.complete(Status.OK);
   }
 
+  override cancel(): void {
+    this.abort(Status.CANCELED);
+  }
+
   #flush(): void {
     for (const part of this.#parts) this.run(part);
   }
@@ -233,6 +240,8 @@ export class InnerOperation extends DeviceOperation {
   declare readonly request: UcpRequest;
   readonly #start: StepStart;
   readonly #barrier: DeviceOperation | undefined;
+  /** Its request, while it runs. */
+  #inner: Request | undefined;
 
   /** @param barrier operation that has to end first; undefined to begin at once */
   constructor(
@@ -251,10 +260,20 @@ export class InnerOperation extends DeviceOperation {
     else this.#barrier.addWaiter(this.wait(() => this.#run()));
   }
 
+  override cancel(): void {
+    if (this.#inner !== undefined) this.#inner.cancel();
+    else this.abort(Status.CANCELED);
+  }
+
   #run(): void {
     this.run(
-      (params) => this.#start({ ...params, noImmediateCompletion: true }),
+      (params) => {
+        const started = this.#start({ ...params, noImmediateCompletion: true });
+        if (typeof started !== 'number') this.#inner = started;
+        return started;
+      },
       (_status, _error, ended) => {
+        this.#inner = undefined;
         if (ended !== undefined) this.#take(ended);
       },
     );

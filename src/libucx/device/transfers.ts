@@ -234,7 +234,13 @@ export class DeviceTransfers implements DeviceCopies {
   #start(operation: DeviceOperation, request: UcpRequest, params: RequestParams | undefined): Status | Request {
     const { requests } = this.#worker;
     requests.runInner(() => operation.start());
-    if (!operation.hasEnded) return requests.adopt(request, params);
+    if (!operation.hasEnded) {
+      request.abandon = () => {
+        operation.cancel();
+        return false;
+      };
+      return requests.adopt(request, params);
+    }
     const { error } = request;
     if (error === undefined) return requests.endedAtOnce(request, operation.failure, params);
     // Exceptions of the node's transports are passed on.

@@ -400,7 +400,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
     );
     // Also on an endpoint that is being closed, because closing waits for the operations that were started on it.
-    if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
+    if (name === 'put' && byteLength > 0) await promises.run(name, options.signal, (params) => this.flushAll(params));
     return resultOf(outcome, byteLength);
   }
 

@@ -255,11 +255,11 @@ export class PeerConnection implements Connection {
     this.#flushes.push(flush);
   }
 
-  stopAwaiting(flush: FlushRequest): boolean {
+  stopAwaiting(flush: FlushRequest): number {
     const at = this.#flushes.indexOf(flush);
-    if (at < 0 || flush.count > 1) return false;
+    if (at < 0) return 0;
     this.#flushes.splice(at, 1);
-    return true;
+    return 1;
   }
 
   /**

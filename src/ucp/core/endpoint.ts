@@ -316,7 +316,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     // Flushes only the lane that carried the put, even on an endpoint that is being closed, because closing waits for earlier operations.
     const used = lane;
     if (name === 'put' && used !== undefined) {
-      await promises.run(name, undefined, (params) => protocols.rma.flush(connection, [used], params));
+      await promises.run(name, options.signal, (params) => protocols.rma.flush(connection, [used], params));
     }
     return resultOf(outcome, byteLength);
   }

@@ -30,8 +30,9 @@ import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/activ
 import { Observation, WorkerCounter, WorkerCounters } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
+import { ListRequest } from '../base/request/list-request.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
-import { ConnectRequest, Request } from '../base/request/request.ts';
+import { ConnectRequest, FlushRequest, Request } from '../base/request/request.ts';
 import { RequestPool } from '../base/request/request-pool.ts';
 import { CreditBudget } from '../credit/credit.ts';
 import { type Activity, addressOfWorker, isListening, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
@@ -331,6 +332,10 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
+  isWithdrawn(message: PeerMessage): boolean {
+    return message.waiting?.isWithdrawn === true;
+  }
+
   releaseData(message: PeerMessage): void {
     this.protocols.am.release(message);
   }
@@ -347,6 +352,8 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   cancelRequest(request: Request): boolean {
     if (request.isCompleted) return false;
+    if (request instanceof ListRequest && request.cancelRest()) return true;
+    if (request instanceof FlushRequest && request.cancelWait()) return true;
     if (this.#withdraw(request)) {
       request.end(Status.CANCELED);
       return true;

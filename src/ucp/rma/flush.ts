@@ -50,7 +50,8 @@ function startFlush(request: FlushRequest, connection: Connection): Status {
   request.lanes = left;
   if (left.length > 0) return Status.NO_RESOURCE;
   connection.awaitRemote(request);
-  request.count += connection.notifications.await(() => request.complete(Status.OK));
+  request.onList = () => request.complete(Status.OK);
+  request.count += connection.notifications.await(request.onList);
   request.count -= 1;
   return request.count > 0 ? Status.INPROGRESS : request.failure;
 }
@@ -69,8 +70,11 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
 export function initFlushOf(request: FlushRequest, connections: readonly PeerConnection[], owner: RequestOwner): void {
   request.begin(undefined, undefined);
   request.starter = () => {
+    const parts: FlushRequest[] = [];
+    request.parts = parts;
     for (const connection of connections) {
       const part = new FlushRequest(owner);
+      parts.push(part);
       initFlush(part, connection, connection.lanes, Status.OK);
       request.count += 1;
       part.callback = (_part, status) => request.complete(status);

@@ -186,13 +186,16 @@ export class RmaLists {
       return Status.INPROGRESS;
     }
     const callback: RequestCallback = (message, status) => {
+      request.message = undefined;
       message.free();
       request.complete(status);
     };
     const sent = this.#sender.notify(connection, request.notification!, { callback });
     if (sent === Status.NO_RESOURCE) return sent;
     request.phase = ListPhase.DONE;
-    return typeof sent === 'number' ? sent : Status.INPROGRESS;
+    if (typeof sent === 'number') return sent;
+    request.message = sent;
+    return Status.INPROGRESS;
   };
 
   /**

@@ -5,7 +5,7 @@
  *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
  *     '----- the notification is sent behind the blocks ---------------------------------------------------'
  *
- * A failure ends the request from every phase, and nothing is sent then.
+ * A failure ends the request from every phase, and nothing is sent then. A cancelled list fails, until its notification is sent.
  */
 
 import type { FlushedList, ListStart } from '../../../api/list/notify-order.ts';
@@ -68,6 +68,8 @@ export class ListRequest extends Request implements FlushedList {
   flushes = false;
   /** The notification that the peer gets at the end; undefined for a list without one. */
   notification: Notice | undefined = undefined;
+  /** The message of the notification, while it can still be withdrawn. */
+  message: Request | undefined = undefined;
   /** Whether its notification waits for those before it. */
   isDue = false;
   listStart: ListStart | undefined = undefined;
@@ -82,6 +84,7 @@ export class ListRequest extends Request implements FlushedList {
     super.begin(connection, lane);
     this.phase = ListPhase.MOVE;
     this.isDue = false;
+    this.message = undefined;
     // Not `length = 0`, for which V8 calls its runtime.
     while (this.used.length > 0) this.used.pop();
     this.abandon = abandonList;
@@ -123,6 +126,24 @@ export class ListRequest extends Request implements FlushedList {
     this.failure = status;
     this.error ??= this.errorOf(entry, status);
     this.move?.drop();
+  }
+
+  /**
+   * Withdraws the blocks and the notification that have not been started; those that were end by themselves, and the request with the last of them.
+   * @returns whether it has ended
+   */
+  cancelRest(): boolean {
+    const { connection, queued, count } = this;
+    if (connection === undefined || this.failure !== Status.OK) return false;
+    if (this.message !== undefined) return this.message.cancel();
+    const waits = this.isDue || (queued && connection.unqueue(this));
+    if (!waits && (this.notification === undefined || this.phase === ListPhase.DONE)) return false;
+    this.isDue = false;
+    this.failure = Status.CANCELED;
+    this.move?.drop();
+    // The count of a phase that is not started, or was not completely.
+    if (waits) this.complete(Status.CANCELED);
+    return waits && count === 1;
   }
 
   /** A phase has ended. */

@@ -133,8 +133,8 @@ export interface Connection {
   takeFailure(): Status;
   /** Adds one count to `flush` if operations are in flight that only the peer can end. */
   awaitRemote(flush: FlushRequest): void;
-  /** Undoes {@link awaitRemote}; false if the flush waits for something else too. */
-  stopAwaiting(flush: FlushRequest): boolean;
+  /** Undoes {@link awaitRemote}; returns the number of counts. */
+  stopAwaiting(flush: FlushRequest): number;
   /** Whether the process of the peer is stopped by a signal now. */
   readonly isPeerStopped: boolean;
   /** Numbers of messages that were taken back while the peer could not answer: it learns so when it asks for them. */
@@ -372,11 +372,17 @@ function mayBeLost(outcome: Status): boolean {
   }
 }
 
+const NO_FLUSHES: readonly FlushRequest[] = [];
+
 /** A flush or a fence. */
 export class FlushRequest extends Request {
   starter: () => Status = notInitialized;
   /** Lanes that it covers and that have not taken it yet. */
   lanes: readonly Lane[] = [];
+  /** Called when a list before it has ended. */
+  onList: () => void = notInitialized;
+  /** The flushes of the connections that it consists of. */
+  parts: readonly FlushRequest[] = NO_FLUSHES;
 
   override get protocol(): string {
     return 'flush';
@@ -384,6 +390,27 @@ export class FlushRequest extends Request {
 
   override get movedBytes(): number {
     return 0;
+  }
+
+  override begin(connection: Connection | undefined, lane: Lane | undefined): void {
+    super.begin(connection, lane);
+    this.onList = notInitialized;
+    this.parts = NO_FLUSHES;
+  }
+
+  /**
+   * Ends the wait for resources, for the peer and for lists; the lanes that it was given to end it by themselves.
+   * @returns whether it has ended
+   */
+  cancelWait(): boolean {
+    const { connection, count } = this;
+    // A part that ends completes one count.
+    const ended = this.parts.filter((part) => !part.isCompleted && part.cancelWait()).length;
+    if (connection === undefined) return ended > 0 && ended === count;
+    const held = this.queued && connection.unqueue(this) ? 1 : 0;
+    const waits = held + connection.stopAwaiting(this) + connection.notifications.stopAwaiting(this.onList);
+    for (let i = 0; i < waits; i++) this.complete(Status.CANCELED);
+    return waits > 0 && waits === count;
   }
 
   start(): Status {
