@@ -298,7 +298,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   ): Promise<TransferResult> {
     this.checkOpen();
     const { notify, notifyId, signal, ...range } = options;
-    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, range);
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, range);
     const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
     const aborted = signal === undefined ? {} : { signal };
     if (name === 'get') return await this.getList(entries, aborted);
@@ -350,6 +350,7 @@ function stateOf(status: Status, closedByPeer: boolean | undefined): string {
 }
 
 const TRANSFER_OPTIONS = ['offset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
+const OPTIONS_OF = { get: TRANSFER_OPTIONS, put: [...TRANSFER_OPTIONS, 'notify', 'notifyId'] } as const;
 
 /** Bytes of local memory that is not checked yet. */
 export function lengthOf(local: LocalBuffer): number {
@@ -385,11 +386,12 @@ export function resultOf({ transport, device, protocol }: Outcome, byteLength: n
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function resolveTransfer(
+  name: 'put' | 'get',
   local: LocalBuffer,
   rkey: RemoteKey,
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {
-  checkOptions(options, 'options', TRANSFER_OPTIONS);
+  checkOptions(options, 'options', OPTIONS_OF[name]);
   const { offset: localOffset = 0, byteLength, remoteOffset = 0, remoteAddress } = options;
   if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
     throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);

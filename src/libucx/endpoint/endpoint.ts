@@ -394,7 +394,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   ): Promise<TransferResult> {
     this.require(UCP_FEATURE.RMA);
     checkSides(this.worker.context, this, accessesOf(name), local, 0, rkey, 0, 0);
-    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, options);
     const { promises } = this.worker;
     const outcome = await promises.run(name, options.signal, (params) =>
       this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),

@@ -304,7 +304,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.checkOpen();
-    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, options);
     const { promises, protocols } = this.#worker;
     const connection = this.#connection;
     let lane: Lane | undefined;

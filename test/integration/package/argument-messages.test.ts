@@ -121,7 +121,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
       [() => endpoint.put(bytes, wrong(host)), 'argument rkey must be a remote key from unpackRkey, got MemoryHandle'],
       [
         () => endpoint.put(bytes, rkey, wrong(AbortSignal.abort())),
-        'argument options must be an object with offset, byteLength, remoteOffset, remoteAddress, signal, got AbortSignal',
+        'argument options must be an object with offset, byteLength, remoteOffset, remoteAddress, signal, notify, notifyId, got AbortSignal',
       ],
       [() => endpoint.flush(wrong({ timeout: 5 })), 'argument options has no field timeout, only signal'],
       [() => context.memUnmap(gone), 'the memory is already unmapped'],

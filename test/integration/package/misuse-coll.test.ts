@@ -94,6 +94,7 @@ describe('gaudi-ucx/coll', () => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
     const sent = Uint8Array.from({ length: BYTES }, (_, i) => i);
     const received = new Uint8Array(BYTES);
     await team.allReduce(sent, received);

@@ -105,6 +105,7 @@ it('every argument is checked', { timeout: 60_000 }, async () => {
   }
   expect(misuse.surprises).toEqual([]);
   expect(misuse.accepted).toEqual([]);
+  expect(misuse.refused).toEqual([]);
   for (const used of [node, remote]) {
     expect(used.cards().length).toBeGreaterThan(0);
     used.open(0).close();

@@ -110,6 +110,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
     await parts.misuse.settled();
     expect(parts.misuse.surprises).toEqual([]);
     expect(parts.misuse.accepted).toEqual([]);
+    expect(parts.misuse.refused).toEqual([]);
     expect(parts.device.pinnedBytes).toBe(pinnedBytes);
     expect(parts.device.memory.statistics).toEqual(used);
     await expectWorks(parts);
@@ -127,6 +128,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
     await parts.misuse.settled();
     expect(parts.misuse.surprises).toEqual([]);
     expect(parts.misuse.accepted).toEqual([]);
+    expect(parts.misuse.refused).toEqual([]);
     await expectWorks(parts);
     parts.end();
   });

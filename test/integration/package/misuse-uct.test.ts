@@ -103,6 +103,7 @@ describe.each(IMPLEMENTATIONS)('%s', (_name, setup) => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
     await expectWorks(parts);
     rkey.release();
   });
@@ -231,6 +232,7 @@ describe('components', () => {
     expect(ended).toEqual([Status.OK]);
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
     manager.close();
     log.expectQuiet();
   });

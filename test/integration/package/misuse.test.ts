@@ -185,6 +185,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
     expect(misuse.calls).toBeGreaterThan(100);
   });
 
@@ -234,6 +235,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
     for (const message of messages) message.release();
     await expectWorks(stack);
   });
@@ -259,6 +261,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
   });
 
   it('every argument of a listener, its requests and their endpoints is checked', async () => {
@@ -287,6 +290,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);
     expect(misuse.accepted).toEqual([]);
+    expect(misuse.refused).toEqual([]);
   });
 });
 
@@ -298,4 +302,5 @@ it('every argument of functions, constructors and Config is checked', async () =
   await misuse.settled();
   expect(misuse.surprises).toEqual([]);
   expect(misuse.accepted).toEqual([]);
+  expect(misuse.refused).toEqual([]);
 });
