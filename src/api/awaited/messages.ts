@@ -319,6 +319,16 @@ class KeptMessages implements MessageQueue {
     );
   }
 
+  /** The id of its messages. */
+  get id(): number {
+    return this.#id;
+  }
+
+  /** For {@link showAs}. */
+  get facts(): { readonly id: number; readonly state: string } {
+    return { id: this.#id, state: this.#closed ? 'closed' : 'open' };
+  }
+
   [Symbol.asyncIterator](): this {
     return this;
   }
@@ -366,6 +376,8 @@ class KeptMessages implements MessageQueue {
   }
 }
 
+showAs(KeptMessages, 'MessageQueue', (queue) => queue.facts);
+
 /** The message queues of one worker. */
 export class MessageQueues {
   readonly #am: MessageHandlers;
@@ -384,6 +396,13 @@ export class MessageQueues {
     return queue;
   }
 
+  /** Refuses a handler for an id whose messages a queue gets. @throws UcxError ERR_INVALID_PARAM */
+  checkHandler(id: number): void {
+    for (const queue of this.#open) {
+      if (queue.id === id) throw invalidParam('id', 'must have no open queue: close that of worker.messages first', id);
+    }
+  }
+
   /** Ends all loops. */
   close(): void {
     for (const queue of this.#open) queue.close();
@@ -395,6 +414,8 @@ export class Notifications {
   readonly #driver: ProgressDriver;
   readonly #arrived: ArrivedMessages;
   #handler: NotificationHandler | undefined = undefined;
+  /** Loops that have begun. */
+  #loops = 0;
   #closed = false;
 
   /** @param serve sets the handler of the messages that carry notifications in their headers */
@@ -412,6 +433,9 @@ export class Notifications {
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
     }
+    if (handler !== undefined && this.#loops > 0) {
+      throw invalidParam('handler', 'must not be set while a loop over notifications runs', handler);
+    }
     this.#handler = handler;
     while (this.#handler !== undefined) {
       const notification = this.#take();
@@ -428,13 +452,18 @@ export class Notifications {
   /** See Worker.notifications. */
   async *loop(options: LoopOptions): AsyncGenerator<Notification, void, void> {
     using end = new LoopEnd(options, () => this.#arrived.wake());
-    for (;;) {
-      end.throwIfAborted();
-      if (this.#closed) return;
-      const notification = this.#take();
-      if (notification !== undefined) yield notification;
-      else if (end.hasEnded()) return;
-      else await this.#arrived.arrival();
+    this.#loops += 1;
+    try {
+      for (;;) {
+        end.throwIfAborted();
+        if (this.#closed) return;
+        const notification = this.#take();
+        if (notification !== undefined) yield notification;
+        else if (end.hasEnded()) return;
+        else await this.#arrived.arrival();
+      }
+    } finally {
+      this.#loops -= 1;
     }
   }
 

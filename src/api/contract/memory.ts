@@ -53,7 +53,7 @@ export type MemorySource =
       readonly allocate: number;
       /** Default host. */
       readonly memoryType?: MemoryType | MemoryTypeName | undefined;
-      /** Logical index of the card. Default: the first one. */
+      /** Logical index of the card, for memory type GAUDI. Default: the first one. */
       readonly sysDevice?: number | undefined;
       /**
        * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory in a
@@ -152,6 +152,17 @@ export interface MemoryHandle {
    * @throws UcxError see {@link write}
    */
   copyTo(other: MemoryHandle, options?: CopyOptions): Promise<void>;
+
+  /**
+   * Unmaps the memory at the end of a block, as `context.memUnmap` does; nothing if it is unmapped already.
+   * @throws UcxError ERR_BUSY while operations use it
+   * @example
+   * ```ts
+   * using memory = context.memMap({ allocate: 4096 });
+   * await memory.fill(0);
+   * ```
+   */
+  [Symbol.dispose](): void;
 }
 
 /**
@@ -203,6 +214,8 @@ export interface RemoteKey {
   describe(): readonly RemoteKeyPart[];
   /** Releases the key, which cannot be used afterwards. Idempotent. */
   release(): void;
+  /** Releases the key at the end of a block: `using rkey = endpoint.unpackRkey(packed)`. */
+  [Symbol.dispose](): void;
 }
 
 /** The part of a remote key for one memory domain. */

@@ -3,7 +3,7 @@
  * and the checks of it. It runs nothing.
  */
 
-import { withMemoryType } from '../../ucs/memory/memory-type.ts';
+import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkFlag, checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';
@@ -227,7 +227,12 @@ export function checkMapParams(params: MemMapParams): MapParams {
   if (sysDevice !== undefined && !(Number.isSafeInteger(sysDevice) && (sysDevice as number) >= 0)) {
     throw invalidParam('sysDevice', 'must be an integer of 0 or more', sysDevice);
   }
-  return withMemoryType(params);
+  const checked = withMemoryType(params);
+  const { memoryType = MemoryType.HOST } = checked as { readonly memoryType?: MemoryType };
+  if (kind === 'allocate' && sysDevice !== undefined && memoryType === MemoryType.HOST) {
+    throw invalidParam('sysDevice', 'must be absent for host memory: memoryType gaudi allocates on a card', sysDevice);
+  }
+  return checked;
 }
 
 const REQUEST_FIELDS = ['noImmediateCompletion', 'callback', 'userData'] as const;

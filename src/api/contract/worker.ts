@@ -258,6 +258,7 @@ export interface Worker extends AsyncDisposable {
   /**
    * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping
    * those of an id that has never had one is a warning. A handler does not keep the process alive: {@link serve} does.
+   * @throws UcxError ERR_INVALID_PARAM if the id has an open queue of {@link messages}
    * @example
    * ```ts
    * worker.setAmHandler(7, (message) => {
@@ -270,6 +271,7 @@ export interface Worker extends AsyncDisposable {
   /**
    * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, the connection of
    * `until` ends, or `signal` fires (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
+   * The end of the loop, also by `break`, closes the queue and discards the messages in it; a program that stops in between calls `next()` of the queue instead.
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    * @example
    * ```ts
@@ -290,7 +292,10 @@ export interface Worker extends AsyncDisposable {
    */
   notifications(options?: LoopOptions): AsyncGenerator<Notification, void, void>;
 
-  /** Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again. Without loops of {@link notifications}. */
+  /**
+   * Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again.
+   * @throws UcxError ERR_INVALID_PARAM while a loop of {@link notifications} runs
+   */
   setNotificationHandler(handler: NotificationHandler | undefined): void;
 
   /** Waits until all earlier operations on any endpoint have reached remote memory (ucp_worker_flush_nbx). */

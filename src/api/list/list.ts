@@ -7,6 +7,7 @@
 import { isBytes } from '../../ucs/memory/bytes.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam, isUcxError, tooLong, UcxError } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { checkAmId } from '../contract/active-message.ts';
 import { accessesOf, type LocalBuffer, type LocalMemory, type RemoteKey } from '../contract/memory.ts';
@@ -99,6 +100,9 @@ export function checkListParams(
   }
   if (blocks === undefined) return;
   if (blockCount === undefined) throw invalidParam('blocks', 'must be absent without a prepared list', blocks);
+  if (typeof blocks !== 'object' || blocks === null) {
+    throw invalidParam('blocks', 'must be an array or typed array of numbers', blocks);
+  }
   if (!(blocks.length <= LIST_BLOCKS_MAX)) {
     throw invalidParam('blocks', `must have at most ${LIST_BLOCKS_MAX} numbers`, blocks.length);
   }
@@ -342,6 +346,8 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
     return sum;
   }
 }
+
+showAs(PlannedList, 'PreparedList', ({ operation, blockCount, byteLength }) => ({ operation, blockCount, byteLength }));
 
 function isIntact({ local, byteLength }: UsedMemory): boolean {
   return holdsBytes(hostBytes(local), 0, byteLength);

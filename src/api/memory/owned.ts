@@ -36,6 +36,11 @@ export interface MemoryOwner {
   readonly copier: MemoryCopier;
 }
 
+/** A context, as the owner of a handle. */
+interface UnmappingOwner {
+  memUnmap(handle: MemoryHandle): void;
+}
+
 /** Mapped memory of the native engine. */
 export type NativeMemory = OwnedMemory & { readonly owner: MemoryOwner };
 
@@ -139,6 +144,10 @@ export abstract class OwnedMemory implements MemoryHandle {
     if ((this.access & access) !== access) throw refusedAccess(argument, access, this.access);
   }
 
+  [Symbol.dispose](): void {
+    if (this.#mapped) (this.owner as UnmappingOwner).memUnmap(this);
+  }
+
   /** Marks the handle as unmapped; for the context. */
   retire(): void {
     this.#mapped = false;
@@ -209,6 +218,10 @@ export abstract class OwnedRemoteKey implements RemoteKey {
     if (this.#released) return;
     this.#released = true;
     this.releaseParts();
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
   }
 
   /** The parts of a key that is not released. */

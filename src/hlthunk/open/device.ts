@@ -11,6 +11,7 @@ import { indexOf } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
 import type { AsicProfile } from '../../uapi/index.ts';
 import { createLog, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { CardFile, type CardTarget } from '../base/card-file.ts';
@@ -237,3 +238,10 @@ function arenaSource(card: CardFile, info: DeviceInfo): PhysicalArenaSource | Vi
   }
   return new PhysicalArenaSource(card, pageBytes, info.dramBaseAddress, Number(info.dramSize));
 }
+
+showAs(Device, 'Device', ({ moduleId, minor, busId, closed }) => ({
+  busId,
+  moduleId,
+  minor,
+  state: closed ? 'closed' : 'open',
+}));

@@ -243,6 +243,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.#require(UCP_FEATURE.AM);
+    this.#queues.checkHandler(id);
     this.arrivals.setHandler(id, handler);
     this.attend();
   }

@@ -278,6 +278,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.checkOpen();
     checkAmId(id);
+    this.#queues.checkHandler(id);
     this.protocols.am.setHandler(id, handler);
     this.attend();
   }
