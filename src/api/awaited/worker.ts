@@ -316,8 +316,11 @@ async function connectToFirst(
     throw invalidParam('options', 'must be { host, port } or { address, port }', options);
   checkErrorHandling(options, CONNECT_OPTIONS);
   const { address, host, port, signal } = options;
-  if ((address === undefined) === (host === undefined)) {
+  if (address === undefined && host === undefined) {
     throw invalidParam('address', 'must be given, or host instead of it', address);
+  }
+  if (address !== undefined && host !== undefined) {
+    throw invalidParam('host', 'must be left out beside address, which is its numeric form', host);
   }
   if (signal !== undefined) checkSignal(signal);
   if (typeof address === 'string' && isIP(address) === 0) {
