@@ -16,7 +16,7 @@ export const LIMITS = {
   'lines of the largest file': 500,
   'members of the largest class': 81,
   'functions with more than four parameters': 260,
-  'interfaces with methods and at most one implementer': 158,
+  'interfaces with methods and at most one implementer': 159,
   'rows of the law': 79,
 } as const;
 
