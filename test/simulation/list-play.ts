@@ -72,7 +72,7 @@ export class ListPlay {
     const flush = world.isOneOf(3);
     const notify = notifies ? new Uint8Array(4) : undefined;
     if (notify !== undefined) new DataView(notify.buffer).setInt32(0, id);
-    const entry = world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+    const entry = world.start({ name, player: end.player, end, isWithdrawable: true, excuses, onEnd }, (params) =>
       end.endpoint.putListNbx(list, { ...params, flush, ...(notify && { notify }) }),
     );
     notice.entry = entry;

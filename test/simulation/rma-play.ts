@@ -182,8 +182,9 @@ export class RmaPlay {
       return isStale(status) && isUnmapped();
     };
     const name = `flush ${isOfWorker ? player : end}`;
-    this.#world.start({ name, player, end: isOfWorker ? undefined : end, excuses, onEnd }, (params) =>
-      isOfWorker ? player.worker.flushNbx(params) : end.endpoint.flushNbx(params),
+    this.#world.start(
+      { name, player, end: isOfWorker ? undefined : end, isWithdrawable: true, excuses, onEnd },
+      (params) => (isOfWorker ? player.worker.flushNbx(params) : end.endpoint.flushNbx(params)),
     );
   }
 

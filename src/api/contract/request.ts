@@ -103,13 +103,14 @@ export interface Request {
   /**
    * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message whose receiver has not taken it is
    * withdrawn: the peer is asked to forget it, and the request ends with CANCELED when its worker has, in its progress. The receiver does not find a withdrawn
-   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages. An
-   * list ends without its notification if that was not sent; blocks that were started arrive. A flush ends without what it waits for. A send of a stream of which
-   * bytes were sent is not cancelled: the stream would have a gap. An
-   * operation that waits for a stopped process (SIGSTOP) of this host ends at once if that process cannot reach its memory any more, otherwise with its
-   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two checks of UCX_KEEPALIVE_INTERVAL. Over
-   * tcp, a stopped process is noticed after UCX_TCP_PEER_TIMEOUT. What needs the peer takes as long as its event loop computes.
-   * @returns false if the request ends by itself: it is too late, or the message is being withdrawn
+   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages. A list ends
+   * without its notification if that was not sent; blocks that were started arrive. A flush ends without what it waits for, once the transports have ended
+   * what they were asked. A send of a stream of which bytes were sent is not cancelled: the stream would have a gap.
+   *
+   * An operation that waits for a stopped process (SIGSTOP) of this host ends at once if that process cannot reach its memory any more, otherwise with its
+   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two checks of UCX_KEEPALIVE_INTERVAL. Over tcp, a stopped process is noticed after
+   * UCX_TCP_PEER_TIMEOUT. What needs the peer takes as long as its event loop computes.
+   * @returns false if the request ends by itself: it is too late, or what it waits for is being withdrawn, and it ends with CANCELED then
    */
   cancel(): boolean;
 }

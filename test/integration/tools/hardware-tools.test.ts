@@ -363,7 +363,7 @@ describe('top', { timeout: 120_000 }, () => {
     live.stdout.resume();
     await cli.outputHere(['node', 'down']);
     expect((await ended)[0]).toBe(1);
-    expect(err).toMatch(/^gaudi-ucx: the emulated node is gone: .* \(ERR_NODE_UNREACHABLE\)\n$/);
+    expect(err).toMatch(/^gaudi-ucx: the node server at \S+ is gone \(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
   it('prints at most 80 by 24 characters', async () => {
