@@ -50,6 +50,7 @@ describe('a schedule', () => {
     [783197738, 'a stream of many messages waits for little credit, and receives wait for it'],
     [783212034, 'the same, in both directions'],
     [58419817, 'an eager answer is in flight when all operations have ended'],
+    [704853, 'a flush is cancelled that has failed before, and has not ended'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 

@@ -400,17 +400,17 @@ export class FlushRequest extends Request {
 
   /**
    * Ends the wait for resources, for the peer and for lists; the lanes that it was given to end it by themselves.
-   * @returns whether it has ended
+   * @returns whether it has ended with CANCELED: one that has failed before ends with its failure
    */
   cancelWait(): boolean {
-    const { connection, count } = this;
+    const { connection, count, failure } = this;
     // A part that ends completes one count.
     const ended = this.parts.filter((part) => !part.isCompleted && part.cancelWait()).length;
-    if (connection === undefined) return ended > 0 && ended === count;
+    if (connection === undefined) return failure === Status.OK && ended > 0 && ended === count;
     const held = this.queued && connection.unqueue(this) ? 1 : 0;
     const waits = held + connection.stopAwaiting(this) + connection.notifications.stopAwaiting(this.onList);
     for (let i = 0; i < waits; i++) this.complete(Status.CANCELED);
-    return waits > 0 && waits === count;
+    return failure === Status.OK && waits > 0 && waits === count;
   }
 
   start(): Status {
