@@ -1,6 +1,6 @@
 /**
  * A ucp operation that did not end in its call, or whose request was wanted: the base class of all kinds. Pooled: after `free()` the object belongs to
- * another operation. The memory of each kind is in operation-requests.ts and operation-requests.ts.
+ * another operation. The memory of each kind is in operation-requests.ts.
  *
  *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: a request that waits for resources; it is started again from there
  *    ^                   |                            |
