@@ -11,6 +11,8 @@ const CARDS = 2;
 const SIZE_MAX = 70_000;
 const LIVE_MAX = 12;
 const BUDGET_MS = 2500;
+/** Its runs notice a put at a wrong place; one of a thousand random seeds has no run that does. */
+const NOTICING_SEED = 6;
 const UNIT_STEPS = 1 << 20;
 
 /** Memory and its expected contents. */
@@ -210,7 +212,9 @@ const commands = fc.commands<Model, Real, false>(
   { maxCommands: 60 },
 );
 
-async function check(stack: Stack): Promise<void> {
+/** Runs of a random seed end after a while; with a seed they are always the same ones. */
+async function check(stack: Stack, seed?: number): Promise<void> {
+  const runs = seed === undefined ? { interruptAfterTimeLimit: BUDGET_MS } : { seed };
   await fc.assert(
     fc.asyncProperty(commands, async (list) => {
       const model: Model = { twins: [] };
@@ -222,7 +226,7 @@ async function check(stack: Stack): Promise<void> {
         for (const { handle } of model.twins) stack.context.memUnmap(handle);
       }
     }),
-    { numRuns: 200, interruptAfterTimeLimit: BUDGET_MS, verbose: 1 },
+    { ...runs, numRuns: 200, verbose: 1 },
   );
 }
 
@@ -250,6 +254,10 @@ describe('memory of a program behaves like a byte array', () => {
       put: (local, rkey, options) => endpoint.put(local, rkey, options && { ...options, remoteOffset: 0 }),
       unpackRkey: endpoint.unpackRkey.bind(endpoint),
     } as Stack['endpoint'];
-    await catches(check, { ...stack, endpoint: broken }, /byte \d+ of \d+ is/);
+    await catches(
+      (faulty: Stack) => check(faulty, NOTICING_SEED),
+      { ...stack, endpoint: broken },
+      /byte \d+ of \d+ is/,
+    );
   });
 });
