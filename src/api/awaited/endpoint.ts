@@ -299,7 +299,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     this.checkOpen();
     const { notify, notifyId, signal, ...range } = options;
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, range);
-    const entries = entriesOf(local, localOffset, byteLength, rkey, remoteOffset);
+    const entries = entriesOf({ local, localOffset, byteLength, rkey, remoteOffset });
     const aborted = signal === undefined ? {} : { signal };
     if (name === 'get') return await this.getList(entries, aborted);
     const told = { ...(notify !== undefined && { notify }), ...(notifyId !== undefined && { notifyId }) };

@@ -13,6 +13,7 @@ import type { Endpoint } from '../contract/endpoint.ts';
 import type { LocalBuffer, MessageBuffer } from '../contract/memory.ts';
 import { checkParams, type Request, type RequestParams } from '../contract/request.ts';
 import type { LoopOptions, Notification, NotificationHandler } from '../contract/worker.ts';
+import type { GivenMemory } from '../memory/local.ts';
 import type { ProgressDriver } from '../progress/progress-driver.ts';
 import { LoopEnd } from './loop-end.ts';
 import { signalOf } from './promises.ts';
@@ -29,13 +30,7 @@ export interface MessageOwner<S extends object = object, W extends object = obje
   isWithdrawn?(message: ReceivedMessage<S, W>): boolean;
   /** Called when a message leaves its queue. Engines without it do not count the memory of queues. */
   messageTaken?(message: ReceivedMessage<S, W>): void;
-  receiveData(
-    message: ReceivedMessage<S, W>,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
+  receiveData(message: ReceivedMessage<S, W>, given: GivenMemory, params: RequestParams | undefined): Status | Request;
   awaitData(message: ReceivedMessage<S, W>, local: MessageBuffer, signal: AbortSignal | undefined): Promise<number>;
 }
 
@@ -154,7 +149,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#checkFirst();
     checkParams(params);
-    return this.#owner.receiveData(this, local, localOffset, byteLength, params);
+    return this.#owner.receiveData(this, { local, localOffset, byteLength }, params);
   }
 
   /** See AmMessageBase. */

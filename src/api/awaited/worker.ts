@@ -27,6 +27,7 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../contract/worker.ts';
+import type { GivenMemory } from '../memory/local.ts';
 import { ProgressDriver } from '../progress/progress-driver.ts';
 import { type SignalFd, WorkerEvent } from '../progress/worker-event.ts';
 import { rangeOf, tagOf } from './endpoint.ts';
@@ -95,9 +96,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   abstract releaseData(message: ReceivedMessage<S, W>): void;
   abstract receiveData(
     message: ReceivedMessage<S, W>,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
+    given: GivenMemory,
     params: RequestParams | undefined,
   ): Status | Request;
   /** Drives all outstanding operations; returns like {@link progress}. */
@@ -209,7 +208,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     const [memory, offset, byteLength] = rangeOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
-      this.receiveData(message, memory, offset, byteLength, params),
+      this.receiveData(message, { local: memory, localOffset: offset, byteLength }, params),
     );
     return receivedBytes;
   }

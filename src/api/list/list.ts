@@ -28,7 +28,7 @@ import {
   hostBytes,
   isList,
 } from '../memory/local.ts';
-import { checkRemote, OwnedMemory, type OwnedRemoteKey } from '../memory/owned.ts';
+import { checkRemote, OwnedMemory, type RemoteRange } from '../memory/owned.ts';
 
 const ENTRY_FIELDS = ['local', 'offset', 'rkey', 'remoteOffset', 'byteLength', 'count', 'localStride', 'remoteStride'];
 
@@ -66,7 +66,7 @@ export function checkList(
   let entry = 0;
   try {
     for (let left = LIST_BLOCKS_MAX; entry < list.length; entry++) {
-      left -= addBlocks(owners, operation, list[entry]!, entry, left, blocks);
+      left -= addBlocks(owners, operation, { given: list[entry]!, entry, left }, blocks);
     }
   } catch (error) {
     throw entryError(entry, error);
@@ -127,13 +127,18 @@ export function notificationOf(params: ListParams | undefined): Uint8Array | und
   return notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
 }
 
+/** An entry with its number, and the number of blocks that it may have. */
+interface NumberedEntry {
+  readonly given: TransferEntry;
+  readonly entry: number;
+  readonly left: number;
+}
+
 /** Adds the blocks of an entry; returns how many it has before merging. */
 function addBlocks(
   owners: ListOwners,
   operation: 'put' | 'get',
-  given: TransferEntry,
-  entry: number,
-  left: number,
+  { given, entry, left }: NumberedEntry,
   blocks: ListBlock[],
 ): number {
   checkOptions(given, 'entry', ENTRY_FIELDS);
@@ -151,8 +156,8 @@ function addBlocks(
     ? [0, 0]
     : [last * localStride + byteLength, last * remoteStride + byteLength];
   const { ownAccess, remoteAccess } = accessesOf(operation);
-  checkLocal(owners.memory, local, localOffset, localBytes, ownAccess);
-  checkRemote<OwnedRemoteKey>(owners.keys, rkey, remoteOffset, remoteBytes, remoteAccess);
+  checkLocal(owners.memory, { local, localOffset, byteLength: localBytes }, ownAccess);
+  checkRemote(owners.keys, { rkey, remoteOffset, byteLength: remoteBytes }, remoteAccess);
   if (byteLength === 0) return count;
   for (let i = 0; i < count; i++) {
     const from = localOffset + i * localStride;
@@ -231,14 +236,15 @@ export function entryError(entry: number, error: unknown): unknown {
   });
 }
 
+/** One put or get as a program gives it. */
+export interface GivenTransfer extends RemoteRange {
+  readonly local: LocalBuffer;
+  readonly localOffset: number;
+}
+
 /** One put or get as a list: the pieces of local memory are one range of remote memory, in order. */
-export function entriesOf(
-  local: LocalBuffer,
-  offset: number,
-  byteLength: number,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): readonly TransferEntry[] {
+export function entriesOf(given: GivenTransfer): readonly TransferEntry[] {
+  const { local, localOffset: offset, byteLength, rkey, remoteOffset } = given;
   if (!isList(local)) {
     // An entry may leave them out.
     if (offset === undefined) throw invalidParam('offset', 'must be an integer of 0 or more', offset);

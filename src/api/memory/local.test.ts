@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkPieces } from './local.ts';
+import { checkedList } from './local.ts';
 
 const OWNER = {};
 const BYTES = new Uint8Array(16);
@@ -7,7 +7,7 @@ const BYTES = new Uint8Array(16);
 describe('a list of pieces', () => {
   it('has offsets in the message', () => {
     expect(
-      checkPieces(
+      checkedList(
         OWNER,
         [
           { memory: BYTES, offset: 4 },
@@ -27,6 +27,6 @@ describe('a list of pieces', () => {
     [{ buffer: BYTES }, /has no field/],
     [null, /element 0 must be/],
   ])('is refused with %j: other bytes would be moved', (piece, message) => {
-    expect(() => checkPieces(OWNER, [piece as never], 0)).toThrow(message);
+    expect(() => checkedList(OWNER, [piece as never], 0)).toThrow(message);
   });
 });

@@ -19,6 +19,20 @@ export interface PieceOf<M extends LocalMemory> extends IovPiece {
   readonly memory: M;
 }
 
+/** A range of local memory. */
+export interface LocalRange<M extends LocalMemory = LocalMemory> {
+  readonly local: M;
+  readonly localOffset: number;
+  readonly byteLength: number;
+}
+
+/** Local memory as a program gives it: a range, or a list of pieces, which have their own ranges. */
+export interface GivenMemory<M extends LocalMemory = LocalMemory> {
+  readonly local: M | readonly PieceOf<M>[];
+  readonly localOffset: number;
+  readonly byteLength: number;
+}
+
 /** A checked piece. */
 export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly memory: M;
@@ -56,20 +70,19 @@ export function bytesFrom(byteLength: number, offset: number): number {
 }
 
 /**
- * Checks one piece of local memory: its type, its owner, the range, and the access.
+ * Checks a range of local memory: the type of the memory, its owner, the range, and the access.
  * @param access accesses of the operation to it: bits of MemAccess
  */
-export function checkLocal(
-  owner: object,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
-  access: number,
-): void {
+export function checkLocal(owner: object, range: LocalRange, access: number): void {
+  const { local, localOffset, byteLength } = range;
+  checkRange(owner, local, localOffset, byteLength);
+  if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
+}
+
+function checkRange(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
   if (areWhole && isBytes(local) && hasBytes(local, offset + byteLength)) return;
   checkEach(owner, local, offset, byteLength);
-  if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
 }
 
 /** Checks every rule separately, for mapped memory and for the message of an error. */
@@ -126,11 +139,7 @@ export function rangeOfPiece(piece: IovPiece): readonly [memory: LocalMemory, of
  * Checks a list and computes the offset of every piece.
  * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
  */
-export function checkPieces<M extends LocalMemory>(
-  owner: object,
-  iov: readonly PieceOf<M>[],
-  access: number,
-): Piece<M>[] {
+function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[], access: number): Piece<M>[] {
   if (iov.length > IOV_MAX) throw invalidParam('local', `must have at most ${IOV_MAX} elements`, iov.length);
   let start = 0;
   return iov.map((given, index) => {
@@ -138,11 +147,21 @@ export function checkPieces<M extends LocalMemory>(
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam(`local[${index}].offset`, 'must be a number', offset);
     const { byteLength = Math.max(0, byteLengthOf(memory) - offset) } = given;
-    checkLocal(owner, memory, offset, byteLength, access);
+    checkRange(owner, memory, offset, byteLength);
+    if (OwnedMemory.isGenuine(memory)) memory.requireAccess(access, 'local');
     const piece = { memory, offset, byteLength, start };
     start += byteLength;
     return piece;
   });
+}
+
+/** The checked pieces of a list; undefined for other local memory, which is not checked. */
+export function checkedList<M extends LocalMemory>(
+  owner: object,
+  local: M | readonly PieceOf<M>[],
+  access: number,
+): Piece<M>[] | undefined {
+  return isList(local) ? checkPieces(owner, local, access) : undefined;
 }
 
 /** True for a list of pieces. */
@@ -150,17 +169,18 @@ export function isList<M extends LocalMemory>(local: M | readonly PieceOf<M>[]):
   return Array.isArray(local);
 }
 
-/** Checks local memory of either form: one piece, or a list whose pieces have their own ranges. */
-export function piecesOf<M extends LocalMemory>(
-  owner: object,
-  local: M | readonly PieceOf<M>[],
-  offset: number,
-  byteLength: number,
-  access: number,
-): Piece<M>[] {
+/** Checks local memory of either form: a range, or a list whose pieces have their own ranges. */
+export function piecesOf<M extends LocalMemory>(owner: object, given: GivenMemory<M>, access: number): Piece<M>[] {
+  const { local, localOffset, byteLength } = given;
   if (isList(local)) return checkPieces(owner, local, access);
-  checkLocal(owner, local, offset, byteLength, access);
-  return [{ memory: local, offset, byteLength, start: 0 }];
+  const range = { local, localOffset, byteLength };
+  checkLocal(owner, range, access);
+  return [pieceOf(range)];
+}
+
+/** A checked range as the only piece of a message. */
+export function pieceOf<M extends LocalMemory>({ local, localOffset, byteLength }: LocalRange<M>): Piece<M> {
+  return { memory: local, offset: localOffset, byteLength, start: 0 };
 }
 
 /** Bytes of a list of pieces. */

@@ -249,26 +249,28 @@ function sourceText(parts: readonly RemoteKeyPart[]): string | undefined {
   return `offset ${source.offset} of arena ${source.generation} of process ${source.pid} on the card at ${source.busId}`;
 }
 
+/** A range of remote memory. */
+export interface RemoteRange<K extends RemoteKey = RemoteKey> {
+  readonly rkey: K;
+  readonly remoteOffset: number;
+  readonly byteLength: number;
+}
+
 /**
- * Checks the remote side of an operation: the key, its owner, the range, and the access. `K` is the key class of the owner.
+ * Checks the remote side of an operation: the key, its owner, the range, and the access.
  * @param access accesses of the operation: bits of MemAccess
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
-export function checkRemote<K extends OwnedRemoteKey>(
-  owner: object,
-  rkey: RemoteKey,
-  offset: number,
-  byteLength: number,
-  access: number,
-): asserts rkey is K {
+export function checkRemote(owner: object, range: RemoteRange, access: number): void {
+  const { rkey, remoteOffset: offset, byteLength } = range;
   const isGood =
     OwnedRemoteKey.isGenuine(rkey) && rkey.owner === owner && !rkey.released && (rkey.access & access) === access;
   const isInside = isGood && Number.isSafeInteger(offset) && offset >= 0 && offset + byteLength <= rkey.byteLength;
-  if (!isInside) refuseRemote(owner, rkey, offset, byteLength, access);
+  if (!isInside) refuseRemote(owner, range, access);
 }
 
 /** Throws the error of {@link checkRemote}: apart from it, so that it is small enough to be compiled into its callers. */
-function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number, access: number): never {
+function refuseRemote(owner: object, { rkey, remoteOffset: offset, byteLength }: RemoteRange, access: number): never {
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint, not by another one', rkey);
   if (rkey.released) throw closedError('remote key');
@@ -283,13 +285,9 @@ function refuseRemote(owner: object, rkey: RemoteKey, offset: number, byteLength
  * The same for an atomic operation, whose word must be aligned.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
-export function checkRemoteWord<K extends OwnedRemoteKey>(
-  owner: object,
-  rkey: RemoteKey,
-  offset: number,
-  wordBytes: number,
-): asserts rkey is K {
-  checkRemote<K>(owner, rkey, offset, wordBytes, ATOMIC_ACCESS);
-  if (offset % wordBytes === 0) return;
-  throw invalidParam('remoteOffset', `must be a multiple of the ${wordBytes} bytes of the word`, offset);
+export function checkRemoteWord(owner: object, word: RemoteRange): void {
+  checkRemote(owner, word, ATOMIC_ACCESS);
+  const { remoteOffset, byteLength } = word;
+  if (remoteOffset % byteLength === 0) return;
+  throw invalidParam('remoteOffset', `must be a multiple of the ${byteLength} bytes of the word`, remoteOffset);
 }

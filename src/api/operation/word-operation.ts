@@ -41,9 +41,13 @@ export class WordOperation implements AtomicCall {
    * Sets the operation, with its operands checked.
    * @throws UcxError ERR_INVALID_PARAM
    */
-  set(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): void {
+  set(
+    name: AtomicName,
+    value: number | bigint,
+    bits: AtomicParams['bits'] = 64,
+    compare: AtomicParams['compare'] = undefined,
+  ): this {
     const operation = operationOf(name);
-    const bits = params?.bits === undefined ? 64 : params.bits;
     if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
     this.operation = operation;
     if (bits === 32) {
@@ -54,8 +58,9 @@ export class WordOperation implements AtomicCall {
       this.value64 = word64('value', value);
     }
     // A compare value of other operations is ignored.
-    if (operation === AtomicOperation.CSWAP) this.#setCompare(params?.compare);
-    else if (params?.compare !== undefined) word64('compare', params.compare);
+    if (operation === AtomicOperation.CSWAP) this.#setCompare(compare);
+    else if (compare !== undefined) word64('compare', compare);
+    return this;
   }
 
   #setCompare(compare: number | bigint | undefined): void {

@@ -16,7 +16,8 @@ import type {
   TagMessage,
   WorkerOptions,
 } from '../../api/contract/worker.ts';
-import { checkRawAddress } from '../../api/memory/local.ts';
+import { checkRawAddress, type GivenMemory } from '../../api/memory/local.ts';
+import { Call } from '../../api/operation/call.ts';
 import { IdlePeers } from '../../api/progress/idle-peers.ts';
 import type { CopyingWorker } from '../../api/staging/device-copier.ts';
 import { allocateScratch, EventAlarm, EventFd, type ScratchBlock, textWrittenBy } from '../../sys/index.ts';
@@ -35,9 +36,9 @@ import type { EndpointWorker } from '../endpoint/endpoint-worker.ts';
 import { SocketEndpoints } from '../endpoint/sockets.ts';
 import { connectToAddress, connectToForeign, EndpointTable } from '../endpoint/table.ts';
 import { UnprovenPeers } from '../endpoint/unproven-peers.ts';
-import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
+import type { EngineContext, EngineEndpoint, UcxCall } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/remote-key.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { receiveMessageData, TagReceives } from '../messages/tag-receives.ts';
@@ -62,6 +63,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   readonly handle: number;
   readonly requests: Requests;
   readonly buffers: LocalRanges;
+  readonly call: UcxCall = new Call();
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
   readonly teardown: Teardown = new Teardown(this);
@@ -221,7 +223,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     params?: RequestParams,
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG, params);
-    return this.#tags.receive(local, localOffset, byteLength, tag, mask, params);
+    const call = this.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#tags.receive(call, tag, mask);
+    } finally {
+      call.end();
+    }
   }
 
   tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
@@ -238,7 +245,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     params?: RequestParams,
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG, params);
-    return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
+    const call = this.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#tags.receiveMessage(call, message);
+    } finally {
+      call.end();
+    }
   }
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
@@ -295,14 +307,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
 
   receiveData(
     message: ReceivedMessage,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
+    given: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
     access: number = MemAccess.LOCAL_WRITE,
   ): Status | Request {
     this.checkOpen();
-    return receiveMessageData(this, message, local, localOffset, byteLength, params, access);
+    return receiveMessageData(this, message, given, { params, access });
   }
 
   /** Memory for the headers of messages, until the next call: the block in use now belongs to a request. */

@@ -12,8 +12,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 import { UCP_ATOMIC_OP, ucpDtMakeContig } from '../c/abi.ts';
 import { queryEndpoint } from '../c/queries.ts';
-import type { EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
-import type { UcpRemoteKey } from '../mem/remote-key.ts';
+import type { EngineContext, EngineEndpoint, EngineWorker, RemoteWord } from '../engine/engine.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
@@ -49,14 +48,12 @@ export function isWrong({ operation }: WordOperation, { minor }: { readonly mino
 }
 
 /**
- * Starts an operation whose operands and word were checked.
- * @param ep the handle of libucp's endpoint
+ * Starts an operation of an endpoint, whose operands and word were checked.
  */
 export function startAtomic(
-  { functions, requests }: EngineWorker,
-  ep: number,
+  { worker: { functions, requests }, handle }: { readonly worker: EngineWorker; readonly handle: number },
   call: WordOperation,
-  [rkey, remoteOffset]: readonly [UcpRemoteKey, number],
+  { rkey, remoteOffset }: RemoteWord,
   { params, isOpen }: { readonly params: AtomicParams | undefined; readonly isOpen: () => boolean },
 ): Status | Request {
   const request = requests.begin(RequestKind.SEND, 'amo/libucp');
@@ -70,7 +67,7 @@ export function startAtomic(
   requests.setReplyBuffer(words.address + REPLY_OFFSET);
   const opcode = ATOMIC_OPCODES[call.operation];
   const remote = rkey.remoteAddress + remoteOffset;
-  const started = functions.ucp_atomic_op_nbx(ep, opcode, words.address, 1, remote, rkey.handle, requests.param);
+  const started = functions.ucp_atomic_op_nbx(handle, opcode, words.address, 1, remote, rkey.handle, requests.param);
   return requests.started(request, started, params);
 }
 
@@ -131,13 +128,13 @@ export class CompareSwapLoop extends DeviceOperation {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
   readonly #call: WordOperation;
-  readonly #word: readonly [UcpRemoteKey, number];
+  readonly #word: RemoteWord;
 
   constructor(
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
     call: WordOperation,
-    word: readonly [UcpRemoteKey, number],
+    word: RemoteWord,
   ) {
     super(tracker, endpoint, request);
     this.#call = call;
@@ -157,7 +154,8 @@ export class CompareSwapLoop extends DeviceOperation {
     this.run(
       (params) => {
         const how = { params: { ...params, noImmediateCompletion: true }, isOpen };
-        return startAtomic(this.staging.worker, this.endpoint.handle, swap, this.#word, how);
+        const endpoint = { worker: this.staging.worker, handle: this.endpoint.handle };
+        return startAtomic(endpoint, swap, this.#word, how);
       },
       (status, _error, ended) => {
         if (status < 0 || ended === undefined) return;

@@ -9,6 +9,7 @@ import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
+import type { ArrivedBytes } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { DeviceDatatypes } from '../request/local.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
@@ -48,13 +49,11 @@ export class CardDatatype implements DeviceDatatypes {
   copyOut(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
-    source: Uint8Array,
-    offset: number,
-    byteLength: number,
+    { source, dataOffset, byteLength }: ArrivedBytes,
   ): void {
     const message = new IncomingMessage(this.#staging, pieces, byteLength);
     this.#add(this.#incoming, request, message);
-    if (byteLength > 0) message.unpack(0, addressOf(source) + offset, byteLength);
+    if (byteLength > 0) message.unpack(0, addressOf(source) + dataOffset, byteLength);
   }
 
   /** Releases the datatype; libucp has no message any more. */

@@ -6,6 +6,7 @@
 import type { Request } from '../../api/contract/request.ts';
 import { entryError } from '../../api/list/list.ts';
 import type { FlushedList, ListStart } from '../../api/list/notify-order.ts';
+import { operationOf } from '../../api/operation/call.ts';
 import { Parts } from '../../api/operation/completion.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -83,7 +84,7 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     this.#next += 1;
     this.#inFlight += 1;
     return this.run(
-      (params) => this.endpoint.moveBlock(list.operation === 'put', block, params),
+      (params) => this.endpoint.moveBlock(operationOf(list.operation), block, params),
       (status, error, ended) => {
         this.#countBlock(ended);
         this.#fail(status, error, block.entry);

@@ -10,10 +10,13 @@ import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { readReply } from '../../api/layout/rendezvous.ts';
 import { writeAtomic, writeRma } from '../../api/layout/rma.ts';
+import type { LocalRange } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineEndpoint, LocalRange, RemoteTransfer } from '../engine/engine.ts';
+import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { UcpRequest } from '../request/request.ts';
@@ -28,9 +31,9 @@ interface Question {
   /** Packs the message, with a request id. */
   pack(requestId: number): Uint8Array;
   /** Payload of a put. */
-  readonly payload?: LocalRange;
+  readonly payload?: LocalRange<LocalMemory>;
   /** Destination of the bytes of a get. */
-  readonly target?: LocalRange;
+  readonly target?: LocalRange<LocalMemory>;
   /** Size of the word returned by an atomic operation. */
   readonly wordBytes?: number;
 }
@@ -120,9 +123,10 @@ export class RemoteOperation extends DeviceOperation {
 
 /** The request of a put or get. */
 export function transferQuestion(transfer: RemoteTransfer): Question {
-  const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
+  const { operation, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
+  const isPut = operation === Operation.PUT;
   const id = isPut ? MessageId.PUT : MessageId.GET;
-  const range = { memory: local, offset: localOffset, byteLength };
+  const range = { local, localOffset, byteLength };
   const pack = (request: number): Uint8Array =>
     packMessage(writeRma(firstWord(id), { request, remoteOffset, byteLength }), rkey.exportId);
   return isPut ? { pack, payload: range } : { pack, target: range };

@@ -22,8 +22,8 @@ import type { CardSteps } from './steps.ts';
 
 /** A range of memory that a peer may access. */
 interface Place {
-  readonly memory: UcpMemory;
-  readonly offset: number;
+  readonly local: UcpMemory;
+  readonly localOffset: number;
   readonly byteLength: number;
 }
 
@@ -69,7 +69,7 @@ export class DeviceService {
     const memory = this.#staging.worker.context.memory.exported(exportId);
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
     if ((memory.access & access) !== access) return undefined;
-    return { memory, offset, byteLength };
+    return { local: memory, localOffset: offset, byteLength };
   }
 
   /** Sends the bytes of a get, then whether they could be read: a message whose bytes cannot is sent all the same. */
@@ -79,7 +79,7 @@ export class DeviceService {
     this.#staging.run(
       (params) => {
         if (this.#gone.has(endpoint)) return Status.CANCELED;
-        return place.memory.mapped ? endpoint.sendOwn(STAGING_AM_ID, header, place, params) : Status.INVALID_ADDR;
+        return place.local.mapped ? endpoint.sendOwn(STAGING_AM_ID, header, place, params) : Status.INVALID_ADDR;
       },
       (status) => {
         this.#inFlight -= 1;
@@ -115,7 +115,7 @@ export class DeviceService {
     }
     const call = WordOperation.of(operation as AtomicOperation, wordBytes, value, compare);
     this.#inFlight += 1;
-    this.#words.modify(place.memory.node, place.offset, call, (status) => {
+    this.#words.modify(place.local.node, place.localOffset, call, (status) => {
       this.#inFlight -= 1;
       this.#reply(endpoint, request, status, call.result);
     });

@@ -6,13 +6,14 @@
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
+import type { LocalRange } from '../../api/memory/local.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
 import type { FragmentPool, FragmentUser } from '../../api/staging/fragment-pool.ts';
 import { memcpy } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineWorker, LocalRange } from '../engine/engine.ts';
-import type { UcpMemory } from '../mem/memory-handle.ts';
+import type { EngineWorker } from '../engine/engine.ts';
+import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 
 /** Longest wait inside a call of C: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;
@@ -85,12 +86,18 @@ export class CardSteps implements DeviceCopier {
    * Receives the data of an internal message into memory of any kind, as a step.
    * @param isWanted false to drop the data if they are not being received yet
    */
-  receive(message: ReceivedMessage, { memory, offset }: LocalRange, isWanted: () => boolean, done: StepDone): void {
+  receive(
+    message: ReceivedMessage,
+    { local, localOffset }: LocalRange<LocalMemory>,
+    isWanted: () => boolean,
+    done: StepDone,
+  ): void {
     let waiting: ReceivedMessage | undefined = message;
     const start: StepStart = (params) => {
       if (waiting === undefined || !isWanted()) return Status.CANCELED;
       // What the memory may be used for was checked: the operation of a peer does not need local access.
-      const started = this.worker.receiveData(waiting, memory, offset, waiting.byteLength, params, 0);
+      const range = { local, localOffset, byteLength: waiting.byteLength };
+      const started = this.worker.receiveData(waiting, range, params, 0);
       if (started !== Status.NO_RESOURCE) waiting = undefined;
       else if (waiting.isView) waiting = waiting.retain();
       return started;

@@ -6,7 +6,8 @@
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
-import { isList, piecesOf } from '../../api/memory/local.ts';
+import { type GivenMemory, piecesOf } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
@@ -18,9 +19,9 @@ import type {
   EngineWorker,
   ListPlan,
   RemoteTransfer,
+  RemoteWord,
 } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memory-handle.ts';
-import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { CompareSwapLoop } from './atomics.ts';
@@ -83,8 +84,7 @@ export class DeviceTransfers implements DeviceCopies {
   atomic(
     endpoint: EngineEndpoint,
     call: WordOperation,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
+    { rkey, remoteOffset }: RemoteWord,
     params: RequestParams | undefined,
   ): Status | Request {
     const isOfCard = rkey.exportId !== 0;
@@ -94,7 +94,7 @@ export class DeviceTransfers implements DeviceCopies {
     const parts = [endpoint, request] as const;
     const operation = isOfCard
       ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
-      : new CompareSwapLoop(this.#tracker, parts, call, [rkey, remoteOffset]);
+      : new CompareSwapLoop(this.#tracker, parts, call, { rkey, remoteOffset });
     return this.#start(operation, request, params);
   }
 
@@ -154,19 +154,18 @@ export class DeviceTransfers implements DeviceCopies {
 
   copyOut(
     arrived: ArrivedBytes,
-    local: LocalBuffer,
-    localOffset: number,
+    { local, localOffset }: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
     access: number,
   ): Status | Request {
     const { context, requests } = this.#worker;
-    const { byteLength, source, dataOffset } = arrived;
-    const pieces = piecesOf<LocalMemory>(context, local, localOffset, isList(local) ? 0 : byteLength, access);
+    const { byteLength } = arrived;
+    const pieces = piecesOf<LocalMemory>(context, { local, localOffset, byteLength }, access);
     const request = this.#begin('am/libucp', local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     arrived.isReceived = true;
     request.receivedBytes = byteLength;
-    this.messages.copyOut(request, pieces, source, dataOffset, byteLength);
+    this.messages.copyOut(request, pieces, arrived);
     return requests.endedAtOnce(request, Status.OK, params);
   }
 
@@ -189,10 +188,10 @@ export class DeviceTransfers implements DeviceCopies {
 
   /** Starts a put or get whose arguments are checked. */
   transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
-    const { isPut, endpoint, local, byteLength, rkey } = transfer;
-    const name = isPut ? 'put' : 'get';
+    const { operation, endpoint, local, byteLength, rkey } = transfer;
+    const name = operation === Operation.PUT ? 'put' : 'get';
     const path = choosePath(endpoint, name, local, rkey);
-    if (path === DevicePath.DIRECT) return endpoint.moveKnown(transfer, params);
+    if (path === DevicePath.DIRECT) return endpoint.moveKnown(operation, transfer, params);
     if (path === DevicePath.REMOTE) this.#requireMessages();
     const request = this.#begin(`${name}/${path === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -266,13 +265,13 @@ export class DeviceTransfers implements DeviceCopies {
 
 /** Starts a put or get by the transports of the node; undefined if they do not reach the peer. */
 function startOnNode(transfer: RemoteTransfer): StepStart | undefined {
-  const { isPut, local, localOffset, byteLength, rkey, remoteOffset, endpoint } = transfer;
+  const { operation, local, localOffset, byteLength, rkey, remoteOffset, endpoint } = transfer;
   const near: MemoryHandle | Uint8Array = local instanceof UcpMemory ? local.node : local;
   const { nodeEndpoint: node } = endpoint;
   const { node: key } = rkey;
   if (node === undefined || key === undefined) return undefined;
   return (params) =>
-    isPut
+    operation === Operation.PUT
       ? node.putNbx(near, localOffset, byteLength, key, remoteOffset, params)
       : node.getNbx(near, localOffset, byteLength, key, remoteOffset, params);
 }

@@ -3,6 +3,7 @@
  * next. The windows are those of api/staging.
  */
 
+import { Operation } from '../../api/operation/call.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
 import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
 import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
@@ -43,12 +44,12 @@ export class Pipeline extends DeviceOperation implements WindowSteps<UcpMemory> 
   }
 
   fill(window: StagedWindow<UcpMemory>, done: CopyDone): void {
-    if (this.#transfer.isPut) this.#copy(window, done);
+    if (this.#transfer.operation === Operation.PUT) this.#copy(window, done);
     else this.#move(window, done);
   }
 
   drain(window: StagedWindow<UcpMemory>, done: CopyDone): void {
-    if (this.#transfer.isPut) this.#move(window, done);
+    if (this.#transfer.operation === Operation.PUT) this.#move(window, done);
     else this.#copy(window, done);
   }
 
@@ -63,7 +64,7 @@ export class Pipeline extends DeviceOperation implements WindowSteps<UcpMemory> 
 
   /** Copies between the card and a fragment. */
   #copy({ fragment, from, byteLength }: StagedWindow<UcpMemory>, done: CopyDone): void {
-    const { isPut, localOffset } = this.#transfer;
+    const { operation, localOffset } = this.#transfer;
     const copy = {
       device: this.#device.node,
       offset: localOffset + from,
@@ -71,22 +72,16 @@ export class Pipeline extends DeviceOperation implements WindowSteps<UcpMemory> 
       hostOffset: 0,
       byteLength,
     };
-    this.staging.copy(!isPut, copy, done);
+    this.staging.copy(operation === Operation.GET, copy, done);
   }
 
   /** Moves a window between its fragment and the peer. */
   #move({ fragment, from, byteLength }: StagedWindow<UcpMemory>, done: CopyDone): void {
-    const { rkey, remoteOffset, endpoint } = this.#transfer;
-    const window = {
-      ...this.#transfer,
-      local: fragment,
-      localOffset: 0,
-      byteLength,
-      remoteOffset: remoteOffset + from,
-    };
+    const { operation, rkey, remoteOffset, endpoint } = this.#transfer;
+    const window = { local: fragment, localOffset: 0, byteLength, rkey, remoteOffset: remoteOffset + from };
     this.staging.run((params) => {
       if (this.failure !== Status.OK) return this.failure;
-      return rkey.released ? Status.CANCELED : endpoint.moveKnown(window, params);
+      return rkey.released ? Status.CANCELED : endpoint.moveKnown(operation, window, params);
     }, done);
   }
 }

@@ -26,6 +26,7 @@ import {
 import { entriesOf } from '../../api/list/list.ts';
 import { checkRawMemory, isList } from '../../api/memory/local.ts';
 import { checkRemoteWord } from '../../api/memory/owned.ts';
+import { Operation, operationOf } from '../../api/operation/call.ts';
 import { WordOperation } from '../../api/operation/word-operation.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -33,9 +34,9 @@ import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks } from '../c/library.ts';
 import { queryEndpoint } from '../c/queries.ts';
 import { isWrong, requireAtomics, startAtomic } from '../device/atomics.ts';
-import type { Block, EndpointHandling, EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { Block, EndpointHandling, EngineEndpoint, UcxCall } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
-import { checkSides, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { checkSides, type Move, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { ofEndpoint, RequestKind } from '../request/request.ts';
@@ -47,6 +48,12 @@ import { Notice } from './unproven-peers.ts';
 
 /** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;
+
+/** Of puts and gets, by Operation: the names of their protocols, their accesses, the functions of libucp. */
+const PROTOCOLS = ['put/libucp', 'get/libucp'] as const;
+const ACCESSES = [PUT_ACCESSES, GET_ACCESSES] as const;
+const FUNCTIONS = ['ucp_put_nbx', 'ucp_get_nbx'] as const;
+const NO_RANGE = { localOffset: 0, remoteOffset: 0, byteLength: 0 };
 
 /** An endpoint. */
 export class Endpoint extends MessageEndpoint implements EngineEndpoint {
@@ -132,9 +139,15 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     params?: PutParams,
   ): Status | Request {
     if (isList(local) || params?.notify !== undefined || params?.notifyId !== undefined) {
-      return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+      return this.putListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
-    return this.#rma(true, local, localOffset, byteLength, rkey, remoteOffset, params);
+    this.require(UCP_FEATURE.RMA, params, PARAM_FIELDS.put);
+    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#rma(Operation.PUT, moveOf(call, rkey, remoteOffset), params);
+    } finally {
+      call.end();
+    }
   }
 
   getNbx(
@@ -146,9 +159,15 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     params?: RequestParams,
   ): Status | Request {
     if (isList(local)) {
-      return this.getListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+      return this.getListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
-    return this.#rma(false, local, localOffset, byteLength, rkey, remoteOffset, params);
+    this.require(UCP_FEATURE.RMA, params);
+    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#rma(Operation.GET, moveOf(call, rkey, remoteOffset), params);
+    } finally {
+      call.end();
+    }
   }
 
   prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions = {}): PreparedList {
@@ -178,22 +197,27 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    const call = new WordOperation();
-    call.set(operation, value, params);
-    this.require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params, PARAM_FIELDS.atomic);
-    checkRemoteWord<UcpRemoteKey>(this, rkey, remoteOffset, call.wordBytes);
+    const word = new WordOperation();
+    word.set(operation, value, params?.bits, params?.compare);
+    this.require(word.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params, PARAM_FIELDS.atomic);
+    checkRemoteWord(this, { rkey, remoteOffset, byteLength: word.wordBytes });
     if (this.failure !== Status.OK) return this.failure;
-    if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.worker.context, this.handle, this.#isWatched);
+    const remote = { rkey: rkey as UcpRemoteKey, remoteOffset };
+    const isOfCard = remote.rkey.exportId !== 0;
+    if (!isOfCard) this.#hasAtomics ||= requireAtomics(this.worker.context, this.handle, this.#isWatched);
     if (this.isFenced) {
       const begin = (inner: RequestParams): Status | Request =>
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
       return this.worker.devices.defer(this, 'amo/libucp', begin, params);
     }
-    if (rkey.exportId !== 0 || isWrong(call, this.worker.context.libucp)) {
-      return this.worker.devices.atomic(this, call, rkey, remoteOffset, params);
+    if (isOfCard || isWrong(word, this.worker.context.libucp)) {
+      return this.worker.devices.atomic(this, word, remote, params);
     }
     const isOpen = (): boolean => !this.isForced && this.failure === Status.OK;
-    return ofEndpoint(this, startAtomic(this.worker, this.handle, call, [rkey, remoteOffset], { params, isOpen }));
+    return ofEndpoint(
+      this,
+      startAtomic({ worker: this.worker, handle: this.handle }, word, remote, { params, isOpen }),
+    );
   }
 
   flushNbx(params?: RequestParams): Status | Request {
@@ -244,8 +268,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.checkOpen();
-    checkSides(this.worker.context, this, accessesOf(operation), local, 0, rkey, 0, 0);
-    return explainOver(this.worker.context, this, operation, local, rkey);
+    checkSides(this.worker.context, this, accessesOf(operation), { local, rkey, ...NO_RANGE });
+    return explainOver(this.worker.context, this, operation, { local, rkey: rkey as UcpRemoteKey });
   }
 
   #connectNode(): ApiEndpoint | undefined {
@@ -298,91 +322,59 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.#isHandleClosed;
   }
 
-  #rma(
-    isPut: boolean,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: RemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    this.require(UCP_FEATURE.RMA, params, isPut ? PARAM_FIELDS.put : undefined);
-    const accesses = isPut ? PUT_ACCESSES : GET_ACCESSES;
-    checkSides(this.worker.context, this, accesses, local, localOffset, rkey, remoteOffset, byteLength);
-    if (byteLength === 0) return Status.OK;
+  #rma(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
+    checkSides(this.worker.context, this, ACCESSES[operation], move);
+    if (move.byteLength === 0) return Status.OK;
     if (this.failure !== Status.OK) return this.failure;
     if (this.isFenced) {
-      const begin = (inner: RequestParams): Status | Request =>
-        this.#rma(isPut, local, localOffset, byteLength, rkey, remoteOffset, inner);
-      return this.worker.devices.defer(this, isPut ? 'put/libucp' : 'get/libucp', begin, params);
+      const { local, localOffset, byteLength, rkey, remoteOffset } = move;
+      const begin = (inner: RequestParams): Status | Request => {
+        this.require(UCP_FEATURE.RMA, inner);
+        return this.#rma(operation, { local, localOffset, byteLength, rkey, remoteOffset }, inner);
+      };
+      return this.worker.devices.defer(this, PROTOCOLS[operation], begin, params);
     }
-    return this.#move(isPut, local, localOffset, byteLength, rkey, remoteOffset, params);
+    return this.#move(operation, move, params);
   }
 
-  moveBlock(isPut: boolean, block: Block, params: RequestParams | undefined): Status | Request {
-    const { local, localOffset, byteLength, rkey, remoteOffset } = block;
+  moveBlock(operation: Operation, block: Block, params: RequestParams | undefined): Status | Request {
+    const { local, localOffset, byteLength, rkey } = block;
     this.checkOpen();
     const isThere = local instanceof Uint8Array ? localOffset + byteLength <= local.length : local.mapped;
     // These say what is gone.
-    if (!isThere || rkey.released) {
-      const accesses = isPut ? PUT_ACCESSES : GET_ACCESSES;
-      checkSides(this.worker.context, this, accesses, local, localOffset, rkey, remoteOffset, byteLength);
-    }
+    if (!isThere || rkey.released) checkSides(this.worker.context, this, ACCESSES[operation], block);
     if (this.failure !== Status.OK) return this.failure;
-    return this.#move(isPut, local, localOffset, byteLength, rkey, remoteOffset, params);
-  }
-
-  moveKnown(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
-    const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
-    return this.#moveKnown(isPut, local, localOffset, byteLength, rkey, remoteOffset, params);
+    return this.#move(operation, block, params);
   }
 
   /** Starts a put or get whose arguments are checked. */
-  #move(
-    isPut: boolean,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  #move(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
+    const { local, localOffset, byteLength, rkey, remoteOffset } = move;
     const { devices, requests } = this.worker;
     if (rkey.exportId !== 0 || !isHost(local)) {
-      return devices.transfer({ isPut, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset }, params);
+      const transfer = { operation, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset };
+      return devices.transfer(transfer, params);
     }
-    if (!requests.canStartWithoutRequest(RequestKind.SEND, params)) {
-      return this.#moveKnown(isPut, local, localOffset, byteLength, rkey, remoteOffset, params);
-    }
+    if (!requests.canStartWithoutRequest(RequestKind.SEND, params)) return this.moveKnown(operation, move, params);
     checkKept(local);
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
-    const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;
-    const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParameters(local));
-    const protocol = isPut ? 'put/libucp' : 'get/libucp';
-    const result = requests.startedWithoutRequest(RequestKind.SEND, moved, protocol, local, byteLength, params);
-    return ofEndpoint(this, result);
+    const plain = requests.plainParameters(local);
+    const moved = this.functions[FUNCTIONS[operation]](this.handle, address, byteLength, remote, rkey.handle, plain);
+    const started = { local, byteLength, params };
+    return ofEndpoint(this, requests.startedWithoutRequest(RequestKind.SEND, moved, PROTOCOLS[operation], started));
   }
 
-  /** Starts a put or get with a request of its own, between memories that libucp knows. */
-  #moveKnown(
-    isPut: boolean,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  moveKnown(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
+    const { local, localOffset, byteLength, rkey, remoteOffset } = move;
     const { requests, buffers } = this.worker;
-    const request = buffers.beginKnown(isPut ? 'put/libucp' : 'get/libucp', local, localOffset, byteLength);
+    const request = buffers.beginKnown(PROTOCOLS[operation], local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
     const { address } = buffers;
     const remote = rkey.remoteAddress + remoteOffset;
-    const operation = isPut ? this.functions.ucp_put_nbx : this.functions.ucp_get_nbx;
-    const started = operation(this.handle, address, byteLength, remote, rkey.handle, requests.param);
+    const start = this.functions[FUNCTIONS[operation]];
+    const started = start(this.handle, address, byteLength, remote, rkey.handle, requests.param);
     return requests.started(request, started, params);
   }
 
@@ -393,12 +385,14 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.require(UCP_FEATURE.RMA);
-    checkSides(this.worker.context, this, accessesOf(name), local, 0, rkey, 0, 0);
+    checkSides(this.worker.context, this, accessesOf(name), { local, rkey, ...NO_RANGE });
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, options);
     const { promises } = this.worker;
-    const outcome = await promises.run(name, options.signal, (params) =>
-      this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
-    );
+    const move = { local, localOffset, byteLength, rkey: rkey as UcpRemoteKey, remoteOffset };
+    const outcome = await promises.run(name, options.signal, (params) => {
+      this.require(UCP_FEATURE.RMA, params, name === 'put' ? PARAM_FIELDS.put : undefined);
+      return this.#rma(operationOf(name), move, params);
+    });
     // Also on an endpoint that is being closed, because closing waits for the operations that were started on it.
     if (name === 'put' && byteLength > 0) await promises.run(name, options.signal, (params) => this.flushAll(params));
     return resultOf(outcome, byteLength);
@@ -496,4 +490,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       noImmediateCompletion: true,
     });
   }
+}
+
+/** The arguments of a put or get whose local memory is no list. */
+function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Move {
+  call.rkey = rkey as UcpRemoteKey;
+  call.remoteOffset = remoteOffset;
+  return call as UcxCall & Move;
 }

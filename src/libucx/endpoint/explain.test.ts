@@ -75,7 +75,7 @@ describe('an explanation over libucp', () => {
     const { library, local, remote, operation } = each;
     const parts = made(library, local, remote);
     const { context, endpoint, rkey, access } = parts;
-    const { chosen, rejected } = explain(context, endpoint, operation, parts.local, rkey);
+    const { chosen, rejected } = explain(context, endpoint, operation, { local: parts.local, rkey });
     const { protocol, note = '' } = chosen[0]!;
     const decision = decisionOf(operation, parts, local, remote);
     expect(protocol.endsWith('/libucp')).toBe(decision === 'libucp' || decision === 'datatype');
@@ -107,8 +107,8 @@ describe('an explanation over libucp', () => {
     const expectAll = (explain: typeof explainOver): void => {
       for (const each of cases) expectDecision(explain, each);
     };
-    const constant: typeof explainOver = (context, endpoint, _operation, local, rkey) =>
-      explainOver(context, endpoint, 'tag', local, rkey);
+    const constant: typeof explainOver = (context, endpoint, _operation, memories) =>
+      explainOver(context, endpoint, 'tag', memories);
     await catches(expectAll, constant, /expected (true|false) to be (true|false)/);
     const silent: typeof explainOver = (...args) => Object.assign(explainOver(...args), { rejected: [] });
     await catches(expectAll, silent, /deeply equal/);
@@ -120,7 +120,7 @@ describe('an explanation over libucp', () => {
     [[{ name: 'tcp', reason: 'excluded by UCX_TLS' }], 'does not reach the peer'],
   ])('says why gaudi_ipc is not used: unavailable are %j', (unavailable, reason) => {
     const { context, endpoint, local, rkey } = made(LIBRARIES[0], 'gaudi', 'gaudi', unavailable);
-    const { rejected } = explainOver(context, endpoint, 'put', local, rkey);
+    const { rejected } = explainOver(context, endpoint, 'put', { local, rkey });
     expect(rejected).toContainEqual({ transport: 'gaudi_ipc', protocol: undefined, reason });
   });
 });

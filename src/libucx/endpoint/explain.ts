@@ -48,8 +48,7 @@ export function explainOver(
   context: EngineContext,
   endpoint: EngineEndpoint,
   operation: ExplainedOperation,
-  local: LocalMemory,
-  rkey: UcpRemoteKey,
+  { local, rkey }: Pick<Question, 'local' | 'rkey'>,
 ): Explanation {
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);

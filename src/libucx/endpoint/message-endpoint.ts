@@ -29,6 +29,7 @@ import {
   PlannedList,
 } from '../../api/list/list.ts';
 import { NotifyOrder } from '../../api/list/notify-order.ts';
+import type { GivenMemory, LocalRange } from '../../api/memory/local.ts';
 import { textWrittenBy } from '../../sys/index.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -37,14 +38,14 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { requireFeature } from '../c/library.ts';
-import type { EngineEndpoint, LocalRange } from '../engine/engine.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { EngineEndpoint, UcxCall } from '../engine/engine.ts';
+import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
 
-const NO_DATA: LocalRange = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
+const NO_DATA: LocalRange<LocalMemory> = { local: new Uint8Array(0), localOffset: 0, byteLength: 0 };
 
 /** The messages of an endpoint. */
 export abstract class MessageEndpoint extends ClosableEndpoint implements RequestEndpoint {
@@ -101,19 +102,26 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   ): Status | Request {
     this.require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
+    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#sendTag(call, tag);
+    } finally {
+      call.end();
+    }
+  }
+
+  #sendTag(call: UcxCall, tag: Tag): Status | Request {
     const { buffers, requests } = this.worker;
+    const { local, localOffset, byteLength, params } = call;
     if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, params)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
         const param = requests.plainParameters(local);
         const sent = this.functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
-        return ofEndpoint(
-          this,
-          requests.startedWithoutRequest(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params),
-        );
+        return ofEndpoint(this, requests.startedWithoutRequest(RequestKind.SEND, sent, 'tag/libucp', call));
       }
     }
-    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('tag/libucp', call);
     if (typeof request === 'number') return request;
     const started = this.functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
     return requests.started(request, started, params);
@@ -128,7 +136,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   ): Status | Request {
     this.require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
-    const request = this.#initSend('tag/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('tag/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.worker;
     const { address, count } = buffers;
@@ -146,7 +154,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   ): Status | Request {
     this.require(UCP_FEATURE.AM, params, PARAM_FIELDS.am);
     checkMessage(id, header, params);
-    const request = this.#initSend('am/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('am/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
     return this.#sendMessage(request, id, header, params);
   }
@@ -155,11 +163,10 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   sendOwn(
     id: number,
     header: Uint8Array | undefined,
-    data: LocalRange | undefined,
+    data: LocalRange<LocalMemory> | undefined,
     params: AmSendParams | undefined,
   ): Status | Request {
-    const { memory, offset, byteLength } = data ?? NO_DATA;
-    const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', memory, offset, byteLength, 0));
+    const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', data ?? NO_DATA, 0));
     if (typeof request === 'number') return request;
     request.sender = undefined;
     return this.#sendMessage(request, id, header, params);
@@ -188,7 +195,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.require(UCP_FEATURE.STREAM, params);
-    const request = this.#initSend('stream/libucp', local, localOffset, byteLength);
+    const request = this.#initSend('stream/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.worker;
     // libucp 1.13 ends the process of a receiver that matches a message without bytes.
@@ -205,7 +212,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   ): Status | Request {
     this.require(UCP_FEATURE.STREAM, params, PARAM_FIELDS.streamRecv);
     checkFlag('params.waitAll', params?.waitAll);
-    return this.receivedStream.receive(local, localOffset, byteLength, params);
+    return this.receivedStream.receive({ local, localOffset, byteLength }, params);
   }
 
   streamRecvData(): Uint8Array | undefined {
@@ -216,18 +223,16 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   /** Initializes a request with the local memory that it sends; returns a status if it cannot be started. */
   #initSend(
     protocol: string,
-    local: LocalBuffer,
-    offset: number,
-    byteLength: number,
+    given: GivenMemory<LocalMemory>,
     access: number = MemAccess.LOCAL_READ,
   ): UcpRequest | Status {
     const { buffers, requests } = this.worker;
     this.checkHandle();
     if (this.failure !== Status.OK) {
-      buffers.check(local, offset, byteLength, access);
+      buffers.check(given, access);
       return this.failure;
     }
-    const request = buffers.begin(RequestKind.SEND, protocol, local, offset, byteLength, access);
+    const request = buffers.begin(RequestKind.SEND, protocol, given, access);
     if (request === undefined) return Status.NO_RESOURCE;
     const { refusal } = request;
     if (refusal !== Status.OK) {

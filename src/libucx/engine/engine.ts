@@ -7,6 +7,9 @@ import type { Engine } from '../../api/contract/explanation.ts';
 import type { AmSendParams, Request, RequestParams } from '../../api/contract/request.ts';
 import type { ListBlock, PlannedList } from '../../api/list/list.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
+import type { GivenMemory, LocalRange } from '../../api/memory/local.ts';
+import type { RemoteRange } from '../../api/memory/owned.ts';
+import type { Call, Operation } from '../../api/operation/call.ts';
 import type { CopyingContext, CopyingWorker } from '../../api/staging/device-copier.ts';
 import type { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import type { ScratchBlock } from '../../sys/index.ts';
@@ -18,11 +21,14 @@ import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
 import type { DeviceAccess, LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
-import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
+import type { KeyOwner, Move, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
 import type { LocalRanges } from '../request/local.ts';
 import type { Requests } from '../request/requests.ts';
 import type { Teardown } from './teardown.ts';
+
+/** The arguments of one operation. */
+export type UcxCall = Call<object, LocalBuffer, UcpRemoteKey>;
 
 /** The context of a worker. */
 export interface EngineContext {
@@ -72,15 +78,15 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   sendOwn(
     id: number,
     header: Uint8Array | undefined,
-    data: LocalRange | undefined,
+    data: LocalRange<LocalMemory> | undefined,
     params: AmSendParams | undefined,
   ): Status | Request;
   /** Tells a peer of this engine, by a message, that this end is of it too. */
   greet(): void;
   /** Starts a put or get by libucp, to which both memories are known; its arguments are checked. */
-  moveKnown(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
+  moveKnown(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request;
   /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
-  moveBlock(isPut: boolean, block: ListBlock, params: RequestParams | undefined): Status | Request;
+  moveBlock(operation: Operation, block: ListBlock, params: RequestParams | undefined): Status | Request;
   /** Called when libucp has reported a failure. @param cause what is known about it, for the errors of its operations */
   onFailed(status: Status, closedByPeer?: boolean, cause?: unknown): void;
 }
@@ -93,13 +99,6 @@ export interface ArrivedBytes {
   isReceived: boolean;
 }
 
-/** A range of local memory. */
-export interface LocalRange {
-  readonly memory: LocalMemory;
-  readonly offset: number;
-  readonly byteLength: number;
-}
-
 /** A block of a checked list: of memory and a key of this engine. */
 export interface Block extends ListBlock {
   readonly local: LocalMemory;
@@ -107,15 +106,13 @@ export interface Block extends ListBlock {
 }
 
 /** The arguments of a put or get. */
-export interface RemoteTransfer {
-  readonly isPut: boolean;
+export interface RemoteTransfer extends Move {
+  readonly operation: Operation;
   readonly endpoint: EngineEndpoint;
-  readonly local: LocalMemory;
-  readonly localOffset: number;
-  readonly byteLength: number;
-  readonly rkey: UcpRemoteKey;
-  readonly remoteOffset: number;
 }
+
+/** A word of remote memory. */
+export type RemoteWord = Pick<RemoteRange<UcpRemoteKey>, 'rkey' | 'remoteOffset'>;
 
 /** A list of puts or gets, and the notification of its end. */
 export interface ListPlan {
@@ -136,8 +133,7 @@ export interface DeviceCopies {
   /** Copies received bytes into local memory. @param access for which it must be mapped: bits of MemAccess */
   copyOut(
     arrived: ArrivedBytes,
-    local: LocalBuffer,
-    localOffset: number,
+    given: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
     access: number,
   ): Status | Request;
@@ -151,6 +147,8 @@ export interface EngineWorker {
   readonly handle: number;
   readonly requests: Requests;
   readonly buffers: LocalRanges;
+  /** The arguments of the operation that is being started: see Call. */
+  readonly call: UcxCall;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
   readonly teardown: Teardown;
@@ -164,9 +162,7 @@ export interface EngineWorker {
   /** Receives the data of an active message. @param access for which the memory must be mapped: bits of MemAccess. Default local writes */
   receiveData(
     message: ReceivedMessage,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
+    given: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
     access?: number,
   ): Status | Request;

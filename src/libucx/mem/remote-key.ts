@@ -21,11 +21,12 @@ import {
   checkLocal,
   checkPackedAddress,
   checkPackedKey,
+  type LocalRange,
   malformed,
   PACKED_MARKS,
   type PackedKind,
 } from '../../api/memory/local.ts';
-import { checkRemote, OwnedRemoteKey } from '../../api/memory/owned.ts';
+import { checkRemote, OwnedRemoteKey, type RemoteRange } from '../../api/memory/owned.ts';
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
@@ -229,15 +230,14 @@ export function checkSides(
   context: object,
   endpoint: KeyOwner,
   { ownAccess, remoteAccess }: Accesses,
-  local: LocalMemory,
-  localOffset: number,
-  rkey: RemoteKey,
-  remoteOffset: number,
-  byteLength: number,
-): asserts rkey is UcpRemoteKey {
-  checkLocal(context, local, localOffset, byteLength, ownAccess);
-  checkRemote<UcpRemoteKey>(endpoint, rkey, remoteOffset, byteLength, remoteAccess);
+  sides: LocalRange & RemoteRange,
+): void {
+  checkLocal(context, sides, ownAccess);
+  checkRemote(endpoint, sides, remoteAccess);
 }
+
+/** A put or get between memory and a key of this engine, without the endpoint. */
+export interface Move extends LocalRange<LocalMemory>, RemoteRange<UcpRemoteKey> {}
 
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;

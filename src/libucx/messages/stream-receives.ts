@@ -9,13 +9,13 @@
  */
 
 import type { Request, StreamRecvParams } from '../../api/contract/request.ts';
-import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../api/memory/local.ts';
+import { bytesOf, eachPart, type GivenMemory, type Piece, type PieceOf, piecesOf } from '../../api/memory/local.ts';
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { EngineWorker } from '../engine/engine.ts';
-import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import { type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
@@ -143,14 +143,10 @@ export class EndpointStream {
   }
 
   /** See Endpoint.streamRecvNbx. */
-  receive(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: StreamRecvParams | undefined,
-  ): Status | Request {
+  receive(given: GivenMemory<LocalMemory>, params: StreamRecvParams | undefined): Status | Request {
     const { context, requests } = this.#worker;
-    const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
+    const { local } = given;
+    const pieces = piecesOf<LocalMemory>(context, given, MemAccess.LOCAL_WRITE);
     for (const { memory } of pieces) checkKept(memory);
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
     const request = requests.beginComposite(STREAM_RECEIVE);
@@ -283,7 +279,12 @@ export class EndpointStream {
       this.serve();
     };
     // Checked when the receive began.
-    const started = this.#worker.devices.copyOut(arrived, target, 0, { callback }, 0);
+    const started = this.#worker.devices.copyOut(
+      arrived,
+      { local: target, localOffset: 0, byteLength: arrived.byteLength },
+      { callback },
+      0,
+    );
     this.#isCopying = typeof started !== 'number';
     if (typeof started === 'number' && started < 0 && started !== Status.NO_RESOURCE) this.#endFirst(started);
     return started === Status.OK;

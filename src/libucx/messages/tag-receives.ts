@@ -14,14 +14,14 @@ import {
   tagLow,
 } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
-import { isList } from '../../api/memory/local.ts';
+import { type GivenMemory, isList } from '../../api/memory/local.ts';
 import { allocateScratch } from '../../sys/index.ts';
 import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
-import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { EngineEndpoint, EngineWorker, UcxCall } from '../engine/engine.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/local.ts';
 import { type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
@@ -46,35 +46,22 @@ export class TagReceives {
   }
 
   /** See Worker.tagRecvNbx. */
-  receive(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    tag: Tag,
-    mask: Tag,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  receive(call: UcxCall, tag: Tag, mask: Tag): Status | Request {
     tagLow('tag', tag);
     if (mask !== TAG_MASK_FULL) tagLow('mask', mask);
     const { functions, handle, buffers, requests } = this.#worker;
+    const { local, localOffset, byteLength, params } = call;
     if (requests.canStartWithoutRequest(RequestKind.TAG_RECV, params)) {
       const plain = buffers.plainAddress(local, localOffset, byteLength);
       if (plain >= 0) {
         const param = requests.plainParameters(local);
         const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
-        const request = requests.startedWithoutRequest(
-          RequestKind.TAG_RECV,
-          received,
-          'tag/libucp',
-          local,
-          byteLength,
-          params,
-        );
+        const request = requests.startedWithoutRequest(RequestKind.TAG_RECV, received, 'tag/libucp', call);
         if (typeof request !== 'number') wants(request as UcpRequest, tag, mask);
         return request;
       }
     }
-    const request = this.#begin(local, localOffset, byteLength);
+    const request = this.#begin(call);
     if (request === undefined) return Status.NO_RESOURCE;
     wants(request, tag, mask);
     const { address, count } = buffers;
@@ -96,17 +83,12 @@ export class TagReceives {
   }
 
   /** See Worker.tagMessageRecvNbx. */
-  receiveMessage(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    message: TagMessage,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  receiveMessage(call: UcxCall, message: TagMessage): Status | Request {
     if (!(message instanceof TakenMessage) || message.handle === 0) {
       throw invalidParam('message', 'must be a message that tagProbe took out and that has not been received', message);
     }
-    const request = this.#begin(local, localOffset, byteLength);
+    const { params } = call;
+    const request = this.#begin(call);
     if (request === undefined) return Status.NO_RESOURCE;
     const { functions, handle, buffers, requests } = this.#worker;
     const { handle: taken } = message;
@@ -116,9 +98,8 @@ export class TagReceives {
     return requests.receiveStarted(request, started, params);
   }
 
-  #begin(local: LocalBuffer, offset: number, byteLength: number): UcpRequest | undefined {
-    const { buffers } = this.#worker;
-    return buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', local, offset, byteLength, MemAccess.LOCAL_WRITE);
+  #begin(call: UcxCall): UcpRequest | undefined {
+    return this.#worker.buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', call, MemAccess.LOCAL_WRITE);
   }
 }
 
@@ -135,12 +116,10 @@ function wants(request: UcpRequest, tag: Tag, mask: Tag): void {
 export function receiveMessageData(
   worker: EngineWorker,
   message: ReceivedMessage,
-  local: LocalBuffer,
-  localOffset: number,
-  byteLength: number,
-  params: RequestParams | undefined,
-  access: number,
+  given: GivenMemory<LocalMemory>,
+  { params, access }: { readonly params: RequestParams | undefined; readonly access: number },
 ): Status | Request {
+  const { local, localOffset, byteLength } = given;
   const { arrivals, buffers, devices, functions, handle, requests } = worker;
   const room = isList(local) ? lengthOf(local) : byteLength;
   if (!Number.isSafeInteger(room)) throw invalidParam('byteLength', 'must be an integer of 0 or more', room);
@@ -148,18 +127,19 @@ export function receiveMessageData(
     throw outsideOf('local memory', 'byteLength', { offset: 0, byteLength: message.byteLength, size: room });
   }
   const { waiting } = message;
-  if (waiting === undefined) return devices.copyOut(message, local, localOffset, params, access);
-  const memory = isList(local) ? cutList(local, message.byteLength) : local;
+  if (waiting === undefined) return devices.copyOut(message, given, params, access);
+  const cut = isList(local) ? cutList(local, message.byteLength) : local;
+  const target = { local: cut, localOffset, byteLength: message.byteLength };
   const sender = message.sender as (EngineEndpoint & RequestEndpoint) | undefined;
   if (sender !== undefined && sender.status !== Status.OK) {
-    buffers.check(memory, localOffset, message.byteLength, access);
+    buffers.check(target, access);
     // libucp would wait for the sender, which has gone, until the endpoint is closed here.
     message.isReceived = true;
     message.waiting = undefined;
     arrivals.release(waiting as Descriptor);
     return sender.status;
   }
-  const request = buffers.begin(RequestKind.AM_RECV, 'am/libucp', memory, localOffset, message.byteLength, access);
+  const request = buffers.begin(RequestKind.AM_RECV, 'am/libucp', target, access);
   if (request === undefined) return Status.NO_RESOURCE;
   request.endpoint = sender;
   message.isReceived = true;

@@ -5,7 +5,9 @@ import {
   checkLocal,
   checkPieceFields,
   cut,
+  type GivenMemory,
   isList,
+  type LocalRange,
   type Piece,
   type PieceOf,
   piecesOf,
@@ -62,18 +64,11 @@ export class LocalRanges {
    * @param access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM
    */
-  begin(
-    kind: RequestKind,
-    protocol: string,
-    local: LocalBuffer,
-    offset: number,
-    byteLength: number,
-    access: number,
-  ): UcpRequest | undefined {
+  begin(kind: RequestKind, protocol: string, given: GivenMemory<LocalMemory>, access: number): UcpRequest | undefined {
     const request = this.#begin(kind, protocol);
     if (request === undefined) return undefined;
     try {
-      this.#init(request, local, offset, byteLength, access);
+      this.#init(request, given, access);
     } catch (error) {
       this.#requests.discard(request);
       throw error;
@@ -95,17 +90,18 @@ export class LocalRanges {
     return request;
   }
 
-  #init(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, access: number): void {
+  #init(request: UcpRequest, given: GivenMemory<LocalMemory>, access: number): void {
+    const { local, localOffset, byteLength } = given;
     if (!isList(local)) {
-      checkLocal(this.#owner, local, offset, byteLength, access);
+      checkLocal(this.#owner, given as LocalRange<LocalMemory>, access);
       if (isKnown(local)) {
         checkKept(local);
-        this.#initKnown(request, local, offset, byteLength);
+        this.#initKnown(request, local, localOffset, byteLength);
         if (this.#needsHandle(local, byteLength)) this.#register(request);
         return;
       }
     }
-    const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, access);
+    const pieces = piecesOf<LocalMemory>(this.#owner, given, access);
     for (const { memory } of pieces) checkKept(memory);
     const bytes = bytesOf(pieces);
     this.#take(request, local, bytes);
@@ -157,8 +153,8 @@ export class LocalRanges {
   }
 
   /** Checks local memory that would be sent or received into, and will not be. @throws UcxError ERR_INVALID_PARAM */
-  check(local: LocalBuffer, offset: number, byteLength: number, access: number): void {
-    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength, access);
+  check(given: GivenMemory<LocalMemory>, access: number): void {
+    piecesOf<LocalMemory>(this.#owner, given, access);
   }
 
   #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {

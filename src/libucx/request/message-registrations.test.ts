@@ -76,7 +76,8 @@ describe('the buffers of a worker', () => {
     const bytes = new Uint8Array(4096);
     expect(buffers.plainAddress(bytes, 0, 4096) < 0).toBe(handles === 1);
     expect(buffers.plainAddress(bytes, 0, 8)).toBeGreaterThan(0);
-    buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', bytes, 0, 4096, MemAccess.LOCAL_WRITE);
+    const range = { local: bytes, localOffset: 0, byteLength: 4096 };
+    buffers.begin(RequestKind.TAG_RECV, 'tag/libucp', range, MemAccess.LOCAL_WRITE);
     expect(setMemh.mock.calls).toEqual(handles === 1 ? [[0x1234]] : []);
     expect(ucp_mem_unmap).not.toHaveBeenCalled();
     request.end(Status.OK);

@@ -11,6 +11,7 @@ import {
   type Request as ApiRequest,
   checkCallback,
   type RequestCallback,
+  type RequestParams,
   showRequests,
   TAG_MASK_FULL,
   type Tag,
@@ -46,6 +47,13 @@ export const RequestState = {
   COMPLETED: 4,
 } as const;
 export type RequestState = (typeof RequestState)[keyof typeof RequestState];
+
+/** An operation that libucp has started without a request of ours. */
+export interface PlainCall {
+  readonly local: LocalBuffer;
+  readonly byteLength: number;
+  readonly params: RequestParams | undefined;
+}
 
 /** Kind of a request: selects the callback that reports its end. */
 export const RequestKind = { SEND: 0, TAG_RECV: 1, AM_RECV: 2, COMPOSITE: 3 } as const;

@@ -16,12 +16,20 @@ import { Status, statusOf } from '../../ucs/type/status.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type Carrier, RequestQuery } from '../c/queries.ts';
-import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
+import { pin } from '../mem/memory-handle.ts';
 import { OperationCounters } from './counters.ts';
 import { EndCallbacks } from './end-callbacks.ts';
 import { OverdueRequests } from './overdue-requests.ts';
 import { OperationParameters } from './parameters.ts';
-import { ALONE, RequestKind, type RequestOwner, RequestState, TRANSPORT, UcpRequest } from './request.ts';
+import {
+  ALONE,
+  type PlainCall,
+  RequestKind,
+  type RequestOwner,
+  RequestState,
+  TRANSPORT,
+  UcpRequest,
+} from './request.ts';
 
 /** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
 const POLLED_MAX = 4;
@@ -143,11 +151,8 @@ export class Requests extends OperationParameters implements RequestOwner {
     const isPolled = kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX;
     request.begin(kind, isPolled ? RequestState.POLLED : RequestState.REPORTED, protocol);
     request.lostBefore = this.#lost;
-    if (isPolled) {
-      this.resetParam();
-    } else {
-      this.resetParamTo(this.#callbackOf[kind]!, request.index);
-    }
+    if (isPolled) this.resetParam();
+    else this.resetParamTo(this.#callbackOf[kind]!, request.index);
     // A receive that ends at once does not return its tag (1.13); a request does.
     if (kind === RequestKind.TAG_RECV || this.#isAsked(request)) this.requireRequest();
     else if (kind !== RequestKind.SEND) this.setReceiveInfo(this.info);
@@ -167,16 +172,10 @@ export class Requests extends OperationParameters implements RequestOwner {
   /**
    * Handles the result of an operation that was started with {@link plainParameters}.
    * @param pointer 0 or a failure if the operation has ended, else the request of libucp
-   * @param local stays pinned until the end
+   * @param operation its local memory stays pinned until the end
    */
-  startedWithoutRequest(
-    kind: RequestKind,
-    pointer: number,
-    protocol: string,
-    local: LocalBuffer,
-    byteLength: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  startedWithoutRequest(kind: RequestKind, pointer: number, protocol: string, operation: PlainCall): Status | Request {
+    const { local, byteLength, params } = operation;
     if (pointer <= 0) {
       if (this.innerDepth === 0) this.operations.count(protocol, kind === RequestKind.TAG_RECV, byteLength, pointer);
       return statusOf(pointer);

@@ -4,7 +4,7 @@
 
 import { type MessageHandler, type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../../api/contract/active-message.ts';
-import type { AmSendParams, RequestParams } from '../../api/contract/request.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
@@ -13,10 +13,10 @@ import {
   areMapped,
   bytesOf,
   checkLocal,
-  checkPieces,
   cut,
+  type GivenMemory,
   hostBytes,
-  isList,
+  pieceOf,
   piecesOf,
 } from '../../api/memory/local.ts';
 import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
@@ -27,13 +27,13 @@ import { lacksCredit } from '../base/credit-messages.ts';
 import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Notice } from '../base/request/list-request.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
-import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
+import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 
@@ -90,64 +90,49 @@ export class ActiveMessages {
     return this.#handlers[id] ?? undefined;
   }
 
-  /** See Endpoint.amSendNbx. */
-  send(
-    connection: Connection,
-    id: number,
-    header: Uint8Array | undefined,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: AmSendParams | undefined,
-  ): Status | Request {
-    checkAmId(id);
-    const { context } = this.#host;
-    if (isList(local)) {
-      if (connection.failure !== Status.OK) return connection.failure;
-      const lane = connection.messageLane();
-      return this.#start(
-        connection,
-        lane,
-        id,
-        header === undefined ? NO_BYTES : header,
-        checkPieces(context, local, MemAccess.LOCAL_READ),
-        params,
-      );
-    }
-    checkLocal(context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
+  /** Sends a message: see Endpoint.amSendNbx. */
+  send(call: UcpCall): Status | Request {
+    checkAmId(call.amId);
+    const { connection, pieces } = call;
+    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
-    const bytes = params === undefined && header === undefined ? hostBytes(local) : undefined;
-    if (
-      bytes !== undefined &&
-      AM_BYTES + byteLength <= connection.amShortMax &&
-      byteLength < connection.rendezvousThreshold &&
-      !connection.hasPending &&
-      !isObserved()
-    ) {
-      const { credit } = connection;
-      const cost = byteLength + KEPT_OVERHEAD_BYTES;
-      // A connection that is not established has no credit.
-      if (credit.bytes >= cost) {
-        const words = writeAm(connection.remoteId, id, 0);
-        if (connection.isLoopback) lane.activity.busy = true;
-        const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
-        if (status !== Status.NO_RESOURCE) {
-          credit.bytes -= cost;
-          if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.AM, words, byteLength);
-          this.#host.counters.count(WorkerCounter.AM_TX);
-          return status;
-        }
-      }
-    }
-    const pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
-    return this.#start(connection, lane, id, header === undefined ? NO_BYTES : header, pieces, params);
+    if (pieces !== undefined) return this.#start(call, lane, pieces);
+    const status = this.#trySend(call, lane);
+    return status === Status.NO_RESOURCE ? this.#start(call, lane, [pieceOf(call)]) : status;
+  }
+
+  /** Sends a short message without header and request; NO_RESOURCE if it needs one. */
+  #trySend(call: UcpCall, lane: Lane): Status {
+    const { connection, amId, amHeader, local, localOffset, byteLength, params } = call;
+    const bytes = params === undefined && amHeader === undefined ? hostBytes(local) : undefined;
+    const isShort = AM_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
+    const { credit } = connection;
+    const cost = byteLength + KEPT_OVERHEAD_BYTES;
+    // A connection that is not established has no credit.
+    const canSend = isShort && credit.bytes >= cost && !connection.hasPending && !isObserved();
+    if (!canSend || bytes === undefined) return Status.NO_RESOURCE;
+    const words = writeAm(connection.remoteId, amId, 0);
+    if (connection.isLoopback) lane.activity.busy = true;
+    const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
+    if (status === Status.NO_RESOURCE) return status;
+    credit.bytes -= cost;
+    if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.AM, words, byteLength);
+    this.#host.counters.count(WorkerCounter.AM_TX);
+    return status;
   }
 
   /** Sends a notification: a message of the library, without data. */
-  notify(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
+  notify(connection: PeerConnection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
-    return this.#start(connection, connection.messageLane(), id, bytes, NO_DATA, params);
+    const call = this.#host.call.begin(connection, params);
+    call.amId = id;
+    call.amHeader = bytes;
+    try {
+      return this.#start(call, connection.messageLane(), NO_DATA);
+    } finally {
+      call.end();
+    }
   }
 
   /**
@@ -264,12 +249,10 @@ export class ActiveMessages {
   /** Puts the data of a message into local memory: see AmMessageBase.receiveNbx. */
   receiveData(
     message: PeerMessage,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
+    given: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_WRITE);
+    const pieces = piecesOf(this.#host.context, given, MemAccess.LOCAL_WRITE);
     if (bytesOf(pieces) < message.byteLength) {
       throw outsideOf('local memory', 'local', { offset: 0, byteLength: message.byteLength, size: bytesOf(pieces) });
     }
@@ -285,7 +268,8 @@ export class ActiveMessages {
     request.starter = () => {
       if (waiting !== undefined && sender !== undefined) {
         if (!takes(sender, waiting)) return Status.CANCELED;
-        this.#rendezvous.receive(request, sender, waiting.peerRequest, request.pieces, waiting);
+        const { peerRequest } = waiting;
+        this.#rendezvous.receive({ request, connection: sender, peerRequest, pieces: request.pieces }, waiting);
       } else {
         const { source, dataOffset } = message;
         const ended = (status: Status): void => request.end(status);
@@ -296,16 +280,10 @@ export class ActiveMessages {
     return this.#host.start(request, params);
   }
 
-  #start(
-    connection: Connection,
-    lane: Lane,
-    id: number,
-    header: Uint8Array,
-    pieces: readonly LocalPiece[],
-    params: AmSendParams | undefined,
-  ): Status | Request {
+  /** Sends a message of checked pieces with a request. */
+  #start(call: UcpCall, lane: Lane, pieces: readonly LocalPiece[]): Status | Request {
+    const { connection, amId: id, amHeader: header = NO_BYTES, protocol: wish, params } = call;
     checkAmHeader(header);
-    const wish = params?.protocol;
     if (wish !== undefined && wish !== 'eager' && wish !== 'rendezvous') {
       throw invalidParam('protocol', 'must be eager or rendezvous', wish);
     }
@@ -378,7 +356,7 @@ export class ActiveMessages {
       request: request.requestId,
       keyOffset: key?.offset ?? 0,
     });
-    const pieces = [pieceOf(amHeader, 0), pieceOf(packed, padded)];
+    const pieces = [pieceAt(amHeader, 0), pieceAt(packed, padded)];
     const length = padded + packed.byteLength;
     const status = sendPieces(connection, MessageId.AM_RTS, words, pieces, 0, length);
     return status === Status.OK ? Status.INPROGRESS : status;
@@ -427,10 +405,10 @@ function takes({ offers }: PeerConnection, waiting: WaitingData): boolean {
 function partsOf({ amHeader, pieces }: SendRequest): readonly LocalPiece[] {
   if (amHeader.byteLength === 0) return pieces;
   const padded = paddedTo8(amHeader.byteLength);
-  return [pieceOf(amHeader, 0), ...pieces.map((piece) => ({ ...piece, start: piece.start + padded }))];
+  return [pieceAt(amHeader, 0), ...pieces.map((piece) => ({ ...piece, start: piece.start + padded }))];
 }
 
 /** Bytes at a place of a message: padding in front of it is not written. */
-function pieceOf(memory: Uint8Array, start: number): LocalPiece {
+function pieceAt(memory: Uint8Array, start: number): LocalPiece {
   return { memory, offset: 0, byteLength: memory.byteLength, start };
 }

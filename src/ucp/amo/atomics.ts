@@ -4,11 +4,11 @@
  */
 
 import { ATOMIC_ACCESS } from '../../api/contract/memory.ts';
-import type { AtomicName, AtomicParams } from '../../api/contract/request.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { readAtomic, writeAtomic } from '../../api/layout/rma.ts';
 import { checkRemoteWord } from '../../api/memory/owned.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
 import { modifyWord, WordOperation } from '../../api/operation/word-operation.ts';
 import { DeviceWords } from '../../api/staging/device-copier.ts';
@@ -19,13 +19,12 @@ import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { AtomicRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { MEMORY_KEY_BYTES, type MemoryHandle, type RevocableKey } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { Operation } from '../proto/selection.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 import { planFor, refusalsOf } from '../transfer/plan.ts';
@@ -39,7 +38,7 @@ export class AtomicProtocol {
   readonly #deviceWords: DeviceWords;
   readonly #wordKeys: WordKeys;
   /** The operation that is being started. */
-  readonly #call: WordOperation = new WordOperation();
+  readonly word: WordOperation = new WordOperation();
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
@@ -52,38 +51,31 @@ export class AtomicProtocol {
     this.#wordKeys.close();
   }
 
-  /** See Endpoint.atomicNbx. */
-  start(
-    connection: Connection,
-    name: AtomicName,
-    value: number | bigint,
-    rkey: RemoteKey,
-    remoteOffset: number,
-    params: AtomicParams | undefined,
-  ): Status | Request {
+  /** Starts the operation {@link word} on the remote memory of the record: see Endpoint.atomicNbx. */
+  start(call: UcpCall): Status | Request {
     const { requests } = this.#host;
-    const call = this.#call;
-    call.set(name, value, params);
-    checkRemoteWord(connection, rkey, remoteOffset, call.wordBytes);
+    const { connection, rkey, remoteOffset } = call;
+    const { word } = this;
+    checkRemoteWord(connection, call);
     if (connection.failure !== Status.OK) return connection.failure;
-    const lane = laneFor(connection, rkey, call.wordBytes);
-    const isImmediate = params?.noImmediateCompletion !== true && !connection.hasPending && !isObserved();
+    const lane = laneFor(connection, rkey, word.wordBytes);
+    const isImmediate = call.isImmediate && !connection.hasPending && !isObserved();
     if (isImmediate && lane !== undefined && (lane.iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0) {
       // An operation that the transport refuses here is started again below, which reports the reason.
-      const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
+      const status = lane.endpoint.atomic(word, remoteOffset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
       if (status === Status.OK) return status;
     }
     const request = requests.take(requests.atomics);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane ?? connection.amLane);
-    request.call.copyFrom(call);
+    request.call.copyFrom(word);
     request.rkey = rkey;
     request.remoteOffset = remoteOffset;
-    request.byteLength = call.wordBytes;
+    request.byteLength = word.wordBytes;
     request.protocolName = lane === undefined ? 'amo/am' : 'amo/offload';
     request.isRemote = lane === undefined;
     request.starter = lane === undefined ? askOwner : startOffload;
-    return this.#host.start(request, params);
+    return this.#host.start(request, call.params);
   }
 
   /** The peer asks for an operation on memory of this worker. */
@@ -102,19 +94,11 @@ export class AtomicProtocol {
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
     const call = WordOperation.of(operation, wordBytes, value, compare);
-    this.#serve(connection, peerRequest, memory, from, call);
-  }
-
-  #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
-    if (!memory.mapped) {
-      postReply(connection, peerRequest, Status.INVALID_ADDR);
-      return;
-    }
-    if (memory.memoryType !== MemoryType.HOST && memory.bytes === undefined) {
-      this.#deviceWords.modify(memory, offset, call, (ended) => replyWith(connection, peerRequest, ended, call));
-      return;
-    }
-    replyWith(connection, peerRequest, this.#modify(memory, offset, call), call);
+    const replied = (status: Status): void => replyWith(connection, peerRequest, status, call);
+    if (!memory.mapped) postReply(connection, peerRequest, Status.INVALID_ADDR);
+    else if (memory.memoryType === MemoryType.HOST || memory.bytes !== undefined)
+      replied(this.#modify(memory, from, call));
+    else this.#deviceWords.modify(memory, from, call, replied);
   }
 
   /** Modifies a word that this process can access: by a transport, so that it is atomic with peers that use the transport too, or by itself. */
@@ -204,7 +188,7 @@ function endWithWord(request: Request, status: Status, low: number, high: number
 
 /** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */
 function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
-  const reasons = refusalsOf(planFor(Operation.PUT, NO_BYTES, rkey, connection), rkey);
+  const reasons = refusalsOf(planFor({ operation: Operation.PUT, connection, local: NO_BYTES, rkey }), rkey);
   const memory = memoryTypeName(rkey.memoryType);
   return new UcxError({
     code: 'ERR_UNREACHABLE',

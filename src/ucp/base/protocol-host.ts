@@ -3,12 +3,19 @@
  */
 
 import type { RequestParams } from '../../api/contract/request.ts';
+import type { Call } from '../../api/operation/call.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { DistanceOf } from '../lane/lanes.ts';
 import type { RailLimits } from '../lane/rails.ts';
-import type { ExportedMemory, MemoryHandle, OperationRegistrar } from '../mem/memory-handle.ts';
+import type {
+  ExportedMemory,
+  LocalMemory,
+  LocalPiece,
+  MemoryHandle,
+  OperationRegistrar,
+} from '../mem/memory-handle.ts';
 import type { MessageKey } from '../mem/message-keys.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
@@ -17,6 +24,9 @@ import type { WorkerCounters } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { Connection, Request, RequestOwner } from './request/request.ts';
 import type { RequestPool } from './request/request-pool.ts';
+
+/** The arguments of one operation. */
+export type UcpCall = Call<PeerConnection, LocalMemory, RemoteKey, LocalPiece>;
 
 /** Options of unpacking a key. */
 export interface UnpackOptions {
@@ -71,6 +81,8 @@ export interface ProtocolHost extends RequestOwner {
   /** The connection of this worker to itself: it reaches all local memory. */
   readonly loopback: Connection;
   readonly requests: RequestPool;
+  /** The arguments of the operation that is being started: see Call. */
+  readonly call: UcpCall;
   /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also if the message came from another peer. */

@@ -31,11 +31,13 @@ import {
   type TransferEntry,
 } from '../../api/contract/request.ts';
 import { checkListOptions, checkListParams, checkNotification, entriesOf } from '../../api/list/list.ts';
-import { checkPackedKey, checkRawMemory, isList, otherPrograms } from '../../api/memory/local.ts';
+import { checkedList, checkPackedKey, checkRawMemory, isList, otherPrograms } from '../../api/memory/local.ts';
+import { Operation, operationOf } from '../../api/operation/call.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolContext, ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
 import { type Lane, nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
@@ -46,6 +48,7 @@ import type { Connections } from '../wireup/connections.ts';
 import type { Protocols } from './dispatch.ts';
 import { endpointInfo } from './print-info.ts';
 
+const NO_PARAMS: AtomicParams = {};
 /** The list of a notification alone. */
 const NO_ENTRIES: readonly TransferEntry[] = [];
 
@@ -121,10 +124,22 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   ): Status | Request {
     this.check(params, PARAM_FIELDS.put);
     if (isList(local) || params?.notify !== undefined || params?.notifyId !== undefined) {
-      return this.putListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+      return this.putListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
     const { rma } = this.#worker.protocols;
-    return rma.put(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
+    const connection = this.#connection;
+    let status: Status = Status.UNSUPPORTED;
+    if (params === undefined) {
+      status = rma.tryShortPut(connection, local, localOffset, byteLength, rkey, remoteOffset);
+      if (status === Status.OK) return status;
+    }
+    const call = this.#worker.call.begin(connection, params).memory(local, localOffset, byteLength);
+    call.isRefused = status === Status.NO_RESOURCE;
+    try {
+      return rma.start(call.move(Operation.PUT, rkey, remoteOffset));
+    } finally {
+      call.end();
+    }
   }
 
   getNbx(
@@ -137,10 +152,20 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   ): Status | Request {
     this.check(params);
     if (isList(local)) {
-      return this.getListNbx(entriesOf(local, localOffset, byteLength, rkey, remoteOffset), params);
+      return this.getListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
     const { rma } = this.#worker.protocols;
-    return rma.get(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
+    const connection = this.#connection;
+    if (params === undefined) {
+      const status = rma.tryShortGet(connection, local, localOffset, byteLength, rkey, remoteOffset);
+      if (status === Status.OK) return status;
+    }
+    const call = this.#worker.call.begin(connection, params).memory(local, localOffset, byteLength);
+    try {
+      return rma.start(call.move(Operation.GET, rkey, remoteOffset));
+    } finally {
+      call.end();
+    }
   }
 
   prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options: ListCheckOptions = {}): PreparedList {
@@ -172,7 +197,17 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: AtomicParams,
   ): Status | Request {
     this.check(params, PARAM_FIELDS.atomic);
-    return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
+    const { atomics } = this.#worker.protocols;
+    const { bits, compare } = params ?? NO_PARAMS;
+    const call = this.#worker.call.begin(this.#connection, params);
+    call.rkey = rkey;
+    call.remoteOffset = remoteOffset;
+    try {
+      call.byteLength = atomics.word.set(operation, value, bits, compare).wordBytes;
+      return atomics.start(call);
+    } finally {
+      call.end();
+    }
   }
 
   tagSendNbx(
@@ -183,7 +218,13 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
+    const call = this.#begin(local, params).memory(local, localOffset, byteLength);
+    call.isSync = false;
+    try {
+      return this.#worker.protocols.tag.send(call, tag);
+    } finally {
+      call.end();
+    }
   }
 
   tagSendSyncNbx(
@@ -194,7 +235,13 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
+    const call = this.#begin(local, params).memory(local, localOffset, byteLength);
+    call.isSync = true;
+    try {
+      return this.#worker.protocols.tag.send(call, tag);
+    } finally {
+      call.end();
+    }
   }
 
   amSendNbx(
@@ -206,12 +253,26 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: AmSendParams,
   ): Status | Request {
     this.check(params, PARAM_FIELDS.am);
-    return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
+    const protocol = params?.protocol;
+    const call = this.#begin(local, params).memory(local, localOffset, byteLength);
+    call.amId = id;
+    call.amHeader = header;
+    call.protocol = protocol;
+    try {
+      return this.#worker.protocols.am.send(call);
+    } finally {
+      call.end();
+    }
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.check(params);
-    return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
+    const call = this.#begin(local, params).memory(local, localOffset, byteLength);
+    try {
+      return this.#worker.protocols.streams.send(call);
+    } finally {
+      call.end();
+    }
   }
 
   streamRecvNbx(
@@ -222,7 +283,12 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   ): Status | Request {
     this.check(params, PARAM_FIELDS.streamRecv);
     checkFlag('params.waitAll', params?.waitAll);
-    return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
+    const call = this.#begin(local, params, MemAccess.LOCAL_WRITE).memory(local, localOffset, byteLength);
+    try {
+      return this.#worker.protocols.streams.receive(call);
+    } finally {
+      call.end();
+    }
   }
 
   streamRecvData(): Uint8Array | undefined {
@@ -255,7 +321,13 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.checkOpen();
     const { context } = this.#worker;
-    return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, local, rkey));
+    return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, { local, rkey }));
+  }
+
+  /** Begins a message or stream. */
+  #begin(local: LocalBuffer, params: RequestParams | undefined, access: number = MemAccess.LOCAL_READ): UcpCall {
+    const { call, context } = this.#worker;
+    return call.begin(this.#connection, params, checkedList(context, local, access));
   }
 
   #startList(
@@ -309,9 +381,14 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     const connection = this.#connection;
     let lane: Lane | undefined;
     const outcome = await promises.run(name, options.signal, (params) => {
-      const started = protocols.rma[name](connection, local, localOffset, byteLength, rkey, remoteOffset, params);
-      if (typeof started !== 'number') lane = started.lane;
-      return started;
+      const call = this.#worker.call.begin(connection, params).memory(local, localOffset, byteLength);
+      try {
+        const started = protocols.rma.start(call.move(operationOf(name), rkey, remoteOffset));
+        if (typeof started !== 'number') lane = started.lane;
+        return started;
+      } finally {
+        call.end();
+      }
     });
     // Flushes only the lane that carried the put, even on an endpoint that is being closed, because closing waits for earlier operations.
     const used = lane;

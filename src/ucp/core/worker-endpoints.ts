@@ -10,9 +10,10 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { PeerConnection } from '../base/peer-connection.ts';
-import { SendRequest } from '../base/request/operation-requests.ts';
+import { AtomicRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { type Connection, type Request, RequestState } from '../base/request/request.ts';
-import { endWithoutPeer } from '../rndv/stopped-peer.ts';
+import { ReceiveTransfer } from '../rndv/receive.ts';
+import { SendTransfer } from '../rndv/send.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/peers.ts';
@@ -177,4 +178,25 @@ export function* awaitedPeers({ requests, coarse }: AwaitingWorker): Generator<A
       ageMs: coarse.nowMs - startMs,
     };
   }
+}
+
+/**
+ * Ends a request with CANCELED if it only waits: for an answer, or for a message of which the peer has no key. A receive ends when its
+ * writes to device memory have ended.
+ * @returns false if it still needs the peer, which may write to its memory, or has received a part of its message
+ */
+function endWithoutPeer(request: Request, connection: Connection): boolean {
+  const { transfer } = request;
+  if (transfer instanceof SendTransfer) return transfer.takeBack(connection);
+  if (transfer instanceof ReceiveTransfer) return transfer.stop(Status.CANCELED);
+  if (!onlyWaits(request)) return false;
+  request.end(Status.CANCELED);
+  return true;
+}
+
+function onlyWaits(request: Request): boolean {
+  if (request.requestId === 0 || request.count > 1) return false;
+  // A synchronous send has sent all of its bytes.
+  if (request instanceof SendRequest) return request.replyHandler !== undefined;
+  return request instanceof AtomicRequest || (request instanceof RmaRequest && request.isAsking);
 }

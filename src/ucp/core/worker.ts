@@ -14,7 +14,14 @@ import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
 import type { Request as ApiRequest, RequestParams, Tag } from '../../api/contract/request.ts';
 import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
 import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../../api/contract/worker.ts';
-import { checkPackedAddress, checkRawAddress, otherPrograms } from '../../api/memory/local.ts';
+import {
+  checkedList,
+  checkPackedAddress,
+  checkRawAddress,
+  type GivenMemory,
+  otherPrograms,
+} from '../../api/memory/local.ts';
+import { Call } from '../../api/operation/call.ts';
 import { IdlePeers } from '../../api/progress/idle-peers.ts';
 import type { SignalFd } from '../../api/progress/worker-event.ts';
 import { CoarseClock } from '../../api/snapshot/summary.ts';
@@ -26,10 +33,11 @@ import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
+import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
 import { Observation, WorkerCounter, WorkerCounters } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolContext } from '../base/protocol-host.ts';
+import type { ProtocolContext, UcpCall } from '../base/protocol-host.ts';
 import { ListRequest } from '../base/request/list-request.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { ConnectRequest, FlushRequest, Request } from '../base/request/request.ts';
@@ -38,7 +46,7 @@ import { CreditBudget } from '../credit/credit.ts';
 import { type Activity, addressOfWorker, isListening, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
 import type { Thresholds } from '../lane/rails.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
-import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { staleKeyError } from '../mem/remote-key.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
 import type { Resources } from '../resources/resources.ts';
@@ -90,6 +98,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly budget: CreditBudget;
   readonly requests: RequestPool;
+  readonly call: UcpCall = new Call();
   readonly observation: Observation;
   /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
@@ -255,7 +264,13 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
+    const pieces = checkedList(this.context, local, MemAccess.LOCAL_WRITE);
+    const call = this.call.begin(undefined, params, pieces).memory(local, localOffset, byteLength);
+    try {
+      return this.protocols.tag.receive(call, tag, mask);
+    } finally {
+      call.end();
+    }
   }
 
   tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
@@ -272,7 +287,13 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
+    const pieces = checkedList(this.context, local, MemAccess.LOCAL_WRITE);
+    const call = this.call.begin(undefined, params, pieces).memory(local, localOffset, byteLength);
+    try {
+      return this.protocols.tag.receiveMessage(call, message);
+    } finally {
+      call.end();
+    }
   }
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
@@ -324,13 +345,11 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   receiveData(
     message: PeerMessage,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
+    given: GivenMemory<LocalMemory>,
     params: RequestParams | undefined,
   ): Status | Request {
     this.check(params);
-    return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
+    return this.protocols.am.receiveData(message, given, params);
   }
 
   isWithdrawn(message: PeerMessage): boolean {

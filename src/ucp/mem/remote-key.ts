@@ -7,6 +7,7 @@ import { crc32 } from 'node:zlib';
 import { accessWithout, deniedOf, REMOTE_ACCESS, type RemoteKeyPart } from '../../api/contract/memory.ts';
 import { malformed as malformedBytes, PACKED_MARKS } from '../../api/memory/local.ts';
 import { OwnedRemoteKey } from '../../api/memory/owned.ts';
+import type { Operation } from '../../api/operation/call.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { isBytes } from '../../ucs/memory/bytes.ts';
 import { type MemoryType, memoryTypeAt } from '../../ucs/memory/memory-type.ts';
@@ -15,7 +16,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
-import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
+import type { MemoryPlace, Plan } from '../proto/selection.ts';
 
 const OPERATIONS = 2;
 

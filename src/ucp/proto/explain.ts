@@ -17,17 +17,11 @@ import {
 import { AM_BYTES } from '../../api/layout/am.ts';
 import { STREAM_BYTES } from '../../api/layout/stream.ts';
 import { TAG_BYTES } from '../../api/layout/tag.ts';
+import type { Operation } from '../../api/operation/call.ts';
 import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { checkPositive } from '../../ucs/type/check-options.ts';
 import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
-import {
-  type Candidate,
-  MESSAGE_OVERHEAD_NS,
-  OPERATION_NAMES,
-  type Operation,
-  type Plan,
-  PROTOCOL_NAMES,
-} from './selection.ts';
+import { type Candidate, MESSAGE_OVERHEAD_NS, OPERATION_NAMES, type Plan, PROTOCOL_NAMES } from './selection.ts';
 
 /** The plan to explain, and its inputs. */
 export interface ExplainInput {

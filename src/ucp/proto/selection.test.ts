@@ -1,5 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { Operation } from '../../api/operation/call.ts';
 import { hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
@@ -10,7 +11,6 @@ import {
   costNs,
   type LaneCapabilities,
   type MemoryPlace,
-  Operation,
   type Plan,
   Protocol,
   selectProtocols,
@@ -133,7 +133,7 @@ describe('selection', () => {
   it('takes zero copy from the threshold on and not below, where there is a choice', async () => {
     await fc.assert(
       fc.property(arbitraryInput, fc.nat(20_000), ({ operation, local, remote, lanes }, threshold) => {
-        const plan = selectProtocols(operation, local, remote, lanes, undefined, threshold);
+        const plan = selectProtocols({ operation, local, remote }, lanes, undefined, threshold);
         for (const bytes of [...interestingSizes(plan), threshold - 1, threshold, threshold + 1]) {
           const able = plan.candidates.filter(({ bytesMin, bytesMax }) => bytesMin <= bytes && bytes <= bytesMax);
           const chosen = candidateFor(plan, bytes);
@@ -149,8 +149,10 @@ describe('selection', () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
         const before = structuredClone(lanes);
-        const plan = selectProtocols(operation, local, remote, lanes);
-        expect(selectProtocols(operation, { ...local }, { ...remote }, structuredClone(lanes))).toEqual(plan);
+        const plan = selectProtocols({ operation, local, remote }, lanes);
+        expect(
+          selectProtocols({ operation, local: { ...local }, remote: { ...remote } }, structuredClone(lanes)),
+        ).toEqual(plan);
         expect(lanes).toEqual(before);
       }),
     );
@@ -159,7 +161,7 @@ describe('selection', () => {
   it('chooses the cheapest candidate at every size, the earlier one at equal cost', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
-        const plan = selectProtocols(operation, local, remote, lanes);
+        const plan = selectProtocols({ operation, local, remote }, lanes);
         for (const bytes of interestingSizes(plan)) {
           const best = cheapest(plan, bytes);
           const chosen = candidateFor(plan, bytes);
@@ -174,7 +176,7 @@ describe('selection', () => {
   it('covers each size once, in rising order', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
-        const { steps } = selectProtocols(operation, local, remote, lanes);
+        const { steps } = selectProtocols({ operation, local, remote }, lanes);
         for (const [index, { bytesMax, candidate }] of steps.entries()) {
           expect(bytesMax).toBeLessThanOrEqual(candidate.bytesMax);
           if (index > 0) {
@@ -189,7 +191,7 @@ describe('selection', () => {
   it('names every lane: as a candidate or with a reason', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
-        const plan = selectProtocols(operation, local, remote, lanes);
+        const plan = selectProtocols({ operation, local, remote }, lanes);
         for (const index of lanes.keys()) {
           const rows = [...plan.candidates, ...plan.rejected].filter((row) => row.lane === index);
           expect(rows.length).toBeGreaterThan(0);
@@ -202,7 +204,7 @@ describe('selection', () => {
   it('never chooses a lane that cannot', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
-        const plan = selectProtocols(operation, local, remote, lanes);
+        const plan = selectProtocols({ operation, local, remote }, lanes);
         for (const { lane: index } of plan.candidates) {
           const { attributes, hasLocalMemory, hasRemoteKey } = lanes[index]!;
           expect(hasLocalMemory && hasRemoteKey).toBe(true);
@@ -223,13 +225,13 @@ describe('selection', () => {
     ['a handle', lane({ sysDevice: 0, memory: false }), /no handle/],
     ['operations', lane({ sysDevice: 0, flags: 0 }), /has no short operation|has no zero-copy operation/],
   ])('says that a lane lacks %s', (_what, only, reason) => {
-    const plan = selectProtocols(Operation.PUT, HOST_PLACE, CARD, [only]);
+    const plan = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: CARD }, [only]);
     expect(plan.steps).toEqual([]);
     expect(plan.rejected.map((row) => row.reason).join('; ')).toMatch(reason);
   });
 
   it('says that a card moves nothing between host and host', () => {
-    const plan = selectProtocols(Operation.GET, HOST_PLACE, HOST_PLACE, [
+    const plan = selectProtocols({ operation: Operation.GET, local: HOST_PLACE, remote: HOST_PLACE }, [
       lane({ required: memoryTypeBit(MemoryType.GAUDI) }),
     ]);
     expect(plan.rejected).toEqual([{ lane: 0, protocol: undefined, reason: 'needs gaudi memory on one side' }]);
@@ -238,18 +240,18 @@ describe('selection', () => {
   it('estimates what is left of a path that is degraded, and takes another lane then', () => {
     const full = lane({ sysDevice: 0 });
     const degraded = { ...full, path: { bandwidthShare: 0.25, note: '1 of 4 links up' } };
-    const only = selectProtocols(Operation.PUT, CARD, CARD, [degraded]);
-    const same = selectProtocols(Operation.PUT, CARD, CARD, [full]);
+    const only = selectProtocols({ operation: Operation.PUT, local: CARD, remote: CARD }, [degraded]);
+    const same = selectProtocols({ operation: Operation.PUT, local: CARD, remote: CARD }, [full]);
     expect(only.candidates[0]!.perByteNs).toBe(4 * same.candidates[0]!.perByteNs);
     expect(only.candidates[0]!.note).toBe('1 of 4 links up');
     const slower = lane({ sysDevice: 0, bandwidth: 5e9 });
-    const plan = selectProtocols(Operation.PUT, CARD, CARD, [degraded, slower]);
+    const plan = selectProtocols({ operation: Operation.PUT, local: CARD, remote: CARD }, [degraded, slower]);
     expect(candidateFor(plan, 2 ** 30)?.lane).toBe(1);
   });
 
   it('says that nothing gets through a path that is dead', () => {
     const dead = { ...lane({ sysDevice: 0 }), path: { bandwidthShare: 0, note: '0 of 3 links up' } };
-    const plan = selectProtocols(Operation.PUT, CARD, CARD, [dead]);
+    const plan = selectProtocols({ operation: Operation.PUT, local: CARD, remote: CARD }, [dead]);
     expect(plan.rejected).toEqual([
       { lane: 0, protocol: undefined, reason: 'does not get through to the remote memory: 0 of 3 links up' },
     ]);
@@ -257,12 +259,18 @@ describe('selection', () => {
   });
 
   it('gives equal lanes to the first one', () => {
-    const plan = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, [lane(), lane(), lane()]);
+    const plan = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, [
+      lane(),
+      lane(),
+      lane(),
+    ]);
     for (const { candidate } of plan.steps) expect(candidate.lane).toBe(0);
   });
 
   it('changes from short to zero copy where their lines cross', () => {
-    const plan = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, [lane({ short: 2 ** 20 })]);
+    const plan = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, [
+      lane({ short: 2 ** 20 }),
+    ]);
     expect(plan.steps.map(({ candidate }) => candidate.protocol)).toEqual([0, 1]);
     const [short, zcopy] = plan.candidates;
     const edge = plan.steps[0]!.bytesMax;
@@ -275,7 +283,7 @@ describe('explaining', () => {
   it('shows each step and each rejection of the plan', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {
-        const plan = selectProtocols(operation, local, remote, lanes);
+        const plan = selectProtocols({ operation, local, remote }, lanes);
         const resources = lanes.map(({ attributes }) => attributes.resource);
         const unavailable = [{ name: 'gone', reason: 'is not there' }];
         const { memoryType: localType } = local;
@@ -311,14 +319,16 @@ describe('distance', () => {
       [at(NEAR), at(FAR)],
     ]) {
       const near = lanes.findIndex(({ distance }) => distance?.kind === 'PCI switch');
-      const { steps } = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, lanes);
+      const { steps } = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, lanes);
       expect(steps.every(({ candidate }) => candidate.lane === near)).toBe(true);
     }
   });
 
   it('adds its latency, bounds the bandwidth, and is told', () => {
     const zcopyOf = (each: LaneCapabilities): Candidate => {
-      const { candidates } = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, [each]);
+      const { candidates } = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, [
+        each,
+      ]);
       return candidates.find(({ protocol }) => protocol === Protocol.ZCOPY)!;
     };
     const [none, near, far] = [zcopyOf(lane()), zcopyOf(at(NEAR)), zcopyOf(at(FAR))];

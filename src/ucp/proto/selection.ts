@@ -6,13 +6,11 @@
  * equal costs go to the earlier lane.
  */
 
+import { Operation } from '../../api/operation/call.ts';
 import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { LinearCost } from '../../uct/api/memory-domain.ts';
-
-export const Operation = { PUT: 0, GET: 1 } as const;
-export type Operation = (typeof Operation)[keyof typeof Operation];
 
 export const Protocol = {
   SHORT: 0,
@@ -108,15 +106,20 @@ const SOFTWARE_MESSAGES = 3;
 /** Time of a worker for one message: it answers when it makes progress, which may be only when an event wakes it. */
 export const MESSAGE_OVERHEAD_NS = 20_000;
 
+/** A put or get, and where its memories are. */
+export interface Sides {
+  readonly operation: Operation;
+  readonly local: MemoryPlace;
+  readonly remote: MemoryPlace;
+}
+
 /**
  * Chooses the protocol and lane for every size. Pure.
  * @param messages undefined where the peer takes no messages, or cannot find the memory behind the key
  * @param zcopyThreshold bytes from which zero copy is chosen, and below which it is not, if there is a choice; undefined to choose by cost
  */
 export function selectProtocols(
-  operation: Operation,
-  local: MemoryPlace,
-  remote: MemoryPlace,
+  sides: Sides,
   lanes: readonly LaneCapabilities[],
   messages?: MessageLane,
   zcopyThreshold?: number,
@@ -124,8 +127,8 @@ export function selectProtocols(
   const candidates: Candidate[] = [];
   const rejected: RejectedCandidate[] = [];
   for (const [index, lane] of lanes.entries()) {
-    const reason = refusalOf(lane, local, remote);
-    if (reason === undefined) addCandidates(operation, local, remote, lane, index, candidates, rejected);
+    const reason = refusalOf(lane, sides.local, sides.remote);
+    if (reason === undefined) addCandidates(sides, lane, index, { candidates, rejected });
     else rejected.push({ lane: index, protocol: undefined, reason });
   }
   if (messages !== undefined) candidates.push(messageCandidate(messages));
@@ -181,13 +184,10 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
 }
 
 function addCandidates(
-  operation: Operation,
-  local: MemoryPlace,
-  remote: MemoryPlace,
+  { operation, local, remote }: Sides,
   { attributes, registerCost, path, distance }: LaneCapabilities,
   lane: number,
-  candidates: Candidate[],
-  rejected: RejectedCandidate[],
+  { candidates, rejected }: { readonly candidates: Candidate[]; readonly rejected: RejectedCandidate[] },
 ): void {
   const isPut = operation === Operation.PUT;
   const limits = isPut ? attributes.put : attributes.get;

@@ -8,6 +8,7 @@ import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 import { accessesOf } from '../../api/contract/memory.ts';
 import { checkLocal } from '../../api/memory/local.ts';
 import { checkRemote } from '../../api/memory/owned.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
@@ -24,16 +25,22 @@ import {
   explanationOf,
 } from '../proto/explain.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
-import { type Candidate, movesLong, Operation, type Plan, selectProtocols } from '../proto/selection.ts';
+import { type Candidate, movesLong, type Plan, selectProtocols } from '../proto/selection.ts';
 import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import { pipelinePlan, planFor } from '../transfer/plan.ts';
+import { type Planned, pipelinePlan, planFor } from '../transfer/plan.ts';
 import { rendezvousFrom } from '../transfer/threshold.ts';
 
 /** The part of the context that is used here. */
 export interface ExplainContext extends RendezvousContext {
   readonly thresholds: Thresholds;
   readonly rmaRails: RailLimits;
+}
+
+/** The memories of an operation. */
+interface Memories {
+  readonly local: LocalMemory;
+  readonly rkey: RemoteKey;
 }
 
 /**
@@ -44,20 +51,20 @@ export function explainTransfer(
   context: ExplainContext,
   connection: PeerConnection,
   operation: ExplainedOperation,
-  local: LocalMemory,
-  rkey: RemoteKey,
+  { local, rkey }: Memories,
 ): ExplainedChoice {
   const { ownAccess, remoteAccess } = accessesOf(operation);
-  checkLocal(context, local, 0, 0, ownAccess);
-  checkRemote(connection, rkey, 0, 0, remoteAccess);
+  checkLocal(context, { local, localOffset: 0, byteLength: 0 }, ownAccess);
+  checkRemote(connection, { rkey, remoteOffset: 0, byteLength: 0 }, remoteAccess);
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
   }
-  if (operation === 'put') return explainRma(context, connection, Operation.PUT, local, rkey);
-  if (operation === 'get') return explainRma(context, connection, Operation.GET, local, rkey);
+  const put = { operation: Operation.PUT, connection, local, rkey };
+  if (operation === 'put') return explainRma(context, put);
+  if (operation === 'get') return explainRma(context, { ...put, operation: Operation.GET });
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
   const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
-  const moves = explainRma(context, connection, Operation.PUT, local, rkey);
+  const moves = explainRma(context, put);
   // Memory that no put can move, no message can move either.
   if (moves.chosen.length === 0 && connection.isEmulating)
     return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
@@ -113,19 +120,14 @@ export function explainHostMessages(
   });
 }
 
-function explainRma(
-  { rmaRails }: ExplainContext,
-  connection: PeerConnection,
-  operation: Operation,
-  local: LocalMemory,
-  rkey: RemoteKey,
-): ExplainedChoice {
+function explainRma({ rmaRails }: ExplainContext, planned: Planned): ExplainedChoice {
+  const { operation, connection, local, rkey } = planned;
   const { lanes } = connection;
   return explainPlan({
     operation,
     localType: local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST,
     remoteType: rkey.memoryType,
-    plan: divided(planFor(operation, local, rkey, connection), lanes, rmaRails),
+    plan: divided(planFor(planned), lanes, rmaRails),
     resources: lanes.map(({ iface }) => iface.attributes.resource),
     unavailable: connection.unreachable,
   });
@@ -160,7 +162,8 @@ function rendezvousOf(
     const isHost = rkey.memoryType === MemoryType.HOST;
     return isHost ? undefined : best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
   }
-  const written = best(planFor(Operation.PUT, local, rkey, connection), scheme === 'put_ppln' ? 'put-pipeline' : 'put');
+  const put = planFor({ operation: Operation.PUT, connection, local, rkey });
+  const written = best(put, scheme === 'put_ppln' ? 'put-pipeline' : 'put');
   return written ?? best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
 }
 
@@ -177,7 +180,7 @@ function rendezvousOfHost(
     hasLocalMemory: true,
     registerCost: md.md.attributes.registerCost,
   }));
-  const plan = selectProtocols(operation, HOST_PLACE, HOST_PLACE, capabilities);
+  const plan = selectProtocols({ operation, local: HOST_PLACE, remote: HOST_PLACE }, capabilities);
   const protocol = operation === Operation.GET ? 'get' : scheme === 'put_ppln' ? 'put-pipeline' : 'put';
   return longOf(divided(plan, lanes, rails), lanes, protocol);
 }
@@ -207,7 +210,7 @@ function readPlan({ lanes, distanceOf }: PeerConnection, source: MemoryHandle | 
     hasLocalMemory: rkey.memoryType === MemoryType.HOST || rkey.parts[md.index] !== undefined,
     registerCost: undefined,
   }));
-  return selectProtocols(Operation.GET, rkey, source ?? HOST_PLACE, capabilities);
+  return selectProtocols({ operation: Operation.GET, local: rkey, remote: source ?? HOST_PLACE }, capabilities);
 }
 
 /** Whether a memory domain has keys for any host memory: one whose memory peers map has keys only for its own allocations. */

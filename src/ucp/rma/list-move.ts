@@ -5,6 +5,7 @@
 
 import { entryError, type ListBlock, type PlannedList } from '../../api/list/list.ts';
 import { hostBytes } from '../../api/memory/local.ts';
+import { Operation, operationOf } from '../../api/operation/call.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type Completion, IfaceFlag, type IovEntry } from '../../uct/api/iface.ts';
@@ -17,7 +18,7 @@ import { type Connection, start } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, OperationRegistrar } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Candidate, costNs, Operation, type Plan, Protocol } from '../proto/selection.ts';
+import { type Candidate, costNs, type Plan, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
 import { initEntry, type LocalMemoryIndex, type RegisteringOwner } from '../transfer/transfer.ts';
 
@@ -273,11 +274,6 @@ function startBlock(iov: readonly PlannedBlock[], completion: Completion, reques
   }
 }
 
-/** The operation with this name. */
-export function operationOf(operation: 'put' | 'get'): Operation {
-  return operation === 'put' ? Operation.PUT : Operation.GET;
-}
-
 /** Registers the host memory of a list that is not mapped. */
 export interface BlockRegistrar {
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
@@ -289,6 +285,14 @@ export const MAPPED_ONLY: BlockRegistrar = {
     throw invalidParam('local', 'must be mapped memory in a prepared list', bytes.byteLength);
   },
 };
+
+/** What the blocks of one list have in common. */
+export interface BlockOwner {
+  readonly operation: Operation;
+  readonly connection: PeerConnection;
+  readonly context: LocalMemoryIndex;
+  readonly registrar: BlockRegistrar;
+}
 
 /** A block. It is itself the one entry of a zero-copy list, because a move has thousands of blocks, and each further object is a cache miss. */
 export class PlannedBlock implements RegisteringOwner, IovEntry {
@@ -317,14 +321,8 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
    * @param candidate the candidate that carries it; undefined for the best one
    * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
    */
-  constructor(
-    operation: Operation,
-    { local, localOffset, rkey, remoteOffset, byteLength, entry }: ListBlock,
-    connection: PeerConnection,
-    context: LocalMemoryIndex,
-    registrar: BlockRegistrar,
-    candidate?: Candidate,
-  ) {
+  constructor({ operation, connection, context, registrar }: BlockOwner, block: ListBlock, candidate?: Candidate) {
+    const { local, localOffset, rkey, remoteOffset, byteLength, entry } = block;
     this.local = local as LocalMemory;
     this.localOffset = localOffset;
     this.rkey = rkey as RemoteKey;
@@ -333,17 +331,16 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
     this.entry = entry;
     this.#operation = operation;
     this.#registrar = registrar;
-    const plan = planFor(operation, this.local, this.rkey, connection);
+    const planned = { operation, connection, local: this.local, rkey: this.rkey };
+    const plan = planFor(planned);
     const { protocol, lane: index } =
-      candidate ??
-      bestOf(plan, connection, byteLength) ??
-      chooseCandidate(plan, operation, this.local, this.rkey, byteLength);
+      candidate ?? bestOf(plan, connection, byteLength) ?? chooseCandidate(plan, planned, byteLength);
     this.protocol = protocol;
     const lane = protocol === Protocol.SOFTWARE ? undefined : connection.lanes[index]!;
     this.lane = lane;
     this.#part = lane === undefined ? undefined : this.rkey.parts[lane.md.index];
     this.#bytes = protocol === Protocol.SHORT ? hostBytes(this.local) : undefined;
-    if (protocol === Protocol.ZCOPY) initEntry(this, this.local, localOffset, byteLength, lane!.md.index, context);
+    if (protocol === Protocol.ZCOPY) initEntry(this, this, lane!.md.index, context);
   }
 
   setEntry(memory: MdMemory, offset: number): void {

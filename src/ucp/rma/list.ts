@@ -11,6 +11,7 @@ import type {
   TransferEntry,
 } from '../../api/contract/request.ts';
 import { checkList, entryError, type ListBlock, notificationOf, PlannedList } from '../../api/list/list.ts';
+import { type Operation, operationOf } from '../../api/operation/call.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -20,14 +21,13 @@ import type { Connection, Request } from '../base/request/request.ts';
 import { type Rail, type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Candidate, type Operation, type Plan, PROTOCOL_NAMES } from '../proto/selection.ts';
+import { type Candidate, type Plan, PROTOCOL_NAMES } from '../proto/selection.ts';
 import { planFor } from '../transfer/plan.ts';
 import {
   BlockMove,
   type BlockRegistrar,
   MAPPED_ONLY,
   MoveRegistrations,
-  operationOf,
   PlannedBlock,
   type SoftwareList,
 } from './list-move.ts';
@@ -73,7 +73,7 @@ export class RmaLists {
     list: readonly TransferEntry[],
     strict: boolean,
   ): PreparedList {
-    return this.#plan(connection, operation, list, strict, MAPPED_ONLY);
+    return this.#plan(connection, operation, { list, strict }, MAPPED_ONLY);
   }
 
   /** See Endpoint.putListNbx. */
@@ -89,8 +89,8 @@ export class RmaLists {
     }
     const registrations = new MoveRegistrations();
     try {
-      const { strict = false } = params ?? {};
-      const planned = this.#plan(connection, operation, list as readonly TransferEntry[], strict, registrations);
+      const given = { list: list as readonly TransferEntry[], strict: params?.strict === true };
+      const planned = this.#plan(connection, operation, given, registrations);
       const started = this.#start(connection, planned, registrations, params);
       if (typeof started === 'number') registrations.close();
       return started;
@@ -132,15 +132,15 @@ export class RmaLists {
   #plan(
     connection: PeerConnection,
     operation: 'put' | 'get',
-    list: readonly TransferEntry[],
-    strict: boolean,
+    { list, strict }: { readonly list: readonly TransferEntry[]; readonly strict: boolean },
     registrar: BlockRegistrar,
   ): PlannedList<PlannedBlock> {
     const { context } = this.#host;
     const blocks = checkList({ memory: context, keys: connection }, operation, list, strict);
     const rails = new ListRails(connection, operationOf(operation), blocks, context.rmaRails);
+    const owner = { operation: operationOf(operation), connection, context, registrar };
     const planned = (block: ListBlock, candidate?: Candidate): PlannedBlock =>
-      new PlannedBlock(operationOf(operation), block, connection, context, registrar, candidate);
+      new PlannedBlock(owner, block, candidate);
     const plan = (block: ListBlock): PlannedBlock => {
       try {
         const [first, ...others] = rails.partsOf(block) ?? [];
@@ -293,6 +293,7 @@ class ListRails {
   }
 
   #planOf({ local, rkey }: ListBlock): Plan {
-    return planFor(this.#operation, local as LocalMemory, rkey as RemoteKey, this.#connection);
+    const memories = { local: local as LocalMemory, rkey: rkey as RemoteKey };
+    return planFor({ operation: this.#operation, connection: this.#connection, ...memories });
   }
 }

@@ -7,42 +7,30 @@ import { GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
 import type { RequestParams } from '../../api/contract/request.ts';
 import { checkLocal } from '../../api/memory/local.ts';
 import { checkRemote } from '../../api/memory/owned.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
 import { isBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { RmaRequest } from '../base/request/operation-requests.ts';
-import { type Connection, type Request, start } from '../base/request/request.ts';
+import { type Request, start } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
-import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
+import { type Candidate, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
-import {
-  carriedPlaces,
-  initLocal,
-  initRma,
-  initTransfer,
-  type RmaPlace,
-  startCopiedPut,
-} from '../transfer/transfer.ts';
+import { carriersOf, initLocal, initRma, initTransfer, startCopiedPut, type Transfer } from '../transfer/transfer.ts';
 import { initFlush, tryFlush } from './flush.ts';
 
 /** The parts of a transfer that is not divided. */
-const NO_PARTS: readonly RmaPlace[] = [];
+const NO_PARTS: readonly Transfer[] = [];
 
 /** Puts and gets that the worker of the peer executes. */
 export interface SoftwareRma {
   /** Completes a request that initRma has begun. */
-  init(
-    request: RmaRequest,
-    local: LocalMemory,
-    offset: number,
-    byteLength: number,
-    memoryKey: Uint8Array | undefined,
-  ): void;
+  init(request: RmaRequest, transfer: Transfer): void;
 }
 
 /** The puts, gets and flushes of one worker. */
@@ -55,62 +43,42 @@ export class RmaProtocol {
     this.#software = software;
   }
 
-  /** See Endpoint.putNbx. */
-  put(
+  /**
+   * Puts a few bytes of host memory without a request, if a lane can. It checks no arguments: the transport checks the ranges, and {@link start} gives
+   * the reason of a refusal, and makes the plan if it is not known.
+   * @returns OK if it has ended; NO_RESOURCE if the transport has no room now; else it has to be started with a request
+   */
+  tryShortPut(
     connection: PeerConnection,
     local: LocalMemory,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    let isRefused = false;
-    // The transport checks the ranges; the path with a request gives the reason of a refusal, and makes the plan if it is not known.
-    const bytes = params === undefined ? this.#plainBytes(local) : undefined;
-    if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
-      const path = bytes === local ? rkey.shortPut : rkey.shortPutMapped;
-      if (isUsable(path, byteLength, connection)) {
-        path.activity.busy = true;
-        const status = path.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, path.part);
-        if (status === Status.OK) return status;
-        isRefused = status === Status.NO_RESOURCE;
-      }
-    }
-    return this.#transfer(
-      Operation.PUT,
-      connection,
-      local,
-      localOffset,
-      byteLength,
-      rkey,
-      remoteOffset,
-      params,
-      isRefused,
-    );
+  ): Status {
+    const bytes = this.#plainBytes(local);
+    if (bytes === undefined || rkey?.owner !== connection || isObserved()) return Status.UNSUPPORTED;
+    const path = bytes === local ? rkey.shortPut : rkey.shortPutMapped;
+    if (!isUsable(path, byteLength, connection)) return Status.UNSUPPORTED;
+    path.activity.busy = true;
+    return path.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, path.part);
   }
 
-  /** See Endpoint.getNbx. */
-  get(
+  /** Like {@link tryShortPut}, for a get that ends in its call. */
+  tryShortGet(
     connection: PeerConnection,
     local: LocalMemory,
     localOffset: number,
     byteLength: number,
     rkey: RemoteKey,
     remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    // As for puts, if the get ends in the call.
-    const bytes = params === undefined ? this.#plainBytes(local) : undefined;
-    if (bytes !== undefined && rkey?.owner === connection && !isObserved()) {
-      const { shortGet } = rkey;
-      if (isUsable(shortGet, byteLength, connection)) {
-        const { endpoint, part } = shortGet;
-        const status = endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
-        if (status === Status.OK) return status;
-      }
-    }
-    return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
+  ): Status {
+    const bytes = this.#plainBytes(local);
+    if (bytes === undefined || rkey?.owner !== connection || isObserved()) return Status.UNSUPPORTED;
+    const { shortGet } = rkey;
+    if (!isUsable(shortGet, byteLength, connection)) return Status.UNSUPPORTED;
+    const { endpoint, part } = shortGet;
+    return endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
   }
 
   /** Bytes of host memory, mapped or not; undefined for other memory, and for mapped memory of another context or without every local access. */
@@ -137,53 +105,36 @@ export class RmaProtocol {
     return this.#host.start(request, params);
   }
 
-  /** @param isRefused a transport has had no resources for it just now: it waits without being tried again */
-  #transfer(
-    operation: Operation,
-    connection: PeerConnection,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: RemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-    isRefused: boolean,
-  ): Status | Request {
+  /** Starts a put or get: see Endpoint.putNbx and getNbx. */
+  start(call: UcpCall): Status | Request {
     const { context, requests } = this.#host;
+    const { operation, connection, byteLength, params } = call;
     const { ownAccess, remoteAccess } = operation === Operation.PUT ? PUT_ACCESSES : GET_ACCESSES;
-    checkLocal(context, local, localOffset, byteLength, ownAccess);
-    checkRemote(connection, rkey, remoteOffset, byteLength, remoteAccess);
+    checkLocal(context, call, ownAccess);
+    checkRemote(connection, call, remoteAccess);
     if (byteLength === 0) return Status.OK;
     if (connection.failure !== Status.OK) return connection.failure;
-    const plan = planFor(operation, local, rkey, connection);
-    const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
+    const candidate = chooseCandidate(planFor(call), call, byteLength);
     const request = requests.take(requests.rmas);
     if (request === undefined) return Status.NO_RESOURCE;
-    initRma(request, operation, connection, candidate, rkey, remoteOffset);
+    initRma(request, call, candidate);
     const isShortPut = operation === Operation.PUT && candidate.protocol === Protocol.SHORT;
-    if (isShortPut && params?.noImmediateCompletion !== true && !isObserved()) request.starter = startCopiedPut;
+    if (isShortPut && call.isImmediate && !isObserved()) request.starter = startCopiedPut;
     try {
-      const parts = this.#isDivided(connection, candidate)
-        ? this.#partsOf(operation, connection, { local, localOffset, byteLength, rkey, remoteOffset })
-        : NO_PARTS;
-      if (parts.length > 1) initDivided(this.#host, request, connection, operation, parts);
-      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
-      else this.#software.init(request, local, localOffset, byteLength, rkey.memoryKey);
+      const parts = this.#isDivided(connection, candidate) ? carriersOf(call, context.rmaRails) : NO_PARTS;
+      if (parts !== undefined && parts.length > 1) initDivided(this.#host, request, parts);
+      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, call, context);
+      else this.#software.init(request, call);
     } catch (error) {
       requests.discard(request);
       throw error;
     }
-    return this.#host.start(request, params, isRefused);
+    return this.#host.start(request, params, call.isRefused);
   }
 
   /** Whether several network devices may share a put or get (UCX_MAX_RMA_RAILS). */
   #isDivided({ hasRails }: PeerConnection, { protocol }: Candidate): boolean {
     return hasRails && this.#host.context.rmaRails.railsMax >= 2 && protocol === Protocol.ZCOPY;
-  }
-
-  /** The parts of a put or get that several network devices share; none, or one, for one that is not divided. */
-  #partsOf(operation: Operation, connection: PeerConnection, place: RmaPlace): readonly RmaPlace[] {
-    return carriedPlaces(connection, operation, place, this.#host.context.rmaRails) ?? NO_PARTS;
   }
 }
 
@@ -221,10 +172,10 @@ class DividedTransfer {
   }
 
   /** Adds a part. @throws what registering the local memory throws */
-  add(host: ProtocolHost, connection: Connection, operation: Operation, place: RmaPlace): void {
+  add(host: ProtocolHost, part: Transfer): void {
     const request = this.#request;
-    this.#waiting.add(initTransfer(host, connection, operation, place, (status) => request.complete(status)));
-    request.byteLength += place.byteLength;
+    this.#waiting.add(initTransfer(host, part, (status) => request.complete(status)));
+    request.byteLength += part.byteLength;
   }
 
   /** Starts the parts that are left; see Request.start. */
@@ -285,16 +236,10 @@ class DividedTransfer {
  * @param request initialized, except for its memory
  * @throws what registering the local memory throws: nothing is held then
  */
-function initDivided(
-  host: ProtocolHost,
-  request: RmaRequest,
-  connection: Connection,
-  operation: Operation,
-  places: readonly RmaPlace[],
-): void {
+function initDivided(host: ProtocolHost, request: RmaRequest, parts: readonly Transfer[]): void {
   const transfer = new DividedTransfer(request);
   request.starter = () => transfer.start();
   request.release = () => transfer.drop();
   request.abandon = (_request, status) => transfer.abandon(status);
-  for (const place of places) transfer.add(host, connection, operation, place);
+  for (const part of parts) transfer.add(host, part);
 }

@@ -17,7 +17,8 @@ import {
   writeRma,
   writeRmaBlocks,
 } from '../../api/layout/rma.ts';
-import { bytesOf } from '../../api/memory/local.ts';
+import { bytesOf, pieceOf } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -25,10 +26,11 @@ import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { ReceiveRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection } from '../base/request/request.ts';
-import { type LocalMemory, type LocalPiece, MEMORY_KEY_BYTES } from '../mem/memory-handle.ts';
-import { Operation } from '../proto/selection.ts';
+import { type LocalPiece, MEMORY_KEY_BYTES } from '../mem/memory-handle.ts';
+import type { OfferedMessage } from '../rndv/receive.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
+import type { Transfer } from '../transfer/transfer.ts';
 
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
 /** Maximum number of blocks of a transfer: a peer walks through all of them for each window. */
@@ -45,14 +47,8 @@ export class EmulatedRma {
   }
 
   /** Completes a request whose protocol is software: what it moves, and how it starts. */
-  init(
-    request: RmaRequest,
-    local: LocalMemory,
-    offset: number,
-    byteLength: number,
-    memoryKey: Uint8Array | undefined,
-  ): void {
-    this.#init(request, [{ memory: local, offset, byteLength, start: 0 }], memoryKey, byteLength);
+  init(request: RmaRequest, transfer: Transfer): void {
+    this.#init(request, [pieceOf(transfer)], transfer.rkey.memoryKey, transfer.byteLength);
   }
 
   /** Maximum number of blocks of one transfer over a connection: its message names all of them. */
@@ -87,7 +83,7 @@ export class EmulatedRma {
     const asked = readRma(frame);
     const pieces = this.#find(frame, asked, MemAccess.REMOTE_PUT);
     if (pieces === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
-    else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, pieces, NO_DATA);
+    else this.#rendezvous.receive(this.#serving(connection, asked.request, pieces), NO_DATA);
   }
 
   /** The peer asks to read memory of this worker. */
@@ -124,7 +120,7 @@ export class EmulatedRma {
     if (connection === undefined || !(request instanceof RmaRequest) || request.queued || !request.isAsking) return;
     request.isAsking = false;
     if (status !== Status.OK) request.end(status);
-    else this.#rendezvous.receive(request, connection, peerRequest, request.pieces, NO_DATA);
+    else this.#rendezvous.receive({ request, connection, peerRequest, pieces: request.pieces }, NO_DATA);
   }
 
   #ask(request: RmaRequest, connection: Connection, payload: Uint8Array | undefined, byteLength: number): Status {
@@ -159,10 +155,10 @@ export class EmulatedRma {
     return pieces;
   }
 
-  /** A request of this worker that serves one of the peer. */
-  #serving(connection: Connection): ReceiveRequest {
+  /** The receive of a put of the peer, by a request of this worker. */
+  #serving(connection: Connection, peerRequest: number, pieces: readonly LocalPiece[]): OfferedMessage {
     const request = new ReceiveRequest(this.#host);
     request.begin(connection, undefined);
-    return request;
+    return { request, connection, peerRequest, pieces };
   }
 }

@@ -17,6 +17,7 @@
 import { MessageId } from '../../api/layout/message.ts';
 import { ATP_IN_TARGET, RTR_BYTES, writeRtr } from '../../api/layout/rendezvous.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../../api/memory/local.ts';
+import type { Operation } from '../../api/operation/call.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
 import { type FragmentUser, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
@@ -26,10 +27,9 @@ import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import type { Operation } from '../proto/selection.ts';
 import { transfersOf } from '../transfer/move.ts';
 import type { Staging } from '../transfer/staging.ts';
-import type { RmaPlace } from '../transfer/transfer.ts';
+import type { Transfer } from '../transfer/transfer.ts';
 import { KEY_LIST, type KeyRange, type OwnKey, unpackKeyList } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 
@@ -310,8 +310,8 @@ export function rangeTransfers(
   [operation, connection]: readonly [Operation, Connection],
   pieces: readonly LocalPiece[],
   ranges: readonly RemoteRange[],
-): readonly RmaPlace[] | undefined {
-  const transfers: RmaPlace[] = [];
+): readonly Transfer[] | undefined {
+  const transfers: Transfer[] = [];
   for (const range of ranges) {
     const found = transfersOf(host, { operation, connection, pieces, ...range });
     if (found === undefined) return undefined;

@@ -10,6 +10,7 @@ import { writeWithdraw } from '../../api/layout/control.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { RTR_BYTES, readAtp, readData, readRtr } from '../../api/layout/rendezvous.ts';
 import { areMapped, bytesOf } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
@@ -19,12 +20,18 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import { Operation } from '../proto/selection.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { moveRemote } from '../transfer/move.ts';
 import { Staging } from '../transfer/staging.ts';
 import { joinPieces, keyOfPieces, type OwnKey } from './own-key.ts';
-import { acquirePeerKey, acquireRanges, ReceiveTransfer, rangeTransfers, releaseRanges } from './receive.ts';
+import {
+  acquirePeerKey,
+  acquireRanges,
+  type OfferedMessage,
+  ReceiveTransfer,
+  rangeTransfers,
+  releaseRanges,
+} from './receive.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer, SendWindow } from './send.ts';
 
@@ -87,13 +94,7 @@ export class Rendezvous {
   }
 
   /** Receives into `given` from the peer's request, then answers it and ends `request`. */
-  receive(
-    request: Request,
-    connection: Connection,
-    peerRequest: number,
-    given: readonly LocalPiece[],
-    data: RemoteData,
-  ): void {
+  receive({ request, connection, peerRequest, pieces: given }: OfferedMessage, data: RemoteData): void {
     request.connection = connection;
     if (connection.failure !== Status.OK) {
       request.end(connection.failure);
@@ -110,9 +111,10 @@ export class Rendezvous {
       return;
     }
     const pieces = joinPieces(given);
-    if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;
+    const receive = { request, connection, peerRequest, pieces };
+    if (this.#readRemote(receive, data)) return;
     const key = this.#keyToWrite(connection, pieces);
-    new ReceiveTransfer(this.#host, this.staging, { request, connection, peerRequest, pieces }, key).start();
+    new ReceiveTransfer(this.#host, this.staging, receive, key).start();
   }
 
   /** The peer asks for the next window of a message that this worker sends. A window out of order or out of bounds is ignored. */
@@ -174,8 +176,7 @@ export class Rendezvous {
   #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
     const { request, target, pieces, byteLength } = transfer;
     if (target === undefined) return false;
-    const operation = Operation.PUT;
-    const transfers = rangeTransfers(this.#host, [operation, connection], pieces, target);
+    const transfers = rangeTransfers(this.#host, [Operation.PUT, connection], pieces, target);
     if (transfers === undefined) return false;
     // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
     connection.renew(request);
@@ -183,7 +184,7 @@ export class Rendezvous {
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.count += 1;
-    moveRemote(this.#host, request, { operation, connection }, transfers, (status) => {
+    moveRemote(this.#host, request, transfers, (status) => {
       transfer.endBoth(connection, peerRequest, status);
       transfer.complete(Status.OK);
     });
@@ -197,26 +198,20 @@ export class Rendezvous {
   }
 
   /** Reads the sender's memory if a lane can: true when the receive has started or ended. */
-  #readRemote(
-    request: Request,
-    connection: Connection,
-    peerRequest: number,
-    pieces: readonly LocalPiece[],
-    { packedKey, keyOffset }: RemoteData,
-  ): boolean {
+  #readRemote(receive: OfferedMessage, { packedKey, keyOffset }: RemoteData): boolean {
+    const { request, connection, peerRequest, pieces } = receive;
     if (packedKey === undefined || !isReadScheme(this.#host.context.scheme)) return false;
     const sent = { packed: packedKey, offset: keyOffset };
     const ranges = acquireRanges(this.#host.context, connection, sent, bytesOf(pieces));
     if (ranges === undefined) return false;
-    const operation = Operation.GET;
-    const transfers = rangeTransfers(this.#host, [operation, connection], pieces, ranges);
+    const transfers = rangeTransfers(this.#host, [Operation.GET, connection], pieces, ranges);
     if (transfers === undefined) {
       releaseRanges(connection, ranges);
       return false;
     }
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    moveRemote(this.#host, request, { operation, connection }, transfers, (moved) => {
+    moveRemote(this.#host, request, transfers, (moved) => {
       // The sender may have taken the key back during the read, and changed the memory.
       const isStale = ranges.some(({ rkey }) => !rkey.live);
       const status = moved === Status.OK && isStale ? Status.INVALID_ADDR : moved;

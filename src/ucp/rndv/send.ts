@@ -13,6 +13,7 @@
 import { MessageId } from '../../api/layout/message.ts';
 import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../../api/layout/rendezvous.ts';
 import { areHost, areMapped, bytesOf } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
 import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
@@ -25,7 +26,6 @@ import { SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request, RequestTransfer } from '../base/request/request.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { Operation } from '../proto/selection.ts';
 import { moveRemote, type RemoteMove, transfersOf } from '../transfer/move.ts';
 import type { Staging } from '../transfer/staging.ts';
 import type { OwnKey } from './own-key.ts';
@@ -362,7 +362,7 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
       const move = this.#moveOf(part, to);
       const transfers = transfersOf(this.#host, move);
       if (transfers !== undefined) {
-        return { to, write: (done) => moveRemote(this.#host, this.#transfer.request, move, transfers, done) };
+        return { to, write: (done) => moveRemote(this.#host, this.#transfer.request, transfers, done) };
       }
     }
     return undefined;

@@ -365,7 +365,8 @@ class ZcopyMessages {
       return Status.UNSUPPORTED;
     const { memory, offset } = pieces[0]!;
     const { context } = this.#host;
-    const isMapped = setMappedEntry(this.#iov[0], memory, offset + done, byteLength, amLane!.md.index, context);
+    const range = { local: memory, localOffset: offset + done, byteLength };
+    const isMapped = setMappedEntry(this.#iov[0], range, amLane!.md.index, context);
     return isMapped ? this.#start(request, cost) : Status.UNSUPPORTED;
   }
 

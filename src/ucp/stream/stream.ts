@@ -8,7 +8,7 @@
 import type { RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
 import { CreditCode } from '../../api/layout/control.ts';
 import { readStream, STREAM_ASKED, STREAM_BYTES } from '../../api/layout/stream.ts';
-import { bytesOf, checkLocal, checkPieces, hostBytes, isList } from '../../api/memory/local.ts';
+import { bytesOf, checkLocal, hostBytes, pieceOf } from '../../api/memory/local.ts';
 import { fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
@@ -16,11 +16,11 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { type Connection, notInitialized, type Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
-import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { OutgoingStream } from './outgoing.ts';
 
@@ -64,31 +64,21 @@ export class Streams {
     return this.#states.get(connection.id)?.byteLength ?? 0;
   }
 
-  /** See Endpoint.streamSendNbx. */
-  send(
-    connection: Connection,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    if (isList(local)) {
-      const pieces = checkPieces(this.#host.context, local, MemAccess.LOCAL_READ);
-      if (connection.failure !== Status.OK) return connection.failure;
-      return this.#start(connection, pieces, params);
-    }
-    checkLocal(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
+  /** Sends bytes: see Endpoint.streamSendNbx. */
+  send(call: UcpCall): Status | Request {
+    const { connection, pieces, local, localOffset, byteLength, params } = call;
+    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
+    if (pieces !== undefined) return this.#start(connection, pieces, params);
     const bytes = hostBytes(local);
-    const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
-    if (byteLength > 0 && isImmediate && bytes !== undefined && !connection.hasPending) {
+    if (byteLength > 0 && call.isImmediate && !isObserved() && bytes !== undefined && !connection.hasPending) {
       const status = this.#stateOf(connection).outgoing.sendAtOnce(bytes, localOffset, byteLength);
       if (status !== Status.NO_RESOURCE) {
         this.#host.counters.count(WorkerCounter.STREAM_TX);
         return status;
       }
     }
-    return this.#start(connection, [{ memory: local, offset: localOffset, byteLength, start: 0 }], params);
+    return this.#start(connection, [pieceOf(call)], params);
   }
 
   #start(connection: Connection, pieces: readonly LocalPiece[], params: RequestParams | undefined): Status | Request {
@@ -108,15 +98,11 @@ export class Streams {
     return this.#host.start(request, params);
   }
 
-  /** See Endpoint.streamRecvNbx. */
-  receive(
-    connection: Connection,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: StreamRecvParams | undefined,
-  ): Status | Request {
-    const request = this.#host.requests.takeReceive(connection, local, localOffset, byteLength);
+  /** Receives bytes: see Endpoint.streamRecvNbx. */
+  receive(call: UcpCall): Status | Request {
+    const { connection } = call;
+    const params: StreamRecvParams | undefined = call.params;
+    const request = this.#host.requests.takeReceive(connection, call);
     if (request === undefined) return Status.NO_RESOURCE;
     if (connection.failure !== Status.OK && this.#stateOf(connection).byteLength === 0) {
       this.#host.requests.discard(request);
@@ -185,7 +171,7 @@ export class Streams {
       return;
     }
     const request = state.receives[0];
-    const taken = takeDirectly(state, request, frame, start, length);
+    const taken = request !== undefined && canTake(state, request) ? request.storeNext(frame, start, length) : 0;
     if (taken < length) {
       state.chunks.push({ bytes: this.#blocks.copy(frame.bytes, start + taken, start + length), offset: 0, cost });
       state.byteLength += length - taken;
@@ -366,20 +352,9 @@ export class Streams {
   }
 }
 
-/** Copies bytes of a frame into the receive that waits for them, if it is of host memory and nothing came before; returns how many. */
-function takeDirectly(
-  { chunks, busy }: StreamState,
-  request: ReceiveRequest | undefined,
-  frame: AmFrame,
-  start: number,
-  length: number,
-): number {
-  if (request === undefined || busy || chunks.length > 0) return 0;
-  if (!request.isHost || !request.isMapped) return 0;
-  const taken = Math.min(length, request.byteLength - request.done);
-  request.store(request.done, frame, start, taken);
-  request.done += taken;
-  return taken;
+/** Whether bytes that arrive now are the next ones of a receive into host memory: they need not be kept. */
+function canTake({ chunks, busy }: StreamState, request: ReceiveRequest): boolean {
+  return !busy && chunks.length === 0 && request.isHost && request.isMapped;
 }
 
 /** Asks a peer without credit for one message, if no chunk is kept: a receive takes it, so that it occupies hardly any memory. */

@@ -2,7 +2,7 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import { type RequestParams, TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
+import { TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
@@ -15,17 +15,7 @@ import {
   writeTag,
   writeTagRts,
 } from '../../api/layout/tag.ts';
-import {
-  areHost,
-  areMapped,
-  bytesOf,
-  checkLocal,
-  checkPieces,
-  cut,
-  hostBytes,
-  isList,
-  type PieceOf,
-} from '../../api/memory/local.ts';
+import { areHost, areMapped, bytesOf, checkLocal, cut, hostBytes, pieceOf } from '../../api/memory/local.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -34,12 +24,12 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { type InboundWindow, KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
-import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 import { READ_BYTES, rendezvousFrom } from '../transfer/threshold.ts';
@@ -65,6 +55,13 @@ interface RendezvousContent {
 
 type Content = EagerContent | RendezvousContent;
 
+/** A message that its sender offers by rendezvous. */
+interface Offer {
+  readonly byteLength: number;
+  readonly peerRequest: number;
+  readonly data: RemoteData;
+}
+
 /** A probed message that was removed from the matching: only tagMessageRecvNbx can receive it. */
 class TakenMessage extends TagInfo implements TagMessage {
   message: UnexpectedMessage<Content> | undefined;
@@ -87,67 +84,53 @@ export class TagProtocol {
     this.#rendezvous = rendezvous;
   }
 
-  /** See Endpoint.tagSendNbx. */
-  send(
-    connection: Connection,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    tag: Tag,
-    sync: boolean,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    const low = tagLow('tag', tag);
-    const high = tagHigh(tag);
-    if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
-    checkLocal(this.#host.context, local, localOffset, byteLength, MemAccess.LOCAL_READ);
+  /** Sends a message: see Endpoint.tagSendNbx and tagSendSyncNbx. */
+  send(call: UcpCall, tag: Tag): Status | Request {
+    call.tagLow = tagLow('tag', tag);
+    call.tagHigh = tagHigh(tag);
+    const { connection, pieces } = call;
+    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
     if (connection.failure !== Status.OK) return connection.failure;
     const lane = connection.messageLane();
+    if (pieces !== undefined) return this.#start(call, lane, pieces);
+    const status = this.#trySend(call, lane);
+    return status === Status.NO_RESOURCE ? this.#start(call, lane, [pieceOf(call)]) : status;
+  }
+
+  /** Sends a short message without a request; NO_RESOURCE if it needs one. */
+  #trySend(call: UcpCall, lane: Lane): Status {
+    const { connection, local, localOffset, byteLength } = call;
     const bytes = hostBytes(local);
     const isShort = TAG_BYTES + byteLength <= connection.amShortMax && this.#isEager(connection, local, byteLength);
-    const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     // A connection that is not established has no credit.
-    if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
-      if (!connection.hasPending) {
-        const header = writeTag(connection.remoteId, 0, low, high);
-        if (connection.isLoopback) lane.activity.busy = true;
-        const { endpoint } = lane;
-        const status = endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
-        if (status !== Status.NO_RESOURCE) {
-          credit.bytes -= cost;
-          if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.TAG, header, byteLength);
-          this.#host.counters.count(WorkerCounter.TX_EAGER);
-          return status;
-        }
-      }
-    }
-    const piece: LocalPiece = { memory: local, offset: localOffset, byteLength, start: 0 };
-    return this.#start(connection, lane, [piece], bytes !== undefined, low, high, sync, params);
+    const canSend = isShort && credit.bytes >= cost && !connection.hasPending && !isObserved();
+    if (!canSend || !call.isImmediate || call.isSync || bytes === undefined) return Status.NO_RESOURCE;
+    const header = writeTag(connection.remoteId, 0, call.tagLow, call.tagHigh);
+    if (connection.isLoopback) lane.activity.busy = true;
+    const status = lane.endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
+    if (status === Status.NO_RESOURCE) return status;
+    credit.bytes -= cost;
+    if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.TAG, header, byteLength);
+    this.#host.counters.count(WorkerCounter.TX_EAGER);
+    return status;
   }
 
-  /** See Worker.tagRecvNbx. */
-  receive(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    tag: Tag,
-    mask: Tag | undefined,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  /** Posts a receive: see Worker.tagRecvNbx. */
+  receive(call: UcpCall, tag: Tag, mask: Tag | undefined): Status | Request {
     const low = tagLow('tag', tag);
     const high = tagHigh(tag);
     const isExact = mask === undefined || mask === TAG_MASK_FULL;
     const maskLow = isExact ? -1 : tagLow('mask', mask);
     const maskHigh = isExact ? -1 : tagHigh(mask);
-    const request = this.#newReceive(local, localOffset, byteLength);
+    const request = this.#newReceive(call);
     if (request === undefined) return Status.NO_RESOURCE;
     request.tagLow = low;
     request.tagHigh = high;
     request.maskLow = maskLow;
     request.maskHigh = maskHigh;
-    return this.#host.start(request, params);
+    return this.#host.start(request, call.params);
   }
 
   /** See Worker.tagProbe. */
@@ -161,17 +144,11 @@ export class TagProtocol {
   }
 
   /** See Worker.tagMessageRecvNbx. */
-  receiveMessage(
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    probed: TagMessage,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  receiveMessage(call: UcpCall, probed: TagMessage): Status | Request {
     if (!(probed instanceof TakenMessage) || probed.message === undefined) {
       throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
     }
-    const request = this.#newReceive(local, localOffset, byteLength);
+    const request = this.#newReceive(call);
     if (request === undefined) return Status.NO_RESOURCE;
     const { message } = probed;
     probed.message = undefined;
@@ -179,7 +156,7 @@ export class TagProtocol {
       this.#deliver(request, message);
       return Status.INPROGRESS;
     };
-    return this.#host.start(request, params);
+    return this.#host.start(request, call.params);
   }
 
   /** Removes a receive; false if it already has its message. */
@@ -213,7 +190,8 @@ export class TagProtocol {
     if (request === undefined) {
       this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
       const sender = sync ? connection : undefined;
-      this.#keepEager(inbound, low, high, bytes.slice(start, start + length), sender, replyTo);
+      const kept = { kind: 'eager', bytes: bytes.slice(start, start + length), connection: sender, replyTo } as const;
+      this.#keepEager(inbound, low, high, kept);
       inbound.settle();
       return;
     }
@@ -235,7 +213,7 @@ export class TagProtocol {
     if (request !== undefined) {
       request.senderLow = tagLow;
       request.senderHigh = tagHigh;
-      this.#deliverOffer(request, connection, byteLength, rts.request, rts);
+      this.#deliverOffer(request, connection, { byteLength, peerRequest: rts.request, data: rts });
     } else if (connection.inbound.keepOffer()) this.#keepOffer(connection, rts);
     else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
   }
@@ -245,16 +223,8 @@ export class TagProtocol {
     for (const request of this.matcher.drain().receives) request.end(Status.CANCELED);
   }
 
-  #keepEager(
-    window: InboundWindow,
-    tagLow: number,
-    tagHigh: number,
-    bytes: Uint8Array,
-    connection: Connection | undefined,
-    replyTo: number,
-  ): void {
-    const { byteLength } = bytes;
-    const content: EagerContent = { kind: 'eager', bytes, connection, replyTo };
+  #keepEager(window: InboundWindow, tagLow: number, tagHigh: number, content: EagerContent): void {
+    const { byteLength } = content.bytes;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     this.matcher.keep(
       new UnexpectedMessage<Content>({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
@@ -277,53 +247,33 @@ export class TagProtocol {
     );
   }
 
-  #sendList(
-    connection: Connection,
-    list: readonly PieceOf<LocalMemory>[],
-    low: number,
-    high: number,
-    sync: boolean,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    const pieces = checkPieces(this.#host.context, list, MemAccess.LOCAL_READ);
-    if (connection.failure !== Status.OK) return connection.failure;
-    const lane = connection.messageLane();
-    return this.#start(connection, lane, pieces, areHost(pieces), low, high, sync, params);
-  }
-
-  #start(
-    connection: Connection,
-    lane: Lane,
-    pieces: readonly LocalPiece[],
-    isHost: boolean,
-    low: number,
-    high: number,
-    sync: boolean,
-    params: RequestParams | undefined,
-  ): Status | Request {
+  /** Sends a message of checked pieces with a request. */
+  #start(call: UcpCall, lane: Lane, pieces: readonly LocalPiece[]): Status | Request {
+    const { connection, isSync } = call;
+    const isHost = areHost(pieces);
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
     request.operation = 'tag';
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
-    request.tagLow = low;
-    request.tagHigh = high;
+    request.tagLow = call.tagLow;
+    request.tagHigh = call.tagHigh;
     const total = request.byteLength;
     // A list goes with its data as long as it fits into a frame: reading many short pieces one by one takes longer.
     const memory = pieces.length === 1 ? pieces[0]?.memory : undefined;
     const fits = TAG_BYTES + total <= connection.amBcopyMax && this.#isEager(connection, memory, total);
     if (total === 0 || (isHost && fits)) {
-      request.starter = sync ? this.#startSync : this.#startEager;
+      request.starter = isSync ? this.#startSync : this.#startEager;
       const isShort = shortBytes(connection, pieces, TAG_BYTES, total) !== undefined;
-      if (sync) request.protocolName = isShort ? 'eager_sync/short' : 'eager_sync/bcopy';
+      if (isSync) request.protocolName = isShort ? 'eager_sync/short' : 'eager_sync/bcopy';
       else request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     } else {
       this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
       request.protocolName = 'rndv';
     }
-    return this.#host.start(request, params);
+    return this.#host.start(request, call.params);
   }
 
   /** Whether a message that fits into a frame is sent at once. */
@@ -382,8 +332,8 @@ export class TagProtocol {
   };
 
   /** A receive into local memory; undefined when there is no request. */
-  #newReceive(local: LocalBuffer, localOffset: number, byteLength: number): ReceiveRequest | undefined {
-    const request = this.#host.requests.takeReceive(undefined, local, localOffset, byteLength);
+  #newReceive(call: UcpCall): ReceiveRequest | undefined {
+    const request = this.#host.requests.takeReceive(undefined, call);
     if (request === undefined) return undefined;
     request.starter = this.#startReceive;
     request.protocolName = 'tag/recv';
@@ -411,17 +361,12 @@ export class TagProtocol {
       this.#deliverBytes(request, content, 0, message.byteLength);
       return;
     }
-    this.#deliverOffer(request, content.connection, message.byteLength, content.peerRequest, content);
+    const { connection, peerRequest } = content;
+    this.#deliverOffer(request, connection, { byteLength: message.byteLength, peerRequest, data: content });
   }
 
   /** Fetches a message that its sender offers by rendezvous. */
-  #deliverOffer(
-    request: ReceiveRequest,
-    connection: Connection,
-    byteLength: number,
-    peerRequest: number,
-    data: RemoteData,
-  ): void {
+  #deliverOffer(request: ReceiveRequest, connection: Connection, { byteLength, peerRequest, data }: Offer): void {
     this.#host.counters.count(WorkerCounter.TAG_RX);
     request.messageBytes = byteLength;
     if (byteLength > request.byteLength) {
@@ -431,7 +376,7 @@ export class TagProtocol {
     }
     const { asPieces } = request;
     const pieces = byteLength === request.byteLength ? asPieces : cut(asPieces, byteLength);
-    this.#rendezvous.receive(request, connection, peerRequest, pieces, data);
+    this.#rendezvous.receive({ request, connection, peerRequest, pieces }, data);
   }
 
   #deliverBytes(request: ReceiveRequest, message: MessageBytes, start: number, length: number): void {

@@ -1,6 +1,7 @@
 /** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
 
 import { eachPart } from '../../api/memory/local.ts';
+import type { Operation } from '../../api/operation/call.ts';
 import { Parts } from '../../api/operation/completion.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -8,8 +9,7 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import type { Operation } from '../proto/selection.ts';
-import { carriedPlaces, initTransfer, type RmaPlace } from './transfer.ts';
+import { carriersOf, initTransfer, type Transfer } from './transfer.ts';
 
 /** Bytes of a message, and the remote memory that they are put to or got from. */
 export interface RemoteMove {
@@ -27,14 +27,15 @@ export interface RemoteMove {
 }
 
 /** The transfers that make up a move, with the lanes that carry them; undefined if lanes do not move all of the bytes by themselves. */
-export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaPlace[] | undefined {
+export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly Transfer[] | undefined {
   const { operation, connection, pieces, from, byteLength, rkey, offset, origin } = move;
   const { rails } = host.context;
-  const transfers: RmaPlace[] = [];
+  const transfers: Transfer[] = [];
   let isCarried = true;
   eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
-    const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin };
-    const carried = isCarried ? carriedPlaces(connection, operation, place, rails) : undefined;
+    const remoteOffset = offset + at;
+    const transfer = { operation, connection, local, localOffset, byteLength: bytes, rkey, remoteOffset, origin };
+    const carried = isCarried ? carriersOf(transfer, rails) : undefined;
     isCarried = carried !== undefined;
     if (carried !== undefined) transfers.push(...carried);
   });
@@ -50,36 +51,28 @@ export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly RmaP
 export function moveRemote(
   host: ProtocolHost,
   by: Request,
-  { operation, connection }: Pick<RemoteMove, 'operation' | 'connection'>,
-  transfers: readonly RmaPlace[],
+  transfers: readonly Transfer[],
   done: (status: Status) => void,
 ): void {
   const [only] = transfers;
   if (only !== undefined && transfers.length === 1) {
-    moveOne(host, by, operation, connection, only, done);
+    moveOne(host, by, only, done);
     return;
   }
   const parts = new Parts(done);
-  for (const place of transfers) moveOne(host, by, operation, connection, place, parts.add());
+  for (const transfer of transfers) moveOne(host, by, transfer, parts.add());
   parts.complete(Status.OK);
 }
 
-function moveOne(
-  host: ProtocolHost,
-  by: Request,
-  operation: Operation,
-  connection: Connection,
-  place: RmaPlace,
-  done: (status: Status) => void,
-): void {
-  let transfer: Request;
+function moveOne(host: ProtocolHost, by: Request, transfer: Transfer, done: (status: Status) => void): void {
+  let request: Request;
   try {
-    transfer = initTransfer(host, connection, operation, place, done);
+    request = initTransfer(host, transfer, done);
   } catch (error) {
     by.error = error;
     done(isUcxError(error) ? error.status : Status.IO_ERROR);
     return;
   }
-  by.lane = transfer.lane;
-  connection.run(transfer);
+  by.lane = request.lane;
+  transfer.connection.run(request);
 }

@@ -3,6 +3,7 @@
  * rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by the keys that it receives.
  */
 
+import { Operation } from '../../api/operation/call.ts';
 import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -10,7 +11,7 @@ import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/request/request.ts';
-import { type Lane, laneDistance, nameOf } from '../lane/lanes.ts';
+import { laneDistance, nameOf } from '../lane/lanes.ts';
 import { HOST_PLACE, type LocalMemory, stagedPlaceIndex } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';
@@ -21,37 +22,32 @@ import {
   type MessageLane,
   movesLong,
   OPERATION_NAMES,
-  Operation,
   type Plan,
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
-/**
- * The plan for an operation between these memories, from the key or made now.
- * @param origin the device whose bytes pass through `local`, where that is host memory of the protocol
- */
-export function planFor(
-  operation: Operation,
-  local: LocalMemory,
-  rkey: RemoteKey,
-  connection: Connection,
-  origin?: number,
-): Plan {
-  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
-  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
-  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection, origin);
+/** What decides about the lane and protocol of a put or get of some length. */
+export interface Planned {
+  readonly operation: Operation;
+  readonly connection: Connection;
+  readonly local: LocalMemory;
+  readonly rkey: RemoteKey;
+  /** The device whose bytes pass through `local`, where that is host memory of the protocol. */
+  readonly origin?: number | undefined;
 }
 
-function makePlan(
-  operation: Operation,
-  local: LocalMemory,
-  placeIndex: number,
-  rkey: RemoteKey,
-  connection: Connection,
-  origin: number | undefined,
-): Plan {
+/** The plan for an operation between these memories, from the key or made now. */
+export function planFor(planned: Planned): Plan {
+  const { operation, local, rkey, origin } = planned;
+  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
+  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
+  return rkey.plan(operation, placeIndex) ?? makePlan(planned, placeIndex);
+}
+
+function makePlan(planned: Planned, placeIndex: number): Plan {
+  const { operation, local, rkey, connection, origin } = planned;
   const { lanes, distanceOf } = connection;
   const place = local instanceof Uint8Array ? HOST_PLACE : local;
   const near = origin ?? place.sysDevice;
@@ -68,7 +64,12 @@ function makePlan(
   const isAsked = rkey.memoryKey !== undefined && isMovable;
   const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
   const used = connection.isEmulating ? messages : undefined;
-  const selected = selectProtocols(operation, place, rkey, capabilities, used, connection.zcopyThreshold);
+  const selected = selectProtocols(
+    { operation, local: place, remote: rkey },
+    capabilities,
+    used,
+    connection.zcopyThreshold,
+  );
   const plan = messages === used ? selected : withoutEmulation(selected, messages!.lane);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
@@ -83,24 +84,18 @@ function makePlan(
         unavailable: [],
       }),
   );
-  if (placeIndex <= 1) keepShortPath(plan, operation, placeIndex === 1, rkey, lanes);
+  if (placeIndex <= 1) keepShortPath(plan, planned, placeIndex === 1);
   return plan;
 }
 
 /** Keeps the path of the smallest puts or gets of host memory with its key, if they are short operations. */
-function keepShortPath(
-  { steps }: Plan,
-  operation: Operation,
-  isMapped: boolean,
-  rkey: RemoteKey,
-  lanes: readonly Lane[],
-): void {
+function keepShortPath({ steps }: Plan, { operation, rkey, connection }: Planned, isMapped: boolean): void {
   const [step] = steps;
   if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return;
   // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
   const access = operation === Operation.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
   if ((rkey.access & access) === 0) return;
-  const { endpoint, iface, md, activity } = lanes[step.candidate.lane]!;
+  const { endpoint, iface, md, activity } = connection.lanes[step.candidate.lane]!;
   const path: ShortPath = { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
   // Where this processor reaches the remote memory, a call moves the bytes, mapped or not.
   const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
@@ -142,13 +137,7 @@ function messageLane(
 }
 
 /** The candidate for a size. */
-export function chooseCandidate(
-  plan: Plan,
-  operation: Operation,
-  local: LocalMemory,
-  rkey: RemoteKey,
-  bytes: number,
-): Candidate {
+export function chooseCandidate(plan: Plan, { operation, local, rkey }: Planned, bytes: number): Candidate {
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
   const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
@@ -200,7 +189,7 @@ export function pipelinePlan(
     hasLocalMemory: isLocalHost || hasFragments(md),
     registerCost: undefined,
   }));
-  return selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, capabilities);
+  return selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, capabilities);
 }
 
 /** Whether a memory domain has a part of the fragments: it registers host memory, or allocates what peers map. */

@@ -1,6 +1,7 @@
 /** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
 
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../../api/memory/local.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { Parts } from '../../api/operation/completion.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
 import { FragmentPool, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
@@ -10,7 +11,6 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { Operation } from '../proto/selection.ts';
 import { initTransfer } from './transfer.ts';
 
 /** Windows in flight of one message, however many fragments there are. */
@@ -96,8 +96,10 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     try {
       ({ loopback } = this.#host);
       const rkey = this.#keyOf(device, loopback);
-      const place = { local: host, localOffset: hostOffset, byteLength, rkey, remoteOffset: offset };
-      transfer = initTransfer(this.#host, loopback, isToDevice ? Operation.PUT : Operation.GET, place, done);
+      const operation = isToDevice ? Operation.PUT : Operation.GET;
+      const local = { local: host, localOffset: hostOffset, byteLength };
+      const copied = { operation, connection: loopback, ...local, rkey, remoteOffset: offset };
+      transfer = initTransfer(this.#host, copied, done);
     } catch (error) {
       // For example, no descriptors are left for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
       if (!isUcxError(error)) throw error;

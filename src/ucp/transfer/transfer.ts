@@ -4,29 +4,25 @@
  * lists of transports take what is mapped.
  */
 
-import { hostBytes } from '../../api/memory/local.ts';
+import { hostBytes, type LocalRange } from '../../api/memory/local.ts';
+import type { RemoteRange } from '../../api/memory/owned.ts';
+import { Operation } from '../../api/operation/call.ts';
 import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaRequest } from '../base/request/operation-requests.ts';
-import { type Connection, notInitialized } from '../base/request/request.ts';
+import { notInitialized } from '../base/request/request.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory, MemoryHandle, OperationRegistrar } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Candidate, candidateFor, Operation, Protocol } from '../proto/selection.ts';
-import { chooseCandidate, planFor } from './plan.ts';
+import { type Candidate, candidateFor, Protocol } from '../proto/selection.ts';
+import { chooseCandidate, type Planned, planFor } from './plan.ts';
 
-/** Fills a request with an operation whose lane and protocol are chosen. */
-export function initRma(
-  request: RmaRequest,
-  operation: Operation,
-  connection: Connection,
-  { lane, protocol }: Candidate,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): void {
+/** Fills a request with a transfer whose lane and protocol are chosen. */
+export function initRma(request: RmaRequest, transfer: Transfer, { lane, protocol }: Candidate): void {
+  const { operation, connection, rkey, remoteOffset } = transfer;
   const by = connection.lanes[lane]!;
   request.begin(connection, by);
   request.starter = startRma;
@@ -45,17 +41,11 @@ export interface LocalMemoryIndex extends MappedMemoryIndex {
 const SHARED_BYTES_MAX = 65_536;
 
 /** Sets the local side of an initialized request: bytes for short, registered memory for zero copy. */
-export function initLocal(
-  request: RmaRequest,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
-  context: LocalMemoryIndex,
-): void {
-  request.byteLength = byteLength;
-  request.localOffset = offset;
-  if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(local);
-  else initEntry(request, local, offset, byteLength, request.lane!.md.index, context);
+export function initLocal(request: RmaRequest, range: LocalRange<LocalMemory>, context: LocalMemoryIndex): void {
+  request.byteLength = range.byteLength;
+  request.localOffset = range.localOffset;
+  if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(range.local);
+  else initEntry(request, range, request.lane!.md.index, context);
 }
 
 /** Registers host memory that is not mapped. */
@@ -69,13 +59,12 @@ export interface RegisteringOwner extends EntryOwner {
  */
 export function initEntry(
   owner: RegisteringOwner,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
+  range: LocalRange<LocalMemory>,
   md: number,
   context: LocalMemoryIndex,
 ): void {
-  if (setMappedEntry(owner, local, offset, byteLength, md, context)) return;
+  if (setMappedEntry(owner, range, md, context)) return;
+  const { local, localOffset, byteLength } = range;
   // Mapped memory without a registration is not moved without a copy.
   if (!(local instanceof Uint8Array))
     throw statusError(Status.UNSUPPORTED, 'use memory that a lane has not registered');
@@ -85,7 +74,7 @@ export function initEntry(
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
   const memory = owner.register(context.registrars[md]!, registered);
-  owner.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
+  owner.setEntry(memory, local.byteOffset - registered.byteOffset + localOffset, byteLength);
 }
 
 /** False for bytes whose memory can go away while a transport uses it. */
@@ -120,66 +109,46 @@ export function startCopiedPut(request: RmaRequest): Status {
   return lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey);
 }
 
-/** Both sides of a transfer. */
-export interface RmaPlace {
-  readonly local: LocalMemory;
-  readonly localOffset: number;
-  readonly byteLength: number;
-  readonly rkey: RemoteKey;
-  readonly remoteOffset: number;
-  /** The device whose bytes pass through `local`, where that is a fragment. */
-  readonly origin?: number | undefined;
+/** A put or get over one connection: that of the program, or one of a protocol. */
+export interface Transfer extends Planned, LocalRange<LocalMemory>, RemoteRange<RemoteKey> {
   /** The candidate that carries it; undefined for the best one. */
   readonly candidate?: Candidate | undefined;
 }
 
 /**
- * The transfers that carry the bytes between two places: the place with its candidate, or its parts with theirs if several network devices share it. The
- * range in the remote memory may come from a peer.
+ * The transfers that carry the bytes of one: itself with its candidate, or its parts with theirs if several network devices share it. The range in the
+ * remote memory may come from a peer.
  * @returns undefined if no lane moves the bytes by itself, or the lane would have to register memory that can go away
  */
-export function carriedPlaces(
-  connection: Connection,
-  operation: Operation,
-  place: RmaPlace,
-  limits: RailLimits,
-): readonly RmaPlace[] | undefined {
-  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
+export function carriersOf(transfer: Transfer, limits: RailLimits): readonly Transfer[] | undefined {
+  const { operation, connection, local, localOffset, byteLength, rkey, remoteOffset, origin } = transfer;
   if (!(remoteOffset >= 0 && remoteOffset + byteLength <= rkey.byteLength)) return undefined;
-  const plan = planFor(operation, local, rkey, connection, origin);
+  const plan = planFor(transfer);
   const candidate = candidateFor(plan, byteLength);
   if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
   if (candidate.protocol === Protocol.ZCOPY && !canRegister(local)) return undefined;
   const rails = connection.hasRails ? railsOf(plan, connection.lanes, byteLength, limits) : undefined;
-  if (rails === undefined) return [{ local, localOffset, byteLength, rkey, remoteOffset, origin, candidate }];
+  const common = { operation, connection, local, rkey, origin };
+  if (rails === undefined) return [{ ...common, localOffset, byteLength, remoteOffset, candidate }];
   return rails.map((rail) => ({
-    ...place,
-    candidate: rail.candidate,
-    byteLength: rail.byteLength,
+    ...common,
     localOffset: localOffset + rail.offset,
+    byteLength: rail.byteLength,
     remoteOffset: remoteOffset + rail.offset,
+    candidate: rail.candidate,
   }));
 }
 
 /**
- * Makes a transfer for Connection.run, whose ranges are checked; `done` is called with its end.
+ * Makes a request for Connection.run, of a transfer whose ranges are checked; `done` is called with its end.
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
-export function initTransfer(
-  host: ProtocolHost,
-  connection: Connection,
-  operation: Operation,
-  place: RmaPlace,
-  done: (status: Status) => void,
-): RmaRequest {
-  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
-  if (rkey.released) throw closedError('remote key');
-  const candidate =
-    place.candidate ??
-    chooseCandidate(planFor(operation, local, rkey, connection, origin), operation, local, rkey, byteLength);
+export function initTransfer(host: ProtocolHost, transfer: Transfer, done: (status: Status) => void): RmaRequest {
+  if (transfer.rkey.released) throw closedError('remote key');
+  const candidate = transfer.candidate ?? chooseCandidate(planFor(transfer), transfer, transfer.byteLength);
   const request = new RmaRequest(host);
-  initRma(request, operation, connection, candidate, rkey, remoteOffset);
-  initLocal(request, local, localOffset, byteLength, host.context);
+  initRma(request, transfer, candidate);
+  initLocal(request, transfer, host.context);
   host.internalTransfers += 1;
   request.callback = (_request, status) => {
     host.internalTransfers -= 1;
@@ -205,9 +174,7 @@ interface MappedMemoryIndex {
  */
 export function setMappedEntry(
   owner: EntryOwner,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
+  { local, localOffset, byteLength }: LocalRange<LocalMemory>,
   md: number,
   index: MappedMemoryIndex,
 ): boolean {
@@ -216,6 +183,6 @@ export function setMappedEntry(
   const memory = handle?.mdMemory[md];
   if (memory === undefined) return false;
   const start = isBytes ? local.byteOffset - handle!.bytes!.byteOffset : 0;
-  owner.setEntry(memory, start + offset, byteLength);
+  owner.setEntry(memory, start + localOffset, byteLength);
   return true;
 }

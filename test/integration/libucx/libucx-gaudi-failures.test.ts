@@ -40,7 +40,7 @@ const LIE_ID = 0x7fff_0000;
 
 /** Sends a message of the engine, which programs cannot send. */
 function lie(endpoint: Endpoint, header: Uint8Array | undefined, byteLength: number): Request {
-  const data = { memory: new Uint8Array(byteLength), offset: 0, byteLength };
+  const data = { local: new Uint8Array(byteLength), localOffset: 0, byteLength };
   return (endpoint as EngineEndpoint).sendOwn(STAGING_AM_ID, header, data, KEEP) as Request;
 }
 

@@ -75,7 +75,7 @@ describe.skipIf(skipReason !== undefined)(
       await endpoint.amSend(1, new Uint8Array(1));
       for (const id of OWN_IDS) sendWithoutReply(endpoint, id);
       const header = new Uint8Array(40).fill(255);
-      const data = { memory: new Uint8Array(2 ** 20), offset: 0, byteLength: 2 ** 20 };
+      const data = { local: new Uint8Array(2 ** 20), localOffset: 0, byteLength: 2 ** 20 };
       const sent = (endpoint as EngineEndpoint).sendOwn(65_534, header, data, {
         noImmediateCompletion: true,
       }) as Request;

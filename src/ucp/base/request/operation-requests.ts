@@ -4,6 +4,7 @@
  */
 
 import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../../../api/memory/local.ts';
+import { Operation } from '../../../api/operation/call.ts';
 import { WordOperation } from '../../../api/operation/word-operation.ts';
 import { copyBytes } from '../../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -14,7 +15,7 @@ import type { MdMemory, RemoteKey as UctRemoteKey } from '../../../uct/api/memor
 import type { Lane } from '../../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle, OperationRegistrar } from '../../mem/memory-handle.ts';
 import type { RemoteKey } from '../../mem/remote-key.ts';
-import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../../proto/selection.ts';
+import { OPERATION_NAMES, PROTOCOL_NAMES, Protocol } from '../../proto/selection.ts';
 import { type Connection, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
@@ -160,6 +161,14 @@ export class ReceiveRequest extends Request {
     const start = part === undefined ? from : 0;
     if (this.bytes === undefined) scatter(this.pieces, at, byteLength, source, start);
     else copyBytes(this.bytes, this.localOffset + at, source, start, byteLength);
+  }
+
+  /** Stores as many bytes of a message as there is room for behind those that have arrived; returns how many. */
+  storeNext(message: MessageBytes, from: number, byteLength: number): number {
+    const taken = Math.min(byteLength, this.byteLength - this.done);
+    this.store(this.done, message, from, taken);
+    this.done += taken;
+    return taken;
   }
 
   start(): Status {

@@ -1,0 +1,94 @@
+/**
+ * The arguments of one operation, on their way from the edge of the API to the request that takes what it needs: one record for each worker, filled
+ * in place, so that inner functions take one argument instead of eight. It checks nothing.
+ */
+
+import type { LocalBuffer, RemoteKey } from '../contract/memory.ts';
+import type { AmSendParams, RequestParams } from '../contract/request.ts';
+import type { Piece } from '../memory/local.ts';
+
+/** What moves bytes of remote memory. */
+export const Operation = { PUT: 0, GET: 1 } as const;
+export type Operation = (typeof Operation)[keyof typeof Operation];
+
+/** The operation with this name. */
+export function operationOf(name: 'put' | 'get'): Operation {
+  return name === 'put' ? Operation.PUT : Operation.GET;
+}
+
+const NO_BYTES = new Uint8Array(0);
+const NOTHING = {};
+
+/**
+ * The arguments. The edge of the API begins and fills the record, and ends it when the operation has been started, also after an exception. In between
+ * no code of the program may run, because it may begin the next operation: the edge reads what can have getters (parameters, lists) before it begins,
+ * and whoever starts a request reads nothing of the record after that. Numbers of other kinds of operations keep old values.
+ */
+export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, P extends Piece = Piece> {
+  /** The connection or endpoint. */
+  connection: C = NOTHING as C;
+  params: RequestParams | undefined = undefined;
+  /** False if the program wants a request in any case (noImmediateCompletion). */
+  isImmediate = true;
+  /** A put or a get. */
+  operation: Operation = Operation.PUT;
+  /** The local memory: a range that is not checked, or a list that is. */
+  local: L = NO_BYTES as LocalBuffer as L;
+  pieces: readonly P[] | undefined = undefined;
+  localOffset = 0;
+  byteLength = 0;
+  rkey: K = NOTHING as K;
+  remoteOffset = 0;
+  /** The tag, and its significant bits in a receive, as signed words. */
+  tagLow = 0;
+  tagHigh = 0;
+  maskLow = 0;
+  maskHigh = 0;
+  /** Whether a send ends only when its message is matched. */
+  isSync = false;
+  /** Id of an active message, and its header. */
+  amId = 0;
+  amHeader: Uint8Array | undefined = undefined;
+  protocol: AmSendParams['protocol'] = undefined;
+  /** A transport has had no resources for it just now: it waits without being tried again. */
+  isRefused = false;
+
+  /** Begins an operation. @param connection undefined for one of the worker; @param pieces of a list, checked */
+  begin(connection: C | undefined, params: RequestParams | undefined, pieces?: readonly P[]): this {
+    const isImmediate = params?.noImmediateCompletion !== true;
+    if (connection !== undefined) this.connection = connection;
+    this.params = params;
+    this.isImmediate = isImmediate;
+    this.pieces = pieces;
+    this.amHeader = undefined;
+    this.protocol = undefined;
+    this.isRefused = false;
+    return this;
+  }
+
+  /** Sets the local memory, unless it is a list. */
+  memory(local: LocalBuffer, localOffset: number, byteLength: number): this {
+    if (this.pieces === undefined) this.local = local as L;
+    this.localOffset = localOffset;
+    this.byteLength = byteLength;
+    return this;
+  }
+
+  /** Sets the remote memory of a put or get, which is not checked. */
+  move(operation: Operation, rkey: K, remoteOffset: number): this {
+    this.operation = operation;
+    this.rkey = rkey;
+    this.remoteOffset = remoteOffset;
+    return this;
+  }
+
+  /** Ends the operation for the record, which must not keep memory of the program alive. */
+  end(): void {
+    this.connection = NOTHING as C;
+    this.params = undefined;
+    this.local = NO_BYTES as LocalBuffer as L;
+    this.pieces = undefined;
+    this.rkey = NOTHING as K;
+    this.amHeader = undefined;
+  }
+}
