@@ -12,9 +12,12 @@ export const AM_IDS = 65_536;
 
 /** Checks the id of an active message. @param argument its name in the error @throws UcxError ERR_INVALID_PARAM */
 export function checkAmId(id: number, argument = 'id'): void {
-  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
-    throw invalidParam(argument, `must be an integer from 0 to ${AM_IDS - 1}`, id);
-  }
+  if (!isAmId(id)) throw invalidParam(argument, `must be an integer from 0 to ${AM_IDS - 1}`, id);
+}
+
+/** Whether a number is the id of an active message. */
+export function isAmId(id: number): boolean {
+  return Number.isInteger(id) && id >= 0 && id < AM_IDS;
 }
 
 /** Longest header, so that header and key fit into one message. */

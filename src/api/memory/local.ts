@@ -73,16 +73,16 @@ export function bytesFrom(byteLength: number, offset: number): number {
  * Checks a range of local memory: the type of the memory, its owner, the range, and the access.
  * @param access accesses of the operation to it: bits of MemAccess
  */
-export function checkLocal(owner: object, range: LocalRange, access: number): void {
-  const { local, localOffset, byteLength } = range;
-  checkRange(owner, local, localOffset, byteLength);
+export function checkLocal(owner: object, { local, localOffset, byteLength }: LocalRange, access: number): void {
+  if (isRangeOfBytes(local, localOffset, byteLength)) return;
+  checkEach(owner, local, localOffset, byteLength);
   if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
 }
 
-function checkRange(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+/** Whether a value is host bytes that contain a range: everything else has to be looked at rule by rule. */
+export function isRangeOfBytes(local: unknown, offset: number, byteLength: number): boolean {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  if (areWhole && isBytes(local) && hasBytes(local, offset + byteLength)) return;
-  checkEach(owner, local, offset, byteLength);
+  return areWhole && isBytes(local) && hasBytes(local, offset + byteLength);
 }
 
 /** Checks every rule separately, for mapped memory and for the message of an error. */
@@ -147,8 +147,7 @@ function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf
     const { memory, offset = 0 } = given;
     if (typeof offset !== 'number') throw invalidParam(`local[${index}].offset`, 'must be a number', offset);
     const { byteLength = Math.max(0, byteLengthOf(memory) - offset) } = given;
-    checkRange(owner, memory, offset, byteLength);
-    if (OwnedMemory.isGenuine(memory)) memory.requireAccess(access, 'local');
+    checkLocal(owner, { local: memory, localOffset: offset, byteLength }, access);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;
     return piece;

@@ -11,13 +11,18 @@ import type { Piece } from '../memory/local.ts';
 export const Operation = { PUT: 0, GET: 1 } as const;
 export type Operation = (typeof Operation)[keyof typeof Operation];
 
+/** Whether an operation may end in its call, without a request. */
+export function endsInCall(params: RequestParams | undefined): boolean {
+  return params?.noImmediateCompletion !== true;
+}
+
 /** The operation with this name. */
 export function operationOf(name: 'put' | 'get'): Operation {
   return name === 'put' ? Operation.PUT : Operation.GET;
 }
 
-const NO_BYTES = new Uint8Array(0);
-const NOTHING = {};
+/** What a record refers to between operations: unlike any object, it is stored without a write barrier, of which a message would have six. */
+const NOTHING = undefined as never;
 
 /**
  * The arguments. The edge of the API begins and fills the record, and ends it when the operation has been started, also after an exception. In between
@@ -25,44 +30,39 @@ const NOTHING = {};
  * and whoever starts a request reads nothing of the record after that. Numbers of other kinds of operations keep old values.
  */
 export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, P extends Piece = Piece> {
-  /** The connection or endpoint. */
-  connection: C = NOTHING as C;
+  /** The connection or endpoint; undefined for an operation of the worker. */
+  connection: C = NOTHING;
   params: RequestParams | undefined = undefined;
   /** False if the program wants a request in any case (noImmediateCompletion). */
   isImmediate = true;
-  /** A put or a get. */
-  operation: Operation = Operation.PUT;
   /** The local memory: a range that is not checked, or a list that is. */
-  local: L = NO_BYTES as LocalBuffer as L;
+  local: L = NOTHING;
   pieces: readonly P[] | undefined = undefined;
   localOffset = 0;
   byteLength = 0;
-  rkey: K = NOTHING as K;
+  /** A put or a get. */
+  operation: Operation = Operation.PUT;
+  rkey: K = NOTHING;
   remoteOffset = 0;
+  /** A transport has had no resources for it just now: it waits without being tried again. */
+  isRefused = false;
   /** The tag, and its significant bits in a receive, as signed words. */
   tagLow = 0;
   tagHigh = 0;
-  maskLow = 0;
-  maskHigh = 0;
   /** Whether a send ends only when its message is matched. */
   isSync = false;
-  /** Id of an active message, and its header. */
+  /** An active message: its id, its header, and how it is sent. */
   amId = 0;
   amHeader: Uint8Array | undefined = undefined;
   protocol: AmSendParams['protocol'] = undefined;
-  /** A transport has had no resources for it just now: it waits without being tried again. */
-  isRefused = false;
 
   /** Begins an operation. @param connection undefined for one of the worker; @param pieces of a list, checked */
   begin(connection: C | undefined, params: RequestParams | undefined, pieces?: readonly P[]): this {
-    const isImmediate = params?.noImmediateCompletion !== true;
-    if (connection !== undefined) this.connection = connection;
+    const isImmediate = endsInCall(params);
+    this.connection = connection as C;
     this.params = params;
     this.isImmediate = isImmediate;
     this.pieces = pieces;
-    this.amHeader = undefined;
-    this.protocol = undefined;
-    this.isRefused = false;
     return this;
   }
 
@@ -74,21 +74,22 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
     return this;
   }
 
-  /** Sets the remote memory of a put or get, which is not checked. */
-  move(operation: Operation, rkey: K, remoteOffset: number): this {
+  /** Sets what a put or get does with which remote memory, which is not checked. */
+  move(operation: Operation, rkey: K, remoteOffset: number, isRefused = false): this {
     this.operation = operation;
     this.rkey = rkey;
     this.remoteOffset = remoteOffset;
+    this.isRefused = isRefused;
     return this;
   }
 
   /** Ends the operation for the record, which must not keep memory of the program alive. */
   end(): void {
-    this.connection = NOTHING as C;
+    this.connection = NOTHING;
     this.params = undefined;
-    this.local = NO_BYTES as LocalBuffer as L;
+    this.local = NOTHING;
     this.pieces = undefined;
-    this.rkey = NOTHING as K;
+    this.rkey = NOTHING;
     this.amHeader = undefined;
   }
 }

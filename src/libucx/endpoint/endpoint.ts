@@ -26,7 +26,7 @@ import {
 import { entriesOf } from '../../api/list/list.ts';
 import { checkRawMemory, isList } from '../../api/memory/local.ts';
 import { checkRemoteWord } from '../../api/memory/owned.ts';
-import { Operation, operationOf } from '../../api/operation/call.ts';
+import { endsInCall, Operation, operationOf } from '../../api/operation/call.ts';
 import { WordOperation } from '../../api/operation/word-operation.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -34,9 +34,9 @@ import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks } from '../c/library.ts';
 import { queryEndpoint } from '../c/queries.ts';
 import { isWrong, requireAtomics, startAtomic } from '../device/atomics.ts';
-import type { Block, EndpointHandling, EngineEndpoint, UcxCall } from '../engine/engine.ts';
+import type { Block, EndpointHandling, EngineEndpoint } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
-import { checkSides, type Move, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { checkSides, type Move, moveOf, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { ofEndpoint, RequestKind } from '../request/request.ts';
@@ -144,7 +144,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.require(UCP_FEATURE.RMA, params, PARAM_FIELDS.put);
     const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
     try {
-      return this.#rma(Operation.PUT, moveOf(call, rkey, remoteOffset), params);
+      return this.#rma(Operation.PUT, moveOf(call, rkey, remoteOffset), params, call.isImmediate);
     } finally {
       call.end();
     }
@@ -164,7 +164,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.require(UCP_FEATURE.RMA, params);
     const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
     try {
-      return this.#rma(Operation.GET, moveOf(call, rkey, remoteOffset), params);
+      return this.#rma(Operation.GET, moveOf(call, rkey, remoteOffset), params, call.isImmediate);
     } finally {
       call.end();
     }
@@ -322,7 +322,13 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.#isHandleClosed;
   }
 
-  #rma(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
+  /** @param isImmediate see Call: parameters of a program are not read here */
+  #rma(
+    operation: Operation,
+    move: Move,
+    params: RequestParams | undefined,
+    isImmediate = endsInCall(params),
+  ): Status | Request {
     checkSides(this.worker.context, this, ACCESSES[operation], move);
     if (move.byteLength === 0) return Status.OK;
     if (this.failure !== Status.OK) return this.failure;
@@ -334,7 +340,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       };
       return this.worker.devices.defer(this, PROTOCOLS[operation], begin, params);
     }
-    return this.#move(operation, move, params);
+    return this.#move(operation, move, params, isImmediate);
   }
 
   moveBlock(operation: Operation, block: Block, params: RequestParams | undefined): Status | Request {
@@ -344,18 +350,18 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     // These say what is gone.
     if (!isThere || rkey.released) checkSides(this.worker.context, this, ACCESSES[operation], block);
     if (this.failure !== Status.OK) return this.failure;
-    return this.#move(operation, block, params);
+    return this.#move(operation, block, params, endsInCall(params));
   }
 
   /** Starts a put or get whose arguments are checked. */
-  #move(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
+  #move(operation: Operation, move: Move, params: RequestParams | undefined, isImmediate: boolean): Status | Request {
     const { local, localOffset, byteLength, rkey, remoteOffset } = move;
     const { devices, requests } = this.worker;
     if (rkey.exportId !== 0 || !isHost(local)) {
       const transfer = { operation, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset };
       return devices.transfer(transfer, params);
     }
-    if (!requests.canStartWithoutRequest(RequestKind.SEND, params)) return this.moveKnown(operation, move, params);
+    if (!requests.canStartWithoutRequest(RequestKind.SEND, isImmediate)) return this.moveKnown(operation, move, params);
     checkKept(local);
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
@@ -490,11 +496,4 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       noImmediateCompletion: true,
     });
   }
-}
-
-/** The arguments of a put or get whose local memory is no list. */
-function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Move {
-  call.rkey = rkey as UcpRemoteKey;
-  call.remoteOffset = remoteOffset;
-  return call as UcxCall & Move;
 }

@@ -38,8 +38,9 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { requireFeature } from '../c/library.ts';
-import type { EngineEndpoint, UcxCall } from '../engine/engine.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
+import type { UcxCall } from '../mem/remote-key.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
@@ -113,7 +114,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   #sendTag(call: UcxCall, tag: Tag): Status | Request {
     const { buffers, requests } = this.worker;
     const { local, localOffset, byteLength, params } = call;
-    if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, params)) {
+    if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, call.isImmediate)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
         const param = requests.plainParameters(local);

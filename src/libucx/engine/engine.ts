@@ -9,7 +9,7 @@ import type { ListBlock, PlannedList } from '../../api/list/list.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
 import type { GivenMemory, LocalRange } from '../../api/memory/local.ts';
 import type { RemoteRange } from '../../api/memory/owned.ts';
-import type { Call, Operation } from '../../api/operation/call.ts';
+import type { Operation } from '../../api/operation/call.ts';
 import type { CopyingContext, CopyingWorker } from '../../api/staging/device-copier.ts';
 import type { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import type { ScratchBlock } from '../../sys/index.ts';
@@ -19,16 +19,13 @@ import type { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
-import type { DeviceAccess, LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { DeviceAccess, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
-import type { KeyOwner, Move, UcpRemoteKey } from '../mem/remote-key.ts';
+import type { KeyOwner, Move, UcpRemoteKey, UcxCall } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
 import type { LocalRanges } from '../request/local.ts';
 import type { Requests } from '../request/requests.ts';
 import type { Teardown } from './teardown.ts';
-
-/** The arguments of one operation. */
-export type UcxCall = Call<object, LocalBuffer, UcpRemoteKey>;
 
 /** The context of a worker. */
 export interface EngineContext {

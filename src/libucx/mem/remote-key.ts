@@ -27,12 +27,13 @@ import {
   type PackedKind,
 } from '../../api/memory/local.ts';
 import { checkRemote, OwnedRemoteKey, type RemoteRange } from '../../api/memory/owned.ts';
+import type { Call } from '../../api/operation/call.ts';
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import type { LocalMemory, UcpMemory } from './memory-handle.ts';
+import type { LocalBuffer, LocalMemory, UcpMemory } from './memory-handle.ts';
 
 /**
  * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the
@@ -238,6 +239,16 @@ export function checkSides(
 
 /** A put or get between memory and a key of this engine, without the endpoint. */
 export interface Move extends LocalRange<LocalMemory>, RemoteRange<UcpRemoteKey> {}
+
+/** The arguments of an operation. */
+export type UcxCall = Call<object, LocalBuffer, UcpRemoteKey>;
+
+/** The arguments of a put or get whose local memory is no list. */
+export function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Move {
+  call.rkey = rkey as UcpRemoteKey;
+  call.remoteOffset = remoteOffset;
+  return call as UcxCall & Move;
+}
 
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;

@@ -20,8 +20,9 @@ import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
-import type { EngineEndpoint, EngineWorker, UcxCall } from '../engine/engine.ts';
+import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { UcxCall } from '../mem/remote-key.ts';
 import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/local.ts';
 import { type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
@@ -51,7 +52,7 @@ export class TagReceives {
     if (mask !== TAG_MASK_FULL) tagLow('mask', mask);
     const { functions, handle, buffers, requests } = this.#worker;
     const { local, localOffset, byteLength, params } = call;
-    if (requests.canStartWithoutRequest(RequestKind.TAG_RECV, params)) {
+    if (requests.canStartWithoutRequest(RequestKind.TAG_RECV, call.isImmediate)) {
       const plain = buffers.plainAddress(local, localOffset, byteLength);
       if (plain >= 0) {
         const param = requests.plainParameters(local);

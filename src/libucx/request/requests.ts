@@ -159,14 +159,15 @@ export class Requests extends OperationParameters implements RequestOwner {
     return request;
   }
 
-  /** True if an operation on plain memory may be started with {@link plainParameters}: a request will be available, and polled in progress. */
-  canStartWithoutRequest(kind: RequestKind, params: RequestParams | undefined): boolean {
+  /**
+   * True if an operation on plain memory may be started with {@link plainParameters}: a request will be available, and polled in progress.
+   * @param isImmediate false if the program wants a request in any case
+   */
+  canStartWithoutRequest(kind: RequestKind, isImmediate: boolean): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
     // Every observed operation has a request.
     if (operationEnd.hasSubscribers) return false;
-    return (
-      this.#polled.length < most && this.#pool.inUse < this.#pool.capacity && params?.noImmediateCompletion !== true
-    );
+    return isImmediate && this.#polled.length < most && this.#pool.inUse < this.#pool.capacity;
   }
 
   /**

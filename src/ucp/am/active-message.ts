@@ -3,7 +3,7 @@
  */
 
 import { type MessageHandler, type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
-import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId } from '../../api/contract/active-message.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId, isAmId } from '../../api/contract/active-message.ts';
 import type { RequestParams } from '../../api/contract/request.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
@@ -15,7 +15,7 @@ import {
   checkLocal,
   cut,
   type GivenMemory,
-  hostBytes,
+  isRangeOfBytes,
   pieceOf,
   piecesOf,
 } from '../../api/memory/local.ts';
@@ -33,7 +33,7 @@ import type { SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
-import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 
@@ -90,29 +90,20 @@ export class ActiveMessages {
     return this.#handlers[id] ?? undefined;
   }
 
-  /** Sends a message: see Endpoint.amSendNbx. */
-  send(call: UcpCall): Status | Request {
-    checkAmId(call.amId);
-    const { connection, pieces } = call;
-    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
-    if (connection.failure !== Status.OK) return connection.failure;
-    const lane = connection.messageLane();
-    if (pieces !== undefined) return this.#start(call, lane, pieces);
-    const status = this.#trySend(call, lane);
-    return status === Status.NO_RESOURCE ? this.#start(call, lane, [pieceOf(call)]) : status;
-  }
-
-  /** Sends a short message without header and request; NO_RESOURCE if it needs one. */
-  #trySend(call: UcpCall, lane: Lane): Status {
-    const { connection, amId, amHeader, local, localOffset, byteLength, params } = call;
-    const bytes = params === undefined && amHeader === undefined ? hostBytes(local) : undefined;
-    const isShort = AM_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
-    const { credit } = connection;
+  /**
+   * Sends a few bytes of host memory, without a header, without a request, if it can.
+   * @returns OK or a failure if it has ended; NO_RESOURCE if it has to be sent with a request, which also checks the arguments
+   */
+  tryShort(connection: Connection, id: number, local: LocalBuffer, localOffset: number, byteLength: number): Status {
+    const bytes = plainBytesOf(local, this.#host.context);
+    if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
+    const { amLane: lane, credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     // A connection that is not established has no credit.
-    const canSend = isShort && credit.bytes >= cost && !connection.hasPending && !isObserved();
-    if (!canSend || bytes === undefined) return Status.NO_RESOURCE;
-    const words = writeAm(connection.remoteId, amId, 0);
+    const isFree = credit.bytes >= cost && !connection.hasPending && connection.failure === Status.OK && !isObserved();
+    const isShort = AM_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
+    if (!isFree || !isShort || lane === undefined || !isAmId(id)) return Status.NO_RESOURCE;
+    const words = writeAm(connection.remoteId, id, 0);
     if (connection.isLoopback) lane.activity.busy = true;
     const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
     if (status === Status.NO_RESOURCE) return status;
@@ -122,12 +113,22 @@ export class ActiveMessages {
     return status;
   }
 
+  /** Sends a message with a request: see Endpoint.amSendNbx. */
+  send(call: UcpCall): Status | Request {
+    checkAmId(call.amId);
+    const { connection, pieces } = call;
+    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
+    if (connection.failure !== Status.OK) return connection.failure;
+    return this.#start(call, connection.messageLane(), pieces ?? [pieceOf(call)]);
+  }
+
   /** Sends a notification: a message of the library, without data. */
   notify(connection: PeerConnection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const call = this.#host.call.begin(connection, params);
     call.amId = id;
     call.amHeader = bytes;
+    call.protocol = undefined;
     try {
       return this.#start(call, connection.messageLane(), NO_DATA);
     } finally {

@@ -32,7 +32,7 @@ import {
 } from '../../api/contract/request.ts';
 import { checkListOptions, checkListParams, checkNotification, entriesOf } from '../../api/list/list.ts';
 import { checkedList, checkPackedKey, checkRawMemory, isList, otherPrograms } from '../../api/memory/local.ts';
-import { Operation, operationOf } from '../../api/operation/call.ts';
+import { endsInCall, Operation, operationOf } from '../../api/operation/call.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
@@ -134,9 +134,8 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       if (status === Status.OK) return status;
     }
     const call = this.#worker.call.begin(connection, params).memory(local, localOffset, byteLength);
-    call.isRefused = status === Status.NO_RESOURCE;
     try {
-      return rma.start(call.move(Operation.PUT, rkey, remoteOffset));
+      return rma.start(call.move(Operation.PUT, rkey, remoteOffset, status === Status.NO_RESOURCE));
     } finally {
       call.end();
     }
@@ -218,6 +217,11 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
+    const { tag: protocol } = this.#worker.protocols;
+    if (endsInCall(params)) {
+      const status = protocol.tryShort(this.#connection, local, localOffset, byteLength, tag);
+      if (status !== Status.NO_RESOURCE) return status;
+    }
     const call = this.#begin(local, params).memory(local, localOffset, byteLength);
     call.isSync = false;
     try {
@@ -253,13 +257,18 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     params?: AmSendParams,
   ): Status | Request {
     this.check(params, PARAM_FIELDS.am);
+    const { am } = this.#worker.protocols;
+    if (params === undefined && header === undefined) {
+      const status = am.tryShort(this.#connection, id, local, localOffset, byteLength);
+      if (status !== Status.NO_RESOURCE) return status;
+    }
     const protocol = params?.protocol;
     const call = this.#begin(local, params).memory(local, localOffset, byteLength);
     call.amId = id;
     call.amHeader = header;
     call.protocol = protocol;
     try {
-      return this.#worker.protocols.am.send(call);
+      return am.send(call);
     } finally {
       call.end();
     }

@@ -4,6 +4,7 @@
 
 import type { Piece, PieceOf } from '../../api/memory/local.ts';
 import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';
+import { isBytes } from '../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
@@ -166,3 +167,9 @@ export class ExportedMemory {
 
 /** Registers memory for the duration of one operation. */
 export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
+
+/** Bytes of host memory, mapped or not; undefined for other memory, and for mapped memory of another context or without every local access. */
+export function plainBytesOf(local: LocalBuffer, context: object): Uint8Array | undefined {
+  if (isBytes(local)) return local;
+  return local instanceof MemoryHandle && (local.owner as object) === context ? local.plainBytes : undefined;
+}

@@ -9,7 +9,6 @@ import { checkLocal } from '../../api/memory/local.ts';
 import { checkRemote } from '../../api/memory/owned.ts';
 import { Operation } from '../../api/operation/call.ts';
 import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
-import { isBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -17,7 +16,7 @@ import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { RmaRequest } from '../base/request/operation-requests.ts';
 import { type Request, start } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
-import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { type LocalMemory, plainBytesOf } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { type Candidate, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
@@ -56,7 +55,7 @@ export class RmaProtocol {
     rkey: RemoteKey,
     remoteOffset: number,
   ): Status {
-    const bytes = this.#plainBytes(local);
+    const bytes = plainBytesOf(local, this.#host.context);
     if (bytes === undefined || rkey?.owner !== connection || isObserved()) return Status.UNSUPPORTED;
     const path = bytes === local ? rkey.shortPut : rkey.shortPutMapped;
     if (!isUsable(path, byteLength, connection)) return Status.UNSUPPORTED;
@@ -73,20 +72,12 @@ export class RmaProtocol {
     rkey: RemoteKey,
     remoteOffset: number,
   ): Status {
-    const bytes = this.#plainBytes(local);
+    const bytes = plainBytesOf(local, this.#host.context);
     if (bytes === undefined || rkey?.owner !== connection || isObserved()) return Status.UNSUPPORTED;
     const { shortGet } = rkey;
     if (!isUsable(shortGet, byteLength, connection)) return Status.UNSUPPORTED;
     const { endpoint, part } = shortGet;
     return endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
-  }
-
-  /** Bytes of host memory, mapped or not; undefined for other memory, and for mapped memory of another context or without every local access. */
-  #plainBytes(local: LocalMemory): Uint8Array | undefined {
-    if (isBytes(local)) return local;
-    return local instanceof MemoryHandle && (local.owner as object) === this.#host.context
-      ? local.plainBytes
-      : undefined;
   }
 
   /** Flushes lanes of a connection, and operations that only its peer can end. */

@@ -15,7 +15,7 @@ import {
   writeTag,
   writeTagRts,
 } from '../../api/layout/tag.ts';
-import { areHost, areMapped, bytesOf, checkLocal, cut, hostBytes, pieceOf } from '../../api/memory/local.ts';
+import { areHost, areMapped, bytesOf, checkLocal, cut, isRangeOfBytes, pieceOf } from '../../api/memory/local.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -29,7 +29,7 @@ import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/
 import type { Connection, Request } from '../base/request/request.ts';
 import { type InboundWindow, KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
-import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 import { READ_BYTES, rendezvousFrom } from '../transfer/threshold.ts';
@@ -84,30 +84,21 @@ export class TagProtocol {
     this.#rendezvous = rendezvous;
   }
 
-  /** Sends a message: see Endpoint.tagSendNbx and tagSendSyncNbx. */
-  send(call: UcpCall, tag: Tag): Status | Request {
-    call.tagLow = tagLow('tag', tag);
-    call.tagHigh = tagHigh(tag);
-    const { connection, pieces } = call;
-    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
-    if (connection.failure !== Status.OK) return connection.failure;
-    const lane = connection.messageLane();
-    if (pieces !== undefined) return this.#start(call, lane, pieces);
-    const status = this.#trySend(call, lane);
-    return status === Status.NO_RESOURCE ? this.#start(call, lane, [pieceOf(call)]) : status;
-  }
-
-  /** Sends a short message without a request; NO_RESOURCE if it needs one. */
-  #trySend(call: UcpCall, lane: Lane): Status {
-    const { connection, local, localOffset, byteLength } = call;
-    const bytes = hostBytes(local);
-    const isShort = TAG_BYTES + byteLength <= connection.amShortMax && this.#isEager(connection, local, byteLength);
-    const { credit } = connection;
+  /**
+   * Sends a few bytes of host memory without a request, if it can.
+   * @returns OK or a failure if it has ended; NO_RESOURCE if it has to be sent with a request, which also checks the arguments
+   */
+  tryShort(connection: Connection, local: LocalBuffer, localOffset: number, byteLength: number, tag: Tag): Status {
+    const bytes = plainBytesOf(local, this.#host.context);
+    if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
+    const { amLane: lane, credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     // A connection that is not established has no credit.
-    const canSend = isShort && credit.bytes >= cost && !connection.hasPending && !isObserved();
-    if (!canSend || !call.isImmediate || call.isSync || bytes === undefined) return Status.NO_RESOURCE;
-    const header = writeTag(connection.remoteId, 0, call.tagLow, call.tagHigh);
+    const isFree = credit.bytes >= cost && !connection.hasPending && connection.failure === Status.OK && !isObserved();
+    const isShort = TAG_BYTES + byteLength <= connection.amShortMax;
+    if (!isFree || !isShort || lane === undefined) return Status.NO_RESOURCE;
+    if (!this.#isEager(connection, local as LocalMemory, byteLength)) return Status.NO_RESOURCE;
+    const header = writeTag(connection.remoteId, 0, tagLow('tag', tag), tagHigh(tag));
     if (connection.isLoopback) lane.activity.busy = true;
     const status = lane.endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
     if (status === Status.NO_RESOURCE) return status;
@@ -115,6 +106,16 @@ export class TagProtocol {
     if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.TAG, header, byteLength);
     this.#host.counters.count(WorkerCounter.TX_EAGER);
     return status;
+  }
+
+  /** Sends a message with a request: see Endpoint.tagSendNbx and tagSendSyncNbx. */
+  send(call: UcpCall, tag: Tag): Status | Request {
+    call.tagLow = tagLow('tag', tag);
+    call.tagHigh = tagHigh(tag);
+    const { connection, pieces } = call;
+    if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
+    if (connection.failure !== Status.OK) return connection.failure;
+    return this.#start(call, connection.messageLane(), pieces ?? [pieceOf(call)]);
   }
 
   /** Posts a receive: see Worker.tagRecvNbx. */
