@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, it } from 'vitest';
-import { type Request, type AtomicParams, type IovPiece, type RequestParams, Status } from '../../src/index.ts';
+import { type AtomicParams, type IovPiece, type Request, type RequestParams, Status } from '../../src/index.ts';
 import { CONNECTION_KINDS, keyFor, type Pair, serving, unmap, usePairs } from '../fixtures/pair.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 

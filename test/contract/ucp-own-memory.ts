@@ -111,6 +111,31 @@ export function ownMemoryContract(engine: EngineName): void {
       for (const each of [memory, other]) context.memUnmap(each);
     });
 
+    it('is moved inside host memory, and refused where ranges of device memory overlap', async () => {
+      await open();
+      for (const kind of KINDS) {
+        const memory = map(kind, 1000);
+        const bytes = pattern(1000, 4);
+        await memory.write(bytes);
+        for (const [offset, byteLength, targetOffset] of [
+          [0, 900, 100],
+          [100, 900, 0],
+          [5, 10, 5],
+        ] as const) {
+          const copied = memory.copyTo(memory, { offset, byteLength, targetOffset });
+          if (memory.bytes === undefined) await expect(copied).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });
+          else {
+            await copied;
+            bytes.copyWithin(targetOffset, offset, offset + byteLength);
+          }
+        }
+        await memory.copyTo(memory, { offset: 0, byteLength: 500, targetOffset: 500 });
+        bytes.copyWithin(500, 0, 500);
+        expectSame(await memory.read(), bytes);
+        context.memUnmap(memory);
+      }
+    });
+
     it('is refused out of bounds, after memUnmap, and with memory of other contexts', async () => {
       await open();
       await using other = await Context.create({ engine, config: { GAUDI_DRIVER: 'emulator' } });

@@ -4,6 +4,7 @@
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';
+import { nextTurn } from '../../ucs/sys/next-turn.ts';
 import { checkFlag, checkOptions } from '../../ucs/type/check-options.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';
@@ -163,11 +164,8 @@ abstract class AwaitedEndpoint {
     checkOptions(options, 'options', ['waitAll', 'signal']);
     const { waitAll = false } = options;
     const [memory, offset, byteLength] = rangeOf(local);
-    const { receivedBytes } = await this.#await(
-      'stream receive',
-      options.signal,
-      (params) => this.streamRecvNbx(memory, offset, byteLength, { ...params, waitAll }),
-      true,
+    const { receivedBytes } = await this.#await('stream receive', options.signal, (params) =>
+      this.streamRecvNbx(memory, offset, byteLength, { ...params, waitAll }),
     );
     return receivedBytes;
   }
@@ -227,13 +225,8 @@ abstract class AwaitedEndpoint {
     return resultOf(await this.#await(what, options.signal, start), length);
   }
 
-  #await(
-    what: string,
-    signal: AbortSignal | undefined,
-    startOperation: StartOperation,
-    keepsResult = false,
-  ): Promise<Outcome> {
-    return this.track(() => this.#promises.run(what, signal, startOperation, keepsResult));
+  #await(what: string, signal: AbortSignal | undefined, startOperation: StartOperation): Promise<Outcome> {
+    return this.track(() => this.#promises.run(what, signal, startOperation));
   }
 }
 
@@ -323,8 +316,11 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     return this.#closing;
   }
 
+  /** Closes it; with `force` if awaited operations have not ended: nobody waits for them outside of the block. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+    // Those that have ended settle.
+    if (this.awaited > 0) await nextTurn();
+    await this.close({ force: this.awaited > 0 });
   }
 
   /** @throws UcxError ERR_CLOSED */

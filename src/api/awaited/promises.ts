@@ -73,17 +73,11 @@ export class PromiseTier {
   }
 
   /**
-   * Runs an operation to its end.
-   * @param keepsResult true for receives: data that was received in spite of an abort is not discarded
-   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) if `signal` fired, as soon as no transport uses
-   *   the caller's memory any more
+   * Runs an operation to its end. One that is carried out in spite of an abort has its result: a program that repeats what was aborted does nothing twice.
+   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) if it was not carried out because `signal` fired, as soon as no
+   *   transport uses the caller's memory any more
    */
-  async run(
-    what: string,
-    signal: AbortSignal | undefined,
-    start: StartOperation,
-    keepsResult = false,
-  ): Promise<Outcome> {
+  async run(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
     if (signal !== undefined) checkSignal(signal);
     // After the operations that already wait for a request.
     let hasWaited = this.#waiting.length + this.#granted > 0;
@@ -99,9 +93,9 @@ export class PromiseTier {
       }
       const result = await this.#resultOf(started, signal);
       await this.#driver.yieldIfDue();
-      if (result.status < 0 || !keepsResult) throwIfAborted(signal);
-      if (result.status < 0) throw statusError(result.status, what, result.error);
-      return result.outcome;
+      if (result.status >= 0) return result.outcome;
+      throwIfAborted(signal);
+      throw statusError(result.status, what, result.error);
     }
   }
 
@@ -129,9 +123,9 @@ export class PromiseTier {
     }
   }
 
-  /** Runs an operation whose result is kept in spite of an abort, and counts it for {@link idle}. */
-  receive(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
-    return this.track(() => this.run(what, signal, start, true));
+  /** Runs an operation, and counts it for {@link idle}. */
+  runTracked(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
+    return this.track(() => this.run(what, signal, start));
   }
 
   /** Whether no function of {@link track} is running. */

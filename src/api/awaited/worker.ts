@@ -193,7 +193,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   async tagRecv(local: MessageBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
     checkOptions(options, 'options', ['tag', 'mask', 'signal']);
     const [memory, offset, byteLength] = rangeOf(local);
-    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
+    const { receivedBytes, senderTag } = await this.promises.runTracked('tag receive', options.signal, (params) =>
       this.tagRecvNbx(memory, offset, byteLength, tagOf(options), options.mask, params),
     );
     return new TagInfo(senderTag, receivedBytes);
@@ -207,7 +207,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   ): Promise<number> {
     const [memory, offset, byteLength] = rangeOf(local);
     const what = 'receive of an active message';
-    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
+    const { receivedBytes } = await this.promises.runTracked(what, signal, (params) =>
       this.receiveData(message, { local: memory, localOffset: offset, byteLength }, params),
     );
     return receivedBytes;
@@ -247,7 +247,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     };
     const what = `connect to ${printSocketAddress(options)}`;
     // A connection that was established in spite of an abort is kept until it is closed.
-    await this.promises.receive(what, signal, (params) => this.connectNbx({ ...options, onConnected }, params));
+    await this.promises.runTracked(what, signal, (params) => this.connectNbx({ ...options, onConnected }, params));
     return endpoints[0]!;
   }
 }

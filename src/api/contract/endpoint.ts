@@ -95,7 +95,7 @@ export interface TransferOptions {
   readonly remoteOffset?: number | undefined;
   /** An address inside the remote memory, instead of `remoteOffset`. */
   readonly remoteAddress?: bigint | undefined;
-  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -109,7 +109,7 @@ export interface PutOptions extends TransferOptions {
 
 /** Options of an awaited message. */
 export interface SendOptions {
-  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -147,7 +147,7 @@ export interface AtomicOptions {
   readonly bits?: 32 | 64 | undefined;
   /** For cswap: the expected value of the word. */
   readonly compare?: number | bigint | undefined;
-  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -454,4 +454,10 @@ export interface Endpoint extends AsyncDisposable {
    * @throws UcxError ERR_INVALID_PARAM for invalid options: the endpoint then stays open
    */
   close(options?: CloseOptions): Promise<void>;
+
+  /**
+   * Closes the endpoint at the end of an `await using` block. Awaited operations that have not ended by then are not waited for, because nobody outside of
+   * the block does: it closes with `force`. A block that an exception leaves ends, therefore, also if the peer never answers.
+   */
+  [Symbol.asyncDispose](): Promise<void>;
 }

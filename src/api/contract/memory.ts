@@ -146,8 +146,8 @@ export interface MemoryHandle {
   fill(value: number, options?: MemoryRange): Promise<void>;
 
   /**
-   * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one memory
-   * must not overlap.
+   * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one
+   * memory may overlap in host memory, and not in device memory.
    * @param options the range to copy, and where to
    * @throws UcxError see {@link write}
    */
@@ -212,7 +212,7 @@ export interface RemoteKey {
   readonly live: boolean;
   /** What the key names, for each memory domain that reaches the memory: empty for a key that was released. */
   describe(): readonly RemoteKeyPart[];
-  /** Releases the key, which cannot be used afterwards. Idempotent. */
+  /** Releases the key, which cannot be used afterwards: await the operations that use it first, as one that still waits may fail. Idempotent. */
   release(): void;
   /** Releases the key at the end of a block: `using rkey = endpoint.unpackRkey(packed)`. */
   [Symbol.dispose](): void;

@@ -153,7 +153,7 @@ export interface ListParams extends PutParams, ListCheckOptions {
 
 /** Options of awaited lists. */
 export interface ListOptions extends Omit<ListParams, keyof RequestParams | 'flush'> {
-  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 

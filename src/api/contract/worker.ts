@@ -64,7 +64,7 @@ export interface ConnectOptions extends EndpointOptions {
   readonly port: number;
   /** Sends the client id of the worker to the listener. Default false. */
   readonly sendClientId?: boolean | undefined;
-  /** Cancels the operation, unless it is too late for that (see `Request.cancel`): its promise rejects with an AbortError. */
+  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -83,7 +83,10 @@ export class MemoryCopier {
     checkRange(other, targetOffset, byteLength, 'targetOffset');
     if (memory.bytes !== undefined && other.bytes !== undefined) {
       copyBytes(other.bytes, targetOffset, memory.bytes, offset, byteLength);
-    } else if (other.bytes === undefined) {
+      return;
+    }
+    refuseOverlap(memory, other, { offset, byteLength, targetOffset });
+    if (other.bytes === undefined) {
       await this.#move('put', memory, other, { offset, byteLength, remoteOffset: targetOffset, signal });
     } else {
       await this.#move('get', other, memory, { offset: targetOffset, byteLength, remoteOffset: offset, signal });
@@ -109,6 +112,23 @@ export class MemoryCopier {
     }
     return this.#endpoint;
   }
+}
+
+/** Refuses a copy inside device memory whose ranges overlap: cards copy long ones in parts, in any order. */
+function refuseOverlap(
+  from: MemoryHandle,
+  to: MemoryHandle,
+  {
+    offset,
+    byteLength,
+    targetOffset,
+  }: { readonly offset: number; readonly byteLength: number; readonly targetOffset: number },
+): void {
+  if (from.memoryType !== to.memoryType || from.sysDevice !== to.sysDevice || byteLength === 0) return;
+  const distance = from.address + BigInt(offset) - (to.address + BigInt(targetOffset));
+  if (distance >= byteLength || distance <= -byteLength) return;
+  const rule = 'must be such that the ranges of device memory do not overlap';
+  throw invalidParam('targetOffset', rule, targetOffset);
 }
 
 /**

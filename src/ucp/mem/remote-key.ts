@@ -101,7 +101,8 @@ export function staleKeyError(): UcxError {
   return new UcxError({
     code: 'ERR_RKEY_STALE',
     status: Status.INVALID_ADDR,
-    message: 'the memory at one of the two ends is gone: freed, unmapped or detached since it was mapped',
+    message:
+      'the memory at one of the two ends is gone (freed, unmapped or detached), or its remote key was released before the operation began',
   });
 }
 
