@@ -11,13 +11,15 @@ import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import { completeOne, isCompletion, isInside } from '../../base/checks.ts';
+import { completeOne, isCompletion, isInBytes, isInside } from '../../base/checks.ts';
 import { TransferCounters } from '../../base/counters.ts';
 import { RmaOnlyEndpoint } from '../../base/iface.ts';
 import type { GaudiCard } from './cards.ts';
-import { DIRECTIONS, Direction, IOV_MAX } from './config.ts';
+import { DIRECTIONS, Direction, IOV_MAX, SHORT_BYTES_MAX } from './config.ts';
 import type { Landing } from './landings.ts';
 import { type CardMemory, GaudiMemory, mayDetach, RegisteredMemory, SourceCheck } from './memory.ts';
+
+const NO_MEMORY = undefined as never;
 
 /** Maximum number of waiting flushes; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;
@@ -38,6 +40,46 @@ class ShortPuts implements Completion {
   onComplete(): void {}
 }
 
+/** The remote side of the list that is started: one record, as lists are started one after the other. */
+class RemoteSide {
+  isPut = false;
+  /** In the address space of the card. */
+  memory: DmaMemory = NO_MEMORY;
+  offset = 0;
+  /** If it is host memory. */
+  host: RegisteredMemory | undefined = undefined;
+
+  set(memory: DmaMemory, offset: number, host: RegisteredMemory | undefined, isPut: boolean): void {
+    this.isPut = isPut;
+    this.memory = memory;
+    this.offset = offset;
+    this.host = host;
+  }
+}
+
+/** The copy that is started. */
+class CardCopy {
+  source: DmaMemory = NO_MEMORY;
+  sourceOffset = 0;
+  destination: DmaMemory = NO_MEMORY;
+  destinationOffset = 0;
+  byteLength = 0;
+  direction: Direction = Direction.HOST_TO_DEVICE;
+
+  set(source: DmaMemory, sourceOffset: number, destination: DmaMemory, destinationOffset: number): void {
+    this.source = source;
+    this.sourceOffset = sourceOffset;
+    this.destination = destination;
+    this.destinationOffset = destinationOffset;
+  }
+
+  /** The bytes go to a landing first, because the card must not write to their destination. */
+  landIn({ mapping }: Landing): void {
+    this.destination = mapping;
+    this.destinationOffset = 0;
+  }
+}
+
 /** The transfers. */
 export class DmaTransfers {
   readonly card: GaudiCard;
@@ -48,6 +90,9 @@ export class DmaTransfers {
   readonly iovMax: number;
   /** Operations of the endpoints of the interface. */
   readonly counters: TransferCounters = new TransferCounters();
+  /** The remote side of the next {@link list}. */
+  readonly remote: RemoteSide = new RemoteSide();
+  readonly #copy: CardCopy = new CardCopy();
   /** Number of failed transfers. */
   failures = 0;
   /** Number of started and ended transfers for each direction, modulo 2^32. */
@@ -133,26 +178,18 @@ export class DmaTransfers {
   }
 
   /**
-   * Starts one transfer for each entry of a list: all or none. The caller has checked the ranges. `completion` counts the list as one operation.
-   * @param remote the remote side, in the address space of the card
-   * @param remoteHost the remote side if it is host memory
+   * Starts one transfer for each entry of a list, between it and {@link remote}: all or none. The caller has checked the ranges. `completion` counts the
+   * list as one operation.
    * @returns INPROGRESS, NO_RESOURCE, OK for a list without bytes, or the failure of the card
    */
-  list(
-    iov: readonly IovEntry[],
-    remote: DmaMemory,
-    remoteHost: RegisteredMemory | undefined,
-    remoteOffset: number,
-    completion: Completion,
-    isPut: boolean,
-  ): Status {
+  list(iov: readonly IovEntry[], completion: Completion): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
     if (this.dma.room < iov.length || !this.#hasRoom(iov.length)) return Status.NO_RESOURCE;
-    if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
-    const check = this.#checkOf(iov, isPut ? undefined : remoteHost, completion, isPut);
+    if (!this.#takeLandings(iov)) return Status.NO_RESOURCE;
+    const check = this.#checkOf(iov, completion);
     let status: Status = Status.NO_RESOURCE;
     try {
-      status = this.#startList(iov, remote, remoteHost, remoteOffset, check ?? completion, isPut);
+      status = this.#startList(iov, check ?? completion);
     } finally {
       if (check !== undefined && status !== Status.INPROGRESS) {
         check.reset();
@@ -163,53 +200,27 @@ export class DmaTransfers {
   }
 
   /** Starts a list that {@link list} has checked. */
-  #startList(
-    iov: readonly IovEntry[],
-    remote: DmaMemory,
-    remoteHost: RegisteredMemory | undefined,
-    remoteOffset: number,
-    completion: Completion,
-    isPut: boolean,
-  ): Status {
-    const isRemoteDevice = remoteHost === undefined;
-    const { position, card } = this;
-    let at = remoteOffset;
+  #startList(iov: readonly IovEntry[], completion: Completion): Status {
+    const { position, card, remote } = this;
+    const copy = this.#copy;
+    const { isPut } = remote;
+    let at = remote.offset;
     let started = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;
       if (entry.byteLength === 0) continue;
       const local = entry.memory as CardMemory;
-      const isLocalDevice = local instanceof GaudiMemory;
       const here = local.dmaIn(position, card.device);
       const from = local.dmaOffset + entry.offset;
+      if (isPut) copy.set(here, from, remote.memory, at);
+      else copy.set(remote.memory, at, here, from);
+      copy.byteLength = entry.byteLength;
+      copy.direction = directionOf(isPut, local instanceof GaudiMemory, remote.host === undefined);
       const landing = i < this.#landings.length ? this.#landings[i] : undefined;
-      const target = landing === undefined ? (isPut ? remote : here) : landing.mapping;
-      const targetAt = landing === undefined ? (isPut ? at : from) : 0;
+      if (landing !== undefined) copy.landIn(landing);
       let status: Status;
       try {
-        status = isPut
-          ? this.#start(
-              here,
-              from,
-              isLocalDevice,
-              target,
-              targetAt,
-              isRemoteDevice,
-              entry.byteLength,
-              completion,
-              landing,
-            )
-          : this.#start(
-              remote,
-              at,
-              isRemoteDevice,
-              target,
-              targetAt,
-              isLocalDevice,
-              entry.byteLength,
-              completion,
-              landing,
-            );
+        status = this.#start(copy, completion, landing);
       } catch (error) {
         // The queue of the direction cannot be opened.
         this.#giveLandings(i);
@@ -272,29 +283,16 @@ export class DmaTransfers {
     return true;
   }
 
-  #start(
-    source: DmaMemory,
-    sourceOffset: number,
-    fromDevice: boolean,
-    destination: DmaMemory,
-    destinationOffset: number,
-    toDevice: boolean,
-    byteLength: number,
-    completion: Completion,
-    landing: Landing | undefined,
-  ): Status {
+  #start(copy: CardCopy, completion: Completion, landing: Landing | undefined): Status {
     const { dma } = this;
+    const { source, sourceOffset, destination, destinationOffset, byteLength, direction } = copy;
     let request: DmaRequest | undefined;
-    let direction: Direction;
-    if (fromDevice && toDevice) {
-      direction = Direction.DEVICE_TO_DEVICE;
+    if (direction === Direction.DEVICE_TO_DEVICE) {
       request = dma.dmaDeviceToDeviceAsync(source, sourceOffset, destination, destinationOffset, byteLength);
-    } else if (toDevice) {
-      direction = Direction.HOST_TO_DEVICE;
+    } else if (direction === Direction.HOST_TO_DEVICE) {
       const mapping = source as HostMapping;
       request = dma.dmaHostToDeviceAsync(mapping, sourceOffset, destination, destinationOffset, byteLength);
     } else {
-      direction = Direction.DEVICE_TO_HOST;
       const mapping = destination as HostMapping;
       request = dma.dmaDeviceToHostAsync(source, sourceOffset, mapping, destinationOffset, byteLength);
     }
@@ -322,18 +320,14 @@ export class DmaTransfers {
   }
 
   /** Takes a landing for every part that the card must not write directly, in {@link #landings}; false, and none taken, if one is unavailable. */
-  #takeLandings(
-    iov: readonly IovEntry[],
-    remoteHost: RegisteredMemory | undefined,
-    remoteOffset: number,
-    isPut: boolean,
-  ): boolean {
+  #takeLandings(iov: readonly IovEntry[]): boolean {
+    const { isPut, host, offset: remoteOffset } = this.remote;
     while (this.#landings.length > 0) this.#landings.pop();
-    if (isPut && remoteHost === undefined) return true;
-    let at = isPut && remoteHost !== undefined ? remoteOffset - remoteHost.dmaOffset : 0;
+    if (isPut && host === undefined) return true;
+    let at = isPut && host !== undefined ? remoteOffset - host.dmaOffset : 0;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      const target = isPut ? remoteHost : memory instanceof RegisteredMemory ? memory : undefined;
+      const target = isPut ? host : memory instanceof RegisteredMemory ? memory : undefined;
       if (target === undefined || target.staysPut || byteLength === 0) {
         this.#landings.push(undefined);
         continue;
@@ -350,16 +344,13 @@ export class DmaTransfers {
   }
 
   /** The completion of a list that reads memory which can be detached; undefined for others. */
-  #checkOf(
-    iov: readonly IovEntry[],
-    remoteHost: RegisteredMemory | undefined,
-    completion: Completion,
-    isPut: boolean,
-  ): SourceCheck | undefined {
-    if (!isPut && remoteHost === undefined) return undefined;
-    if (!mayDetach(iov, remoteHost)) return undefined;
+  #checkOf(iov: readonly IovEntry[], completion: Completion): SourceCheck | undefined {
+    const { isPut, host } = this.remote;
+    if (!isPut && host === undefined) return undefined;
+    const source = isPut ? undefined : host;
+    if (!mayDetach(iov, source)) return undefined;
     const check = this.#checks.pop() ?? new SourceCheck((ended) => this.#checks.push(ended));
-    check.begin(iov, remoteHost, completion);
+    check.begin(iov, source, completion);
     return check;
   }
 
@@ -422,6 +413,11 @@ export class DmaTransfers {
   }
 }
 
+function directionOf(isPut: boolean, isLocalDevice: boolean, isRemoteDevice: boolean): Direction {
+  if (isLocalDevice && isRemoteDevice) return Direction.DEVICE_TO_DEVICE;
+  return isPut === isLocalDevice ? Direction.DEVICE_TO_HOST : Direction.HOST_TO_DEVICE;
+}
+
 /** The card has failed in the middle of a list: the transfers that were started end with the failure. */
 function startFailed(status: Status, started: number, completion: Completion): Status {
   if (started === 0) return status;
@@ -435,6 +431,11 @@ function takeFailure(shortPuts: ShortPuts): Status {
   const { failure } = shortPuts;
   shortPuts.failure = Status.OK;
   return failure;
+}
+
+/** Whether the local side of a short operation is a range of bytes that is short enough. */
+export function canShort(local: Uint8Array, localOffset: number, byteLength: number): boolean {
+  return byteLength > 0 && byteLength <= SHORT_BYTES_MAX && isInBytes(localOffset, byteLength, local);
 }
 
 /** The endpoint. @typeParam K its remote keys */

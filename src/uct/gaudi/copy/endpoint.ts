@@ -10,9 +10,8 @@ import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey, RemoteKeySource } from '../../api/memory.ts';
 import { isInside } from '../../base/checks.ts';
 import { Transfer } from '../../base/counters.ts';
-import { SHORT_BYTES_MAX } from '../base/config.ts';
 import { BlockMemory, type CardMemory, GaudiMemory, RegisteredMemory } from '../base/memory.ts';
-import { DmaEndpoint } from '../base/transfers.ts';
+import { canShort, DmaEndpoint } from '../base/transfers.ts';
 
 /** The endpoint. */
 export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
@@ -26,7 +25,8 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
   ): Status {
     const { memory } = rkey;
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
-    const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
+    if (!canShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
+    const refused = this.#checkShort(memory, remoteOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const status = this.transfers.putShort(
       source,
@@ -52,7 +52,8 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
   ): Status {
     const { memory } = rkey;
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
-    const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
+    if (!canShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
+    const refused = this.#checkShort(memory, remoteOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const source = memory.dmaIn();
     const status = this.transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
@@ -75,24 +76,16 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
     const remoteHost = remote instanceof RegisteredMemory ? remote : undefined;
-    const status = this.transfers.list(iov, there, remoteHost, at, completion, isPut);
+    this.transfers.remote.set(there, at, remoteHost, isPut);
+    const status = this.transfers.list(iov, completion);
     if (status < 0) return this.transfers.counters.refused(status);
     this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
     return status;
   }
 
   /** Checks that a short operation accesses memory of this card; returns OK or the reason. */
-  #checkShort(
-    memory: GaudiMemory,
-    remoteOffset: number,
-    local: Uint8Array,
-    localOffset: number,
-    byteLength: number,
-  ): Status {
+  #checkShort(memory: GaudiMemory, remoteOffset: number, byteLength: number): Status {
     if (memory.sysDevice !== this.transfers.card.index) return Status.UNREACHABLE;
-    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
-      return Status.INVALID_PARAM;
-    }
     return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
   }
 

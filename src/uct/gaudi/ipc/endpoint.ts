@@ -6,11 +6,11 @@
 import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
-import { isInBytes, isInside } from '../../base/checks.ts';
+import { isInside } from '../../base/checks.ts';
 import { Transfer } from '../../base/counters.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
-import { IOV_MAX, SHORT_BYTES_MAX } from '../base/config.ts';
-import { DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
+import { IOV_MAX } from '../base/config.ts';
+import { canShort, DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
 import { ownerGone, staleKey } from './config.ts';
 import type { Imports } from './imports.ts';
 import type { Channel, IpcKey } from './key.ts';
@@ -46,7 +46,8 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     key: IpcKey,
     completion?: Completion,
   ): Status {
-    const refused = this.#checkShort(key, remoteOffset, source, sourceOffset, byteLength);
+    if (!canShort(source, sourceOffset, byteLength)) return this.#refuse(Status.INVALID_PARAM);
+    const refused = this.#checkShort(key, remoteOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const position = this.#position;
     const { target } = this.#used(key);
@@ -67,7 +68,8 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     key: IpcKey,
     completion: Completion,
   ): Status {
-    const refused = this.#checkShort(key, remoteOffset, target, targetOffset, byteLength);
+    if (!canShort(target, targetOffset, byteLength)) return this.#refuse(Status.INVALID_PARAM);
+    const refused = this.#checkShort(key, remoteOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const position = this.#position;
     const source = this.#used(key).target;
@@ -108,7 +110,8 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     const position = this.#position;
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
-    const status = this.transfers.list(iov, target, undefined, at, completion, isPut);
+    this.transfers.remote.set(target, at, undefined, isPut);
+    const status = this.transfers.list(iov, completion);
     if (status < 0) return this.transfers.counters.refused(status);
     key.channels[position]!.count(total, isPut);
     this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
@@ -116,10 +119,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   }
 
   /** Checks a short operation and makes its memory available; returns OK or the reason. */
-  #checkShort(key: IpcKey, remoteOffset: number, local: Uint8Array, localOffset: number, byteLength: number): Status {
-    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInBytes(localOffset, byteLength, local)) {
-      return this.#refuse(Status.INVALID_PARAM);
-    }
+  #checkShort(key: IpcKey, remoteOffset: number, byteLength: number): Status {
     if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
     return key.isReady(this.#position) ? Status.OK : this.#prepare(key);
   }
