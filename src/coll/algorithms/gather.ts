@@ -3,7 +3,7 @@
  */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
-import { equalParts, type Group, part, type Region } from '../schedule/schedule.ts';
+import { equalParts, type Group, part, type Region, type Rooted } from '../schedule/schedule.ts';
 
 /**
  * Ring: in every round each rank passes on the block that it received last.
@@ -66,8 +66,7 @@ export function bruckAllGather(builder: ScheduleBuilder, group: Group, own: Regi
 /** Every rank sends its block to the root. @param blocks places of the blocks at the root */
 export function linearGather(
   builder: ScheduleBuilder,
-  group: Group,
-  root: number,
+  { group, root }: Rooted,
   own: Region,
   blocks: readonly Region[],
 ): void {
@@ -83,8 +82,7 @@ export function linearGather(
 /** The root sends every rank its block. @param blocks the blocks at the root */
 export function linearScatter(
   builder: ScheduleBuilder,
-  group: Group,
-  root: number,
+  { group, root }: Rooted,
   own: Region,
   blocks: readonly Region[],
 ): void {
@@ -100,8 +98,7 @@ export function linearScatter(
 /** Binomial tree: ranks collect the equal blocks of their subtrees in host memory. */
 export function binomialGather(
   builder: ScheduleBuilder,
-  group: Group,
-  root: number,
+  { group, root }: Rooted,
   own: Region,
   blocks: readonly Region[],
 ): void {
@@ -125,8 +122,7 @@ export function binomialGather(
 /** Binomial tree: ranks receive the equal blocks of their subtrees and pass on the blocks of other ranks. */
 export function binomialScatter(
   builder: ScheduleBuilder,
-  group: Group,
-  root: number,
+  { group, root }: Rooted,
   own: Region,
   blocks: readonly Region[],
 ): void {

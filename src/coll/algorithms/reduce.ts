@@ -1,9 +1,16 @@
 /** Algorithms of allReduce: all reduce in the target, to which the source was copied. Algorithms of reduce and reduceScatter. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
-import { balancedParts, type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
+import { balancedParts, type Group, type Nodes, part, type Region, type Rooted } from '../schedule/schedule.ts';
 import { binomialBroadcast } from './broadcast.ts';
 import { ringAllGather } from './gather.ts';
+
+/** What is reduced, into what, and the bytes of an element: blocks have whole ones. */
+export interface Vectors {
+  readonly source: Region;
+  readonly target: Region;
+  readonly unit: number;
+}
 
 /** Recursive doubling: pairs exchange and reduce everything. Ranks beyond the largest power of two pass their vector to a neighbour, and get the result. */
 export function doublingAllReduce(builder: ScheduleBuilder, group: Group, source: Region, target: Region): void {
@@ -37,13 +44,7 @@ export function doublingAllReduce(builder: ScheduleBuilder, group: Group, source
 }
 
 /** Ring: a ring that reduces, then one that gathers; every rank sends about twice the bytes, whatever the number of ranks. */
-export function ringAllReduce(
-  builder: ScheduleBuilder,
-  group: Group,
-  source: Region,
-  target: Region,
-  unit: number,
-): void {
+export function ringAllReduce(builder: ScheduleBuilder, group: Group, { source, target, unit }: Vectors): void {
   const { rank, size } = group;
   if (size === 1) builder.copy(source, target);
   const blocks = balancedParts(target, size, unit);
@@ -80,15 +81,14 @@ function ringReduce(
 export function twoLevelAllReduce(
   builder: ScheduleBuilder,
   { rank, nodes }: { readonly rank: number; readonly nodes: Nodes },
-  source: Region,
-  target: Region,
-  unit: number,
+  vectors: Vectors,
 ): void {
+  const { source, target, unit } = vectors;
   const own = nodes.find((ranks) => ranks.includes(rank))!;
   const local: Group = { rank: own.indexOf(rank), size: own.length, ranks: own };
   const isEven = nodes.every(({ length }) => length === own.length);
   if (!isEven) {
-    byLeaders(builder, local, nodes, source, target, unit);
+    byLeaders(builder, local, nodes, vectors);
     return;
   }
   if (local.size === 1) builder.copy(source, target);
@@ -98,26 +98,20 @@ export function twoLevelAllReduce(
   const index = (local.rank + 1) % local.size;
   const across = nodes.map((ranks) => ranks[local.rank]!);
   builder.phase(2);
-  ringAllReduce(builder, groupOf(rank, across), blocks[index]!, blocks[index]!, unit);
+  const block = blocks[index]!;
+  ringAllReduce(builder, groupOf(rank, across), { source: block, target: block, unit });
   builder.phase(3);
   const rotated = blocks.map((_, member) => blocks[(member + 1) % local.size]!);
   ringAllGather(builder, local, rotated);
 }
 
-function byLeaders(
-  builder: ScheduleBuilder,
-  local: Group,
-  nodes: Nodes,
-  source: Region,
-  target: Region,
-  unit: number,
-): void {
+function byLeaders(builder: ScheduleBuilder, local: Group, nodes: Nodes, { source, target, unit }: Vectors): void {
   builder.phase(1);
-  binomialReduce(builder, local, 0, source, target);
+  binomialReduce(builder, { group: local, root: 0 }, source, target);
   builder.phase(2);
   if (local.rank === 0) {
     const leaders = nodes.map((ranks) => ranks[0]!);
-    ringAllReduce(builder, groupOf(local.ranks[0]!, leaders), target, target, unit);
+    ringAllReduce(builder, groupOf(local.ranks[0]!, leaders), { source: target, target, unit });
   }
   builder.phase(3);
   binomialBroadcast(builder, local, 0, target);
@@ -130,8 +124,7 @@ function groupOf(rank: number, ranks: readonly number[]): Group {
 /** Binomial tree. @param target the result, at the root only; other ranks reduce in host memory */
 export function binomialReduce(
   builder: ScheduleBuilder,
-  group: Group,
-  root: number,
+  { group, root }: Rooted,
   source: Region,
   target: Region,
 ): void {

@@ -129,27 +129,27 @@ export const ALGORITHMS: readonly Algorithm[] = [
     collective: 'gather',
     name: 'linear',
     estimateNs: linearNs,
-    build: (builder, { group, root, sources, targets }) => linearGather(builder, group, root, sources[0]!, targets),
+    build: (builder, { sources, targets, ...rooted }) => linearGather(builder, rooted, sources[0]!, targets),
   },
   {
     collective: 'gather',
     name: 'binomial',
     unfit: needsEqual,
     estimateNs: treeNs,
-    build: (builder, { group, root, sources, targets }) => binomialGather(builder, group, root, sources[0]!, targets),
+    build: (builder, { sources, targets, ...rooted }) => binomialGather(builder, rooted, sources[0]!, targets),
   },
   {
     collective: 'scatter',
     name: 'linear',
     estimateNs: linearNs,
-    build: (builder, { group, root, sources, targets }) => linearScatter(builder, group, root, targets[0]!, sources),
+    build: (builder, { sources, targets, ...rooted }) => linearScatter(builder, rooted, targets[0]!, sources),
   },
   {
     collective: 'scatter',
     name: 'binomial',
     unfit: needsEqual,
     estimateNs: treeNs,
-    build: (builder, { group, root, sources, targets }) => binomialScatter(builder, group, root, targets[0]!, sources),
+    build: (builder, { sources, targets, ...rooted }) => binomialScatter(builder, rooted, targets[0]!, sources),
   },
   {
     collective: 'allGather',
@@ -210,7 +210,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
       return sequential(slowest(shape, costs), rounds, bytes) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, root, sources, targets }) =>
-      binomialReduce(builder, group, root, sources[0]!, targets[0]!),
+      binomialReduce(builder, { group, root }, sources[0]!, targets[0]!),
   },
   {
     collective: 'reduceScatter',
@@ -265,7 +265,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
       return sequential(slowest(shape, costs), 2 * (shape.size - 1), 2 * bytes) + bytes * costs.reduceNsPerByte;
     },
     build: (builder, { group, sources, targets, unit }) => {
-      ringAllReduce(builder, group, sources[0]!, targets[0]!, unit);
+      ringAllReduce(builder, group, { source: sources[0]!, target: targets[0]!, unit });
     },
   },
   {
@@ -286,7 +286,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
       return sequential(within, 2 * tree, 2 * tree * bytes) + ring + (tree * bytes + outer) * reduceNsPerByte;
     },
     build: (builder, { places, sources, targets, unit }) => {
-      twoLevelAllReduce(builder, places, sources[0]!, targets[0]!, unit);
+      twoLevelAllReduce(builder, places, { source: sources[0]!, target: targets[0]!, unit });
     },
   },
 ];

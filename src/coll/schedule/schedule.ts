@@ -59,6 +59,13 @@ export interface Group {
   readonly ranks: readonly number[];
 }
 
+/** A group with one member that has everything. */
+export interface Rooted {
+  readonly group: Group;
+  /** Its place in the group. */
+  readonly root: number;
+}
+
 /** The ranks of every node, in order. */
 export type Nodes = readonly (readonly number[])[];
 

@@ -23,7 +23,7 @@ import {
 import { type Loss, type Members, untilConnected, untilTold } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
 import { KeyCache } from './run/memory.ts';
-import { Operation, type OperationCall, type OperationHost } from './run/operation.ts';
+import { Operation, type OperationCall, type OperationHost, type PartKey } from './run/operation.ts';
 import type { Scratch } from './run/plan.ts';
 import { discard, type HandlerWorker, keep, type Message, type TeamMessages, type TeamService } from './run/service.ts';
 import type { EndNbx, IssueOwner, Issuer, Part, StartNbx } from './run/slice-run.ts';
@@ -188,11 +188,17 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
     this.parts.issuer.issue(owner, start, end);
   }
 
-  pack(kind: Kind, { sequence, signature }: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array {
+  pack(kind: Kind, { sequence, signature }: Operation, part: Part, key?: PartKey): Uint8Array {
     const { run, round, place } = part;
     const { slice } = run;
-    const header = { ...this.#header(kind, sequence, signature), slice, round, offset, byteLength: place.byteLength };
-    return writeHeader(this.#packed, header, rest);
+    const header = {
+      ...this.#header(kind, sequence, signature),
+      slice,
+      round,
+      offset: key?.offset ?? 0,
+      byteLength: place.byteLength,
+    };
+    return writeHeader(this.#packed, header, key?.packed);
   }
 
   refuse(offer: Header): void {
@@ -371,7 +377,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
   #mismatch({ sequence, signature, from }: Header): void {
     const own = this.#signatureOf(sequence);
     const description = own === undefined ? 'another one long ago' : describeSignature(own);
-    this.failed(mismatch(sequence, this.rank, description, from, describeSignature(signature)));
+    const other = { rank: from, operation: describeSignature(signature) };
+    this.failed(mismatch(sequence, { rank: this.rank, operation: description }, other));
   }
 
   #reported({ from, offset, status }: Header, text: Uint8Array): void {

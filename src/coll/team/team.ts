@@ -87,7 +87,7 @@ export class Team implements AsyncDisposable {
 
   /** See {@link barrier}. */
   barrierNbx(params?: RequestParams): Status | Request {
-    return this.#start('barrier', undefined, undefined, {}, params);
+    return this.#start('barrier', { send: undefined, recv: undefined }, {}, params);
   }
 
   /** Copies memory of the root to all ranks. */
@@ -97,7 +97,7 @@ export class Team implements AsyncDisposable {
 
   /** See {@link broadcast}. */
   broadcastNbx(buffer: LocalMemory, options: RootOptions = {}, params?: RequestParams): Status | Request {
-    return this.#start('broadcast', undefined, buffer, options, params);
+    return this.#start('broadcast', { send: undefined, recv: buffer }, options, params);
   }
 
   /** Collects a block of every rank at the root. @param recv at the root: the blocks in the order of the ranks */
@@ -107,7 +107,7 @@ export class Team implements AsyncDisposable {
 
   /** See {@link gather}. */
   gatherNbx(send: LocalMemory, recv: Send, options: RootOptions = {}, params?: RequestParams): Status | Request {
-    return this.#start('gather', send, recv, options, params);
+    return this.#start('gather', { send, recv }, options, params);
   }
 
   /** Gives every rank its block of memory of the root. @param send at the root: the blocks in the order of the ranks */
@@ -117,7 +117,7 @@ export class Team implements AsyncDisposable {
 
   /** See {@link scatter}. */
   scatterNbx(send: Send, recv: LocalMemory, options: RootOptions = {}, params?: RequestParams): Status | Request {
-    return this.#start('scatter', send, recv, options, params);
+    return this.#start('scatter', { send, recv }, options, params);
   }
 
   /** Collects a block of every rank on all ranks, in the order of the ranks; with `recvCounts` of different lengths. */
@@ -132,7 +132,7 @@ export class Team implements AsyncDisposable {
     options: AllGatherOptions = {},
     params?: RequestParams,
   ): Status | Request {
-    return this.#start('allGather', send, recv, options, params);
+    return this.#start('allGather', { send, recv }, options, params);
   }
 
   /** Exchanges a block between all pairs of ranks; with `sendCounts` and `recvCounts` of different lengths. */
@@ -147,7 +147,7 @@ export class Team implements AsyncDisposable {
     options: AllToAllOptions = {},
     params?: RequestParams,
   ): Status | Request {
-    return this.#start('allToAll', send, recv, options, params);
+    return this.#start('allToAll', { send, recv }, options, params);
   }
 
   /** Reduces a vector of every rank at the root. @param recv at the root: the result */
@@ -162,7 +162,7 @@ export class Team implements AsyncDisposable {
     options: ReduceToRootOptions = {},
     params?: RequestParams,
   ): Status | Request {
-    return this.#start('reduce', send, recv, options, params);
+    return this.#start('reduce', { send, recv }, options, params);
   }
 
   /** Reduces a block for every rank. @param send a block for each rank, in the order of the ranks */
@@ -177,7 +177,7 @@ export class Team implements AsyncDisposable {
     options: ReduceOptions = {},
     params?: RequestParams,
   ): Status | Request {
-    return this.#start('reduceScatter', send, recv, options, params);
+    return this.#start('reduceScatter', { send, recv }, options, params);
   }
 
   /** Reduces a vector of every rank; all ranks get the same bits, except those of a NaN. */
@@ -192,7 +192,7 @@ export class Team implements AsyncDisposable {
     options: ReduceOptions = {},
     params?: RequestParams,
   ): Status | Request {
-    return this.#start('allReduce', send, recv, options, params);
+    return this.#start('allReduce', { send, recv }, options, params);
   }
 
   /**
@@ -238,14 +238,13 @@ export class Team implements AsyncDisposable {
 
   #start(
     collective: Collective,
-    send: Send,
-    recv: Send,
+    memories: { readonly send: Send; readonly recv: Send },
     options: CallOptions,
     params: RequestParams | undefined,
   ): Status | Request {
     this.#core.checkUsable();
     checkParams(params);
-    return this.#core.begin(planCall(this.#call, collective, { send, recv }, options), params);
+    return this.#core.begin(planCall(this.#call, collective, memories, options), params);
   }
 
   /** An operation is aborted before it has begun. Refuses it for the same reasons as {@link #start}. */
@@ -265,7 +264,7 @@ export class Team implements AsyncDisposable {
     try {
       await worker.promises.run(collective, signal, (params) => {
         hasStarted = true;
-        return this.#start(collective, send, recv, options, params);
+        return this.#start(collective, { send, recv }, options, params);
       });
     } catch (error) {
       // While it waited for a free request.

@@ -10,13 +10,19 @@ const TEXT_MAX = 4000;
 /** The code of an error for the use of a team after its failure. */
 export const TEAM_FAILED = 'ERR_COLL_TEAM_FAILED';
 
+/** A rank, and the operation that it has called, in words. */
+interface CalledBy {
+  readonly rank: number;
+  readonly operation: string;
+}
+
 /** The error for ranks that do not mean the same operation. Code `ERR_COLL_MISMATCH`. */
-export function mismatch(sequence: number, rank: number, own: string, other: number, others: string): UcxError {
+export function mismatch(sequence: number, own: CalledBy, other: CalledBy): UcxError {
   return new UcxError({
     code: 'ERR_COLL_MISMATCH',
     status: Status.INVALID_PARAM,
-    message: `operation ${sequence} of the team: rank ${rank} called ${own}, and rank ${other} called ${others}`,
-    details: { rank: other, sequence },
+    message: `operation ${sequence} of the team: rank ${own.rank} called ${own.operation}, and rank ${other.rank} called ${other.operation}`,
+    details: { rank: other.rank, sequence },
   });
 }
 

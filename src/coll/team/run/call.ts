@@ -76,16 +76,27 @@ export function planCall(
   const op = REDUCES.has(collective) ? checkReduceOp(options.op ?? 'sum') : undefined;
   const root = rankOf('root', ROOTED.has(collective) ? (options.root ?? 0) : 0, team.group.size);
   const unit = dtypeBytes(dtype);
-  const layout = layoutOf(team.group, collective, memories, options, unit, root);
+  const layout = layoutOf(collective, memories, options, { ...team.group, unit, root });
   const sources = regionsOf(Space.SOURCE, layout.sources, unit);
   const targets = regionsOf(Space.TARGET, layout.targets, unit);
   const source = layout.sends
-    ? bound(team.owner, ['send', SEND_ACCESS], memories.send, options.sendOffset, lengthOf(sources))
+    ? bound(
+        team.owner,
+        { name: 'send', memory: memories.send, offset: options.sendOffset },
+        SEND_ACCESS,
+        lengthOf(sources),
+      )
     : undefined;
   const target = layout.receives
-    ? bound(team.owner, ['recv', RECV_ACCESS], memories.recv, options.recvOffset, lengthOf(targets))
+    ? bound(
+        team.owner,
+        { name: 'recv', memory: memories.recv, offset: options.recvOffset },
+        RECV_ACCESS,
+        lengthOf(targets),
+      )
     : undefined;
-  const overwritesSource = checkOverlap(collective, team.group.rank, source, target, sources, targets);
+  const sides = { source: spread(source, sources), target: spread(target, targets) };
+  const overwritesSource = checkOverlap(collective, team.group.rank, sides);
   const bytes = meanBytes(layout, collective === 'reduceScatter' || collective === 'scatter', unit);
   const shape = shapeOf(team.places, bytes, layout.count >= 0);
   const { places, group } = team;
@@ -121,17 +132,17 @@ function optionsOf(collective: Collective): readonly string[] {
 }
 
 function layoutOf(
-  { rank, size }: Group,
   collective: Collective,
   { send, recv }: { readonly send: LocalMemory | undefined; readonly recv: LocalMemory | undefined },
   options: CallOptions,
-  unit: number,
-  root: number,
+  { rank, size, unit, root }: Pick<Problem, 'root' | 'unit'> & Pick<Group, 'rank' | 'size'>,
 ): Layout {
   const { sendCounts, recvCounts } = options;
   const all = (count: number): number[] => Array.from({ length: size }, () => count);
   const countOf = (name: string, memory: LocalMemory | undefined, offset: number | undefined, parts: number): number =>
-    options.count === undefined ? elementsOf(name, memory, offset, parts, unit) : countIn('count', options.count, unit);
+    options.count === undefined
+      ? elementsOf({ name, memory, offset }, parts, unit)
+      : countIn('count', options.count, unit);
   const isRoot = rank === root;
   switch (collective) {
     case 'barrier':
@@ -183,14 +194,15 @@ function layoutOf(
   }
 }
 
+/** A memory of a call, as the program has given it. */
+interface MemoryArgument {
+  readonly name: string;
+  readonly memory: LocalMemory | undefined;
+  readonly offset: number | undefined;
+}
+
 /** Elements that memory has, for a count that is not given. */
-function elementsOf(
-  name: string,
-  memory: LocalMemory | undefined,
-  offset: number | undefined,
-  parts: number,
-  unit: number,
-): number {
+function elementsOf({ name, memory, offset }: MemoryArgument, parts: number, unit: number): number {
   checkIsMemory(name, memory);
   const byteLength = memory.byteLength - offsetIn(`${name}Offset`, offset, memory);
   if (byteLength % (unit * parts) !== 0) {
@@ -237,13 +249,7 @@ function checkIsMemory(name: string, memory: LocalMemory | undefined): asserts m
 }
 
 /** Memory of an operation, from the offset on. */
-function bound(
-  owner: object,
-  [name, access]: readonly [string, number],
-  memory: LocalMemory | undefined,
-  offset: number | undefined,
-  byteLength: number,
-): Bound {
+function bound(owner: object, { name, memory, offset }: MemoryArgument, access: number, byteLength: number): Bound {
   checkIsMemory(name, memory);
   if (OwnedMemory.isGenuine(memory)) {
     if (!memory.mapped) throw memory.unmappedError(`memory ${name}`);
@@ -280,6 +286,16 @@ function meanBytes({ sources, targets, count }: Layout, isByTarget: boolean, uni
   return sources.length === 1 ? (counts.reduce((sum, one) => sum + one, 0) / counts.length) * unit : 0;
 }
 
+/** Memory of an operation with its blocks. */
+interface Spread {
+  readonly memory: Bound;
+  readonly blocks: readonly Region[];
+}
+
+function spread(memory: Bound | undefined, blocks: readonly Region[]): Spread | undefined {
+  return memory && { memory, blocks };
+}
+
 /**
  * Checks that send and receive memory are apart, or in place as NCCL defines it.
  * @returns true if the source has to be copied first
@@ -288,24 +304,20 @@ function meanBytes({ sources, targets, count }: Layout, isByTarget: boolean, uni
 function checkOverlap(
   collective: Collective,
   rank: number,
-  source: Bound | undefined,
-  target: Bound | undefined,
-  sources: readonly Region[],
-  targets: readonly Region[],
+  { source, target }: { readonly source: Spread | undefined; readonly target: Spread | undefined },
 ): boolean {
   if (source === undefined || target === undefined) return false;
-  const spanOf = (space: Space, regions: readonly Region[]): Region => ({
-    space,
-    offset: 0,
-    byteLength: lengthOf(regions),
-  });
-  const from = placeOf(source, spanOf(Space.SOURCE, sources));
-  const to = placeOf(target, spanOf(Space.TARGET, targets));
+  const wholeOf = ({ memory, blocks }: Spread): ReturnType<typeof placeOf> =>
+    placeOf(memory, { space: blocks[0]!.space, offset: 0, byteLength: lengthOf(blocks) });
+  const [from, to] = [wholeOf(source), wholeOf(target)];
   if (!doOverlap(from, to)) return false;
   // The block of this rank, of the memory that has a block for each.
-  const own = placeOf(source, sources[sources.length > 1 ? rank : 0]!);
-  const place = placeOf(target, targets[targets.length > 1 ? rank : 0]!);
-  const isInPlace = collective === 'allToAll' ? areSame(from, to) && haveEqual(sources, targets) : areSame(own, place);
+  const ownOf = ({ memory, blocks }: Spread): ReturnType<typeof placeOf> =>
+    placeOf(memory, blocks[blocks.length > 1 ? rank : 0]!);
+  const isInPlace =
+    collective === 'allToAll'
+      ? areSame(from, to) && haveEqual(source.blocks, target.blocks)
+      : areSame(ownOf(source), ownOf(target));
   if (!isInPlace) {
     throw invalidParam(
       'recv',

@@ -30,6 +30,12 @@ const NO_BYTES = new Uint8Array(0);
 /** How operations with a lost peer end. */
 const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
 
+/** Where the bytes of a part go: the key of the memory, if peers may have one, and the byte at which they begin. */
+export interface PartKey {
+  readonly offset: number;
+  readonly packed: Uint8Array | undefined;
+}
+
 /** The interface of a team to its operations. */
 export interface OperationHost {
   readonly rank: number;
@@ -41,7 +47,7 @@ export interface OperationHost {
   isLost(rank: number): boolean;
   issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void;
   /** The bytes of a message of an operation; valid until the next call. */
-  pack(kind: Kind, operation: Operation, part: Part, offset: number, rest?: Uint8Array): Uint8Array;
+  pack(kind: Kind, operation: Operation, part: Part, key?: PartKey): Uint8Array;
   /** Tells a rank that nothing will be written to the memory it has offered. */
   refuse(offer: Header): void;
   /** A rank, or memory that it has offered, is gone: the team fails when the rank has had time to say why. */
@@ -256,11 +262,11 @@ export class Operation implements SliceOwner {
   /** Offers memory for a long part: with its key if it is mapped. */
   #offer(part: Part): void {
     const { memory, offset } = part.place;
-    const key = packedKeyOf(memory);
-    part.isExposed = key !== undefined;
+    const packed = packedKeyOf(memory);
+    part.isExposed = packed !== undefined;
     this.#issue(
       (params) => {
-        const header = this.#host.pack(Kind.READY, this, part, offset, key);
+        const header = this.#host.pack(Kind.READY, this, part, { offset, packed });
         return this.#host.endpoint(part.peer).amSendNbx(this.#host.amId, header, NO_BYTES, 0, 0, params);
       },
       (status, error) => {
@@ -299,7 +305,7 @@ export class Operation implements SliceOwner {
     this.#issue(
       (params) => {
         key ??= this.#host.keys.take(endpoint, peer, packed);
-        const notify = this.#host.pack(Kind.NOTICE, this, part, 0);
+        const notify = this.#host.pack(Kind.NOTICE, this, part);
         const told = { ...params, notify, notifyId: this.#host.amId };
         return endpoint.putNbx(place.memory, place.offset, place.byteLength, key.rkey, offer.offset, told);
       },
@@ -320,7 +326,7 @@ export class Operation implements SliceOwner {
     const { memory, offset, byteLength } = part.place;
     this.#issue(
       (params) => {
-        const header = this.#host.pack(Kind.DATA, this, part, 0);
+        const header = this.#host.pack(Kind.DATA, this, part);
         const local: LocalMemory = byteLength === 0 ? NO_BYTES : memory;
         const from = byteLength === 0 ? 0 : offset;
         return this.#host.endpoint(part.peer).amSendNbx(this.#host.amId, header, local, from, byteLength, params);
