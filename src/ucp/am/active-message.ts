@@ -274,7 +274,8 @@ export class ActiveMessages {
       } else {
         const { source, dataOffset } = message;
         const ended = (status: Status): void => request.end(status);
-        this.#rendezvous.staging.deliver(request.pieces, source, dataOffset, message.byteLength, ended);
+        const arrived = { bytes: source, start: dataOffset, byteLength: message.byteLength };
+        this.#rendezvous.staging.deliver(request.pieces, arrived, ended);
       }
       return Status.INPROGRESS;
     };

@@ -14,7 +14,7 @@ import { modifyWord, WordOperation } from '../../api/operation/word-operation.ts
 import { DeviceWords } from '../../api/staging/device-copier.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
-import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import { sendMessage } from '../base/message-packer.ts';
@@ -26,7 +26,7 @@ import type { Lane } from '../lane/lanes.ts';
 import { MEMORY_KEY_BYTES, type MemoryHandle, type RevocableKey } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { postReply } from '../rndv/reply.ts';
+import { postReply, postWord } from '../rndv/reply.ts';
 import { planFor, refusalsOf } from '../transfer/plan.ts';
 
 const NO_BYTES = new Uint8Array(0);
@@ -159,7 +159,7 @@ interface WordKey extends RevocableKey {
 
 /** Replies with the value of the word before the operation. */
 function replyWith(connection: Connection, peerRequest: number, status: Status, { result }: WordOperation): void {
-  postReply(connection, peerRequest, status, lowWord(result), highWord(result));
+  postWord(connection, peerRequest, status, result);
 }
 
 /** Asks the worker of the peer, which owns the memory. */

@@ -177,7 +177,7 @@ export class PeerConnection implements Connection {
       const status = sendMessage(this, messageId, header, payload, 0, bytes);
       if (status !== Status.NO_RESOURCE) return status;
     }
-    const message = new PostedMessage(this.#owner, this, messageId, header, payload);
+    const message = new PostedMessage(this.#owner, this, { messageId, header, payload });
     if (messageId === MessageId.WIREUP) this.#hellos += 1;
     this.#post(message);
     return Status.OK;
@@ -427,6 +427,13 @@ export function changeOf({ lanes }: Connection, status: Status): EndpointChange 
   return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
 }
 
+/** A message of the protocol itself. */
+interface OwnMessage {
+  readonly messageId: number;
+  readonly header: Int32Array;
+  readonly payload: Uint8Array | undefined;
+}
+
 /** A message of a protocol itself that waits for room. */
 class PostedMessage extends Request {
   readonly messageId: number;
@@ -435,7 +442,7 @@ class PostedMessage extends Request {
   readonly #payload: Uint8Array | undefined;
 
   /** Copies header and payload. */
-  constructor(owner: RequestOwner, to: Connection, messageId: number, header: Int32Array, payload?: Uint8Array) {
+  constructor(owner: RequestOwner, to: Connection, { messageId, header, payload }: OwnMessage) {
     super(owner);
     this.begin(to, undefined);
     this.#to = to;

@@ -147,8 +147,7 @@ export interface DmabufRegistrations {
 /** Registers allocated memory with all memory domains that accept it only by a dma-buf. One export serves all of them. */
 export function registerByDmabuf(
   mds: readonly OpenMd[],
-  types: MemoryTypes,
-  log: Log,
+  { types, log }: { readonly types: MemoryTypes; readonly log: Log },
   memory: MdMemory,
   access: number,
 ): DmabufRegistrations {

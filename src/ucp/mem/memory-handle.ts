@@ -19,6 +19,16 @@ export interface RevocableKey {
   revoke(): void;
 }
 
+/** What memory domains have of the memory of a handle. */
+interface HandleParts {
+  /** The memory in each memory domain, by index. */
+  readonly parts: readonly (MdMemory | undefined)[];
+  /** Bits of MemAccess. */
+  readonly access: number;
+  /** Why memory domains have none. */
+  readonly refusals?: ReadonlyMap<number, string>;
+}
+
 /** Mapped memory. */
 export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   declare readonly owner: MemoryOwner;
@@ -44,12 +54,10 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     owner: MemoryOwner,
     memory: MdMemory,
     bytes: Uint8Array | undefined,
-    mdMemory: readonly (MdMemory | undefined)[],
-    access: number,
-    refusals: ReadonlyMap<number, string> = NONE,
+    { parts, access, refusals = NONE }: HandleParts,
   ) {
     super(owner, memory, bytes, access);
-    this.#parts = [...mdMemory];
+    this.#parts = [...parts];
     this.mdMemory = this.#parts;
     this.refusals = refusals;
     this.limitation = memory.limitation;

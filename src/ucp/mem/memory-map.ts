@@ -273,10 +273,9 @@ export class MemoryMap {
       const rule = `must be of memory that an open memory domain registers, and is of ${memoryTypeName(memoryType)} memory`;
       throw invalidParam('address', rule, address);
     }
-    const { types, log, owner } = this.#options;
-    const { parts, refusals } = registerByDmabuf(this.#resources.mds, types, log, first, access);
+    const { parts, refusals } = registerByDmabuf(this.#resources.mds, this.#options, first, access);
     for (const [index, part] of parts) memory[index] = part;
-    return new MemoryHandle(owner, first, undefined, memory, access, refusals);
+    return new MemoryHandle(this.#options.owner, first, undefined, { parts: memory, access, refusals });
   }
 
   #mapDmabuf(params: DmabufMapParams, access: number): MemoryHandle {
@@ -288,7 +287,7 @@ export class MemoryMap {
     const { mds } = this.#resources;
     const { first, parts, refusals } = registerDmabuf(mds, range, { memoryType, sysDevice, access });
     logRefusals(mds, log, first.address, refusals);
-    return new MemoryHandle(owner, first, undefined, parts, access, refusals);
+    return new MemoryHandle(owner, first, undefined, { parts, access, refusals });
   }
 
   /** Registers host memory that goes with its handle. */
@@ -313,7 +312,7 @@ export class MemoryMap {
     const memory = this.#registerWithAll(source, MemoryType.HOST, access, takes);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
-    return new MemoryHandle(this.#options.owner, first, bytes, memory, access);
+    return new MemoryHandle(this.#options.owner, first, bytes, { parts: memory, access });
   }
 
   #allocate(params: Extract<MapParams, { readonly allocate: number }>, access: number): MemoryHandle {
@@ -359,13 +358,14 @@ export class MemoryMap {
 
   /** Registers allocated memory with the other memory domains; a failure frees it again. */
   #registerAllocated(owner: OpenMd, memory: MdMemory, access: number): MemoryHandle {
-    const { types, log } = this.#options;
+    const { owner: context } = this.#options;
     try {
       const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, access, (open) => open !== owner);
       parts[owner.index] = memory;
-      const byDmabuf = registerByDmabuf(this.#resources.mds, types, log, memory, access);
+      const byDmabuf = registerByDmabuf(this.#resources.mds, this.#options, memory, access);
       for (const [index, part] of byDmabuf.parts) parts[index] = part;
-      return new MemoryHandle(this.#options.owner, memory, memory.bytes, parts, access, byDmabuf.refusals);
+      const { refusals } = byDmabuf;
+      return new MemoryHandle(context, memory, memory.bytes, { parts, access, refusals });
     } catch (error) {
       owner.md.memFree(memory);
       throw error;

@@ -67,7 +67,7 @@ export class Resources {
     const mds: OpenMd[] = [];
     const absent: Absence[] = [];
     try {
-      for (const component of options.components) openComponent(component, options, filter, mds, absent);
+      for (const component of options.components) openComponent(component, options, filter, { mds, absent });
       if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
       if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
       if (mds.length === 0) throw noTransport([...filter.rejections, ...absent], filter.hints());
@@ -145,8 +145,7 @@ function openComponent(
   component: Component,
   options: ResourcesOptions,
   filter: ResourceFilter,
-  mds: OpenMd[],
-  absent: Absence[],
+  { mds, absent }: { readonly mds: OpenMd[]; readonly absent: Absence[] },
 ): void {
   const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
   if (wanted.length === 0) return;

@@ -190,7 +190,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
       done(areMapped(this.#pieces) ? Status.OK : Status.INVALID_ADDR);
       return;
     }
-    this.#staging.write(this.#pieces, from, fragment, byteLength, done);
+    this.#staging.write({ pieces: this.#pieces, from, byteLength }, fragment, done);
   }
 
   release(fragment: Fragment): void {

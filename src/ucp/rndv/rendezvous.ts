@@ -144,7 +144,7 @@ export class Rendezvous {
     const hasFragment = isWriter && targetBytes < keyBytes;
     const fragment = hasFragment ? acquirePeerKey(context, connection, keys.subarray(targetBytes)) : undefined;
     const window = { peerRequest, from, byteLength };
-    new SendWindow(this.#host, this.staging, [transfer, connection], window, fragment).start();
+    new SendWindow(this.#host, this.staging, transfer, { connection, asked: window, fragmentKey: fragment }).start();
     this.#host.endTransfers();
   }
 
@@ -216,7 +216,7 @@ export class Rendezvous {
       const isStale = ranges.some(({ rkey }) => !rkey.live);
       const status = moved === Status.OK && isStale ? Status.INVALID_ADDR : moved;
       releaseRanges(connection, ranges, status < 0);
-      postReply(connection, peerRequest, status, 0, 0, request);
+      postReply(connection, peerRequest, status, request);
       request.end(status);
     });
     return true;

@@ -3,6 +3,7 @@
 import { MessageId } from '../../api/layout/message.ts';
 import { writeReply } from '../../api/layout/rendezvous.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { RmaRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
@@ -12,17 +13,16 @@ import type { Connection, Request } from '../base/request/request.ts';
  * @param by the request that moved the bytes: the reply names their carrier. Memory that its transport does not take is told as IO_ERROR: the arguments are
  * not those of the peer.
  */
-export function postReply(
-  connection: Connection,
-  peerRequest: number,
-  status: Status,
-  low = 0,
-  high = 0,
-  by?: Request,
-): void {
+export function postReply(connection: Connection, peerRequest: number, status: Status, by?: Request): void {
   const told = by !== undefined && status === Status.INVALID_PARAM ? Status.IO_ERROR : status;
-  const header = writeReply(connection.remoteId, { request: peerRequest, status: told, low, high });
+  const header = writeReply(connection.remoteId, { request: peerRequest, status: told, low: 0, high: 0 });
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
+}
+
+/** Replies to an atomic operation of the peer. @param result the word before it */
+export function postWord(connection: Connection, peerRequest: number, status: Status, result: bigint): void {
+  const word = { low: lowWord(result), high: highWord(result) };
+  connection.post(MessageId.REPLY, writeReply(connection.remoteId, { request: peerRequest, status, ...word }));
 }
 
 /** The carrier of the bytes of a request: its names, and their encoding in messages. */

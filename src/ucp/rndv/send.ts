@@ -156,7 +156,7 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   onComplete(): void {
     this.state = SendState.ENDED;
     if (this.#answerTo !== undefined) {
-      postReply(this.#answerTo, this.#peerRequest, this.failure, 0, 0, this.request);
+      postReply(this.#answerTo, this.#peerRequest, this.failure, this.request);
     }
     this.request.end(this.failure);
   }
@@ -213,6 +213,13 @@ interface Part {
   readonly origin: number | undefined;
 }
 
+/** A window that a peer has asked for, and the key of its fragment for the window. */
+interface WindowOfPeer {
+  readonly connection: Connection;
+  readonly asked: AskedWindow;
+  readonly fragmentKey: RemoteKey | undefined;
+}
+
 /** One window. */
 export class SendWindow implements WindowSteps<MemoryHandle> {
   readonly #host: ProtocolHost;
@@ -229,9 +236,8 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
   constructor(
     host: ProtocolHost,
     staging: Staging,
-    [transfer, connection]: readonly [SendTransfer, Connection],
-    asked: AskedWindow,
-    fragmentKey: RemoteKey | undefined,
+    transfer: SendTransfer,
+    { connection, asked, fragmentKey }: WindowOfPeer,
   ) {
     this.#host = host;
     this.#staging = staging;
@@ -275,7 +281,7 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
 
   /** Reads a part into a fragment. */
   fill({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
-    this.#staging.read(this.#transfer.pieces, from, fragment, byteLength, done);
+    this.#staging.read({ pieces: this.#transfer.pieces, from, byteLength }, fragment, done);
   }
 
   /** Sends a part from its fragment. */
@@ -384,7 +390,7 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
     }
     this.#transfer.request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
     const at = offset + from - this.#asked.from;
-    this.#staging.read(pieces, start, bytes.subarray(at, at + byteLength), byteLength, done);
+    this.#staging.read({ pieces, from: start, byteLength }, bytes.subarray(at, at + byteLength), done);
   }
 
   #moveOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {

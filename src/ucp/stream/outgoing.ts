@@ -255,7 +255,8 @@ export class OutgoingStream {
           end(refusal);
           return;
         }
-        staging.read(request.pieces, request.done, fragment, piece.byteLength, (status) => {
+        const part = { pieces: request.pieces, from: request.done, byteLength: piece.byteLength };
+        staging.read(part, fragment, (status) => {
           const done = (sent: Status): void => {
             staging.release(fragment);
             if (sent < 0) {

@@ -314,7 +314,8 @@ export class Streams {
         return;
       }
       fragmentBytesOf(fragment).set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
-      staging.write(request.pieces, request.done, fragment, bytes, (status) => {
+      const part = { pieces: request.pieces, from: request.done, byteLength: bytes };
+      staging.write(part, fragment, (status) => {
         staging.release(fragment);
         state.busy = false;
         this.#copied(state, connection, chunk, bytes);

@@ -388,7 +388,8 @@ export class TagProtocol {
       return;
     }
     if (request.bytes === undefined) {
-      this.#rendezvous.staging.deliver(request.pieces, message.bytes, start, length, (status) => request.end(status));
+      const arrived = { bytes: message.bytes, start, byteLength: length };
+      this.#rendezvous.staging.deliver(request.pieces, arrived, (status) => request.end(status));
       return;
     }
     if (!request.isMapped) {

@@ -22,6 +22,20 @@ interface NativeCopy extends DeviceCopy {
   readonly host: LocalMemory;
 }
 
+/** `[from, from + byteLength)` of a message of any pieces. */
+export interface MessagePart {
+  readonly pieces: readonly LocalPiece[];
+  readonly from: number;
+  readonly byteLength: number;
+}
+
+/** Bytes that have come in a message, which is reused after the call. */
+interface ReceivedBytes {
+  readonly bytes: Uint8Array;
+  readonly start: number;
+  readonly byteLength: number;
+}
+
 /** The fragments of one worker, and copies to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
   readonly #host: ProtocolHost;
@@ -46,16 +60,16 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     return Math.min(WINDOWS_MAX, Math.max(2, this.receivingMax));
   }
 
-  /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
-  write(pieces: readonly LocalPiece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
-    this.#copyParts(true, pieces, to, fragment, byteLength, done);
+  /** Copies bytes of a fragment into a part of a message. */
+  write(part: MessagePart, fragment: MemoryHandle, done: CopyDone): void {
+    this.#copyParts(true, part, fragment, done);
   }
 
   /**
    * Copies `[start, start + byteLength)` of received bytes, at most a fragment, into pieces of any memory; into device memory through the next free
    * fragment.
    */
-  deliver(pieces: readonly LocalPiece[], bytes: Uint8Array, start: number, byteLength: number, done: CopyDone): void {
+  deliver(pieces: readonly LocalPiece[], { bytes, start, byteLength }: ReceivedBytes, done: CopyDone): void {
     if (!areMapped(pieces)) {
       done(Status.INVALID_ADDR);
       return;
@@ -73,16 +87,16 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
         return;
       }
       fragmentBytesOf(fragment).set(copy);
-      this.write(pieces, 0, fragment, byteLength, (status) => {
+      this.write({ pieces, from: 0, byteLength }, fragment, (status) => {
         this.release(fragment);
         done(status);
       });
     });
   }
 
-  /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment, or other host memory. */
-  read(pieces: readonly LocalPiece[], from: number, into: LocalMemory, byteLength: number, done: CopyDone): void {
-    this.#copyParts(false, pieces, from, into, byteLength, done);
+  /** Copies a part of a message into a fragment, or other host memory. */
+  read(part: MessagePart, into: LocalMemory, done: CopyDone): void {
+    this.#copyParts(false, part, into, done);
   }
 
   copy(isToDevice: boolean, copy: NativeCopy, done: CopyDone): void {
@@ -109,14 +123,7 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     loopback.run(transfer);
   }
 
-  #copyParts(
-    isWrite: boolean,
-    pieces: readonly LocalPiece[],
-    from: number,
-    other: LocalMemory,
-    byteLength: number,
-    done: CopyDone,
-  ): void {
+  #copyParts(isWrite: boolean, { pieces, from, byteLength }: MessagePart, other: LocalMemory, done: CopyDone): void {
     const otherBytes = hostBytes(other)!;
     const parts = new Parts(done);
     eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {

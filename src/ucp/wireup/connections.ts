@@ -136,7 +136,7 @@ export class Connections {
     try {
       connection = this.#make(address);
       if (connection.am !== undefined) {
-        this.#sayFirst(connection, NO_ENDPOINT, WireupCode.REQUEST, number, this.#owner.packedAddress);
+        this.#sayFirst(connection, { to: NO_ENDPOINT, code: WireupCode.REQUEST, number });
       }
     } catch (error) {
       this.#peers.release(peer);
@@ -166,7 +166,7 @@ export class Connections {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
-    this.#sayFirst(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.packedAddress);
+    this.#sayFirst(connection, { to: remoteId, code: WireupCode.ATTACH, number: 0 });
     return connection;
   }
 
@@ -323,7 +323,7 @@ export class Connections {
   /** Answers a peer that asks to connect, and lists its connection; or drops the connection and returns why it cannot answer. */
   #answer(connection: PeerConnection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
     const { packed, number, remoteId, windowBytes } = request;
-    const status = this.#say(connection, remoteId, WireupCode.REPLY, number);
+    const status = this.#say(connection, { to: remoteId, code: WireupCode.REPLY, number });
     if (isFailure(status)) {
       this.drop(connection);
       return statusError(status, 'the answer cannot be sent');
@@ -421,18 +421,26 @@ export class Connections {
    * Sends the first wire-up message of a connection, which cannot exist without it.
    * @throws UcxError by the status of a transport that cannot; the connection is dropped then
    */
-  #sayFirst(connection: PeerConnection, to: number, code: number, number: number, payload: Uint8Array): void {
-    const status = this.#say(connection, to, code, number, payload);
+  /** The first message has the address of this worker. */
+  #sayFirst(connection: PeerConnection, said: Said): void {
+    const status = this.#say(connection, said, this.#owner.packedAddress);
     if (!isFailure(status)) return;
     this.drop(connection);
     throw statusError(status, 'connect: the first message cannot be sent');
   }
 
-  #say(connection: PeerConnection, to: number, code: number, number: number, payload?: Uint8Array): Status {
+  #say(connection: PeerConnection, { to, code, number }: Said, payload?: Uint8Array): Status {
     const { id: from, inbound } = connection;
     const header = writeWireup(to, { code, from, number, windowBytes: inbound.windowBytes });
     return connection.post(MessageId.WIREUP, header, payload);
   }
+}
+
+/** A message of wire-up: what it says, to which connection of the peer, about which connection between the two workers. */
+interface Said {
+  readonly to: number;
+  readonly code: number;
+  readonly number: number;
 }
 
 /** The worker address in a message of wire-up; nothing in one without. */
