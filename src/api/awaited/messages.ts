@@ -294,8 +294,7 @@ class KeptMessages implements MessageQueue {
 
   /** @throws UcxError ERR_INVALID_PARAM if the id has a handler */
   constructor(
-    am: MessageHandlers,
-    driver: ProgressDriver,
+    { am, driver }: { readonly am: MessageHandlers; readonly driver: ProgressDriver },
     id: number,
     options: LoopOptions,
     onClose: (queue: KeptMessages) => void,
@@ -386,7 +385,9 @@ export class MessageQueues {
 
   /** See Worker.messages. */
   open(id: number, options: LoopOptions): MessageQueue {
-    const queue = new KeptMessages(this.#am, this.#driver, id, options, (closed) => this.#open.delete(closed));
+    const queue = new KeptMessages({ am: this.#am, driver: this.#driver }, id, options, (closed) =>
+      this.#open.delete(closed),
+    );
     this.#open.add(queue);
     return queue;
   }

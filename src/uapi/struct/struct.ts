@@ -128,6 +128,7 @@ export function defineStruct<const F extends StructFields>(cName: string, fields
     offsets[codec.name] = codec.offset;
     words[codec.name] = codec.offset >>> 2;
   }
+  const laidOut = { cName, size, codecs };
   return {
     cName,
     only,
@@ -136,8 +137,8 @@ export function defineStruct<const F extends StructFields>(cName: string, fields
     words: words as Struct<F>['words'],
     layout: codecs,
     encode: (values, view, offset = 0) =>
-      encodeStruct(cName, size, codecs, values as Readonly<Record<string, FieldValue | undefined>>, view, offset),
-    decode: (view, offset = 0) => decodeStruct(cName, size, codecs, view, offset) as StructValues<F>,
+      encodeStruct(laidOut, values as Readonly<Record<string, FieldValue | undefined>>, view, offset),
+    decode: (view, offset = 0) => decodeStruct(laidOut, view, offset) as StructValues<F>,
   };
 }
 
@@ -178,10 +179,15 @@ function alignUp(value: number, alignment: number): number {
   return Math.ceil(value / alignment) * alignment;
 }
 
+/** A struct with the places of its fields. */
+interface LaidOut {
+  readonly cName: string;
+  readonly size: number;
+  readonly codecs: readonly FieldCodec[];
+}
+
 function encodeStruct(
-  cName: string,
-  size: number,
-  codecs: readonly FieldCodec[],
+  { cName, size, codecs }: LaidOut,
   values: Readonly<Record<string, FieldValue | undefined>>,
   view: DataView,
   offset: number,
@@ -195,13 +201,7 @@ function encodeStruct(
   }
 }
 
-function decodeStruct(
-  cName: string,
-  size: number,
-  codecs: readonly FieldCodec[],
-  view: DataView,
-  offset: number,
-): Record<string, FieldValue> {
+function decodeStruct({ cName, size, codecs }: LaidOut, view: DataView, offset: number): Record<string, FieldValue> {
   checkExtent(cName, size, view, offset);
   const values: Record<string, FieldValue> = {};
   for (const codec of codecs) values[codec.name] = readField(codec, view, offset + codec.offset);

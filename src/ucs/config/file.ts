@@ -90,7 +90,7 @@ export function parseConfigFile(
     const trimmed = content.trim();
     if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith(';')) continue;
     const header = /^\[(.*)\]$/.exec(beforeComment(trimmed).trim());
-    if (header === null) takeLine(sections.at(-1)!, trimmed, path, index + 1, facts);
+    if (header === null) takeLine(sections.at(-1)!, trimmed, { path, line: index + 1 }, facts);
     else sections.push({ name: header[1]!, assignments: [], failed: undefined });
   }
   return {
@@ -102,7 +102,13 @@ export function parseConfigFile(
   };
 }
 
-function takeLine(section: Section, content: string, path: string, line: number, facts: MachineFacts): void {
+/** A line of a file. */
+interface Place {
+  readonly path: string;
+  readonly line: number;
+}
+
+function takeLine(section: Section, content: string, { path, line }: Place, facts: MachineFacts): void {
   const match = /^([A-Za-z_][A-Za-z0-9_]*(?: +[A-Za-z0-9_]+)*)\s*=(.*)$/.exec(content);
   const isCondition = match?.[1]?.includes(' ') === true;
   if (match === null || (isCondition && section.name === undefined)) throw fileError(path, line, content);

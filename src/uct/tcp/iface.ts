@@ -399,9 +399,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const first = addresses[0]!;
     const published = addresses.filter(({ family }) => family === first.family).slice(0, 1);
     this.#reserveAlarms();
-    const acceptor = new Acceptor(first.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
-      this.#connector.accept(ready),
-    );
+    const place = { address: first.address, ports: PORT_RANGE, backlog: BACKLOG };
+    const acceptor = new Acceptor(place, this.warnings, (ready) => this.#connector.accept(ready));
     this.#acceptor = acceptor;
     this.#making.add(acceptor);
     this.#watchMaking();

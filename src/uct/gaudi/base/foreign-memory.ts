@@ -121,7 +121,7 @@ export function importDmabuf(cards: readonly GaudiCard[], region: DmabufRegion):
   }
   const own = duplicate(fd);
   try {
-    return new ImportedDmabuf(card, register(card, own, fd, offset, byteLength), offset, own);
+    return new ImportedDmabuf(card, register(card, own, { fd, offset, byteLength }), offset, own);
   } catch (error) {
     closeFd(own);
     throw error;
@@ -142,8 +142,15 @@ function duplicate(fd: number): number {
   }
 }
 
+/** A range of a dma-buf, by the descriptor of the program. */
+interface DmabufRange {
+  readonly fd: number;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
 /** Maps the range. Distinguishes the causes of EINVAL: not a dma-buf of a card, or a range beyond its end. */
-function register(card: GaudiCard, own: number, fd: number, offset: number, byteLength: number): ImportedMapping {
+function register(card: GaudiCard, own: number, { fd, offset, byteLength }: DmabufRange): ImportedMapping {
   const { device } = card;
   try {
     return device.registerDmabufFd(own, byteLength, offset);

@@ -152,6 +152,13 @@ export class HostPages {
   }
 }
 
+/** The memory domain that registers host memory. */
+export interface RegisteringMd {
+  readonly name: string;
+  /** Whether it packs keys of the memory. */
+  readonly packable: boolean;
+}
+
 /** Registered host memory: a part of a registered ArrayBuffer, or a range of addresses. */
 export class RegisteredMemory implements MdMemory {
   readonly mdName: string;
@@ -168,10 +175,13 @@ export class RegisteredMemory implements MdMemory {
   readonly generation: number;
   live = true;
 
-  /** @param location address of the first byte, inside the region */
-  constructor(mdName: string, packable: boolean, bytes: Uint8Array, location: number, region: RcacheRegion<HostPages>) {
-    this.mdName = mdName;
-    this.packable = packable;
+  /**
+   * @param md its name, and whether it packs keys of the memory
+   * @param location address of the first byte, inside the region
+   */
+  constructor(md: RegisteringMd, bytes: Uint8Array, location: number, region: RcacheRegion<HostPages>) {
+    this.mdName = md.name;
+    this.packable = md.packable;
     this.bytes = bytes;
     this.region = region;
     this.pages = region.registration;

@@ -34,7 +34,7 @@ import {
   watchResets,
 } from './cards.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
-import { HostPages, RegisteredMemory } from './memory.ts';
+import { HostPages, RegisteredMemory, type RegisteringMd } from './memory.ts';
 
 /** Longest sleep while waiting for transfers in flight. */
 const DRAIN_NS = 100e6;
@@ -294,15 +294,13 @@ export function gaudiStats({ cards, rcache }: OpenGaudi): StatsNode[] {
 
 /** The registrations of one memory domain. */
 export class HostRegistry {
-  readonly #mdName: string;
-  readonly #packable: boolean;
+  readonly #md: RegisteringMd;
   readonly #gaudi: OpenGaudi;
   readonly #registered: Set<RegisteredMemory> = new Set();
 
   /** @param packable whether the memory domain creates keys of host memory */
   constructor(mdName: string, packable: boolean, gaudi: OpenGaudi) {
-    this.#mdName = mdName;
-    this.#packable = packable;
+    this.#md = { name: mdName, packable };
     this.#gaudi = gaudi;
     gaudi.registries.push(this);
   }
@@ -378,13 +376,13 @@ export class HostRegistry {
     checkHostBuffer('buffer', bytes);
     const region = this.#gaudi.rcache.acquire(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
-    return new RegisteredMemory(this.#mdName, this.#packable, bytes, region.buffer!.start + bytes.byteOffset, region);
+    return new RegisteredMemory(this.#md, bytes, region.buffer!.start + bytes.byteOffset, region);
   }
 
   #registerRange({ address, byteLength, bytes }: RawRange): RegisteredMemory {
     const region = this.#gaudi.rcache.acquireRange(address, byteLength);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
-    return new RegisteredMemory(this.#mdName, this.#packable, bytes, address, region);
+    return new RegisteredMemory(this.#md, bytes, address, region);
   }
 }
 

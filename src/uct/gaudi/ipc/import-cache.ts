@@ -91,9 +91,9 @@ export class ImportCache implements RegistrationCache {
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY, after all idle imports were evicted; ERR_GAUDI_INVALID_PARAMS
    */
   add(place: ImportPlace, shared: SharedArena): ImportEntry {
-    const { card, key, ownerKey, arenaGeneration } = place;
+    const { card, key } = place;
     const mapping = this.#open(card, shared);
-    const entry = new ImportEntry(mapping, mapping, key, ownerKey, arenaGeneration);
+    const entry = new ImportEntry(mapping, mapping, place);
     this.#entries.set(key, entry);
     this.#used.add(entry);
     this.counters.mem_regs += 1;

@@ -189,7 +189,7 @@ export class Imports implements LinkListener, LocalImporter {
     const memory = owner.find(key.packed);
     if (memory.card.device !== this.#options.cards[position]!.device) return false;
     const { ownerKey, arenaGeneration } = key.place;
-    key.use(position, new ImportEntry(memory.dmaIn(), undefined, '', ownerKey, arenaGeneration), 0);
+    key.use(position, new ImportEntry(memory.dmaIn(), undefined, { key: '', ownerKey, arenaGeneration }), 0);
     return true;
   }
 

@@ -164,9 +164,7 @@ export class ImportEntry implements LruEntry {
   constructor(
     target: DmaMemory,
     mapping: ImportedMapping | undefined,
-    key: string,
-    ownerKey: string,
-    arenaGeneration: number,
+    { key, ownerKey, arenaGeneration }: Pick<ImportEntry, 'key' | 'ownerKey' | 'arenaGeneration'>,
   ) {
     this.target = target;
     this.mapping = mapping;

@@ -5,6 +5,7 @@
 
 import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import {
@@ -113,12 +114,12 @@ export class IbConnection {
   #cancellation: Timer | undefined;
 
   /** @throws SyscallError */
-  constructor(owner: ConnectionOwner, peer: string, id: Uint8Array, psn: number, isActive: boolean) {
+  constructor(owner: ConnectionOwner, peer: string, id: Uint8Array, isActive: boolean) {
     this.#owner = owner;
     this.#reserved = Math.min(CONTROL_ROOM, owner.sendDepth >> 2);
     this.peer = peer;
     this.id = id;
-    this.psn = psn;
+    this.psn = randomPsn();
     this.isActive = isActive;
     const { port, rc, inlineBytes } = owner;
     const { device } = port;
@@ -415,4 +416,8 @@ export function inlineBytesOf(owner: QpOwner): number {
       if (bytes === 0 || !isSyscallError(error, Errno.EINVAL)) throw error;
     }
   }
+}
+
+function randomPsn(): number {
+  return Buffer.from(systemRandomBytes(3)).readUIntLE(0, 3);
 }

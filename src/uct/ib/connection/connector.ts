@@ -66,7 +66,7 @@ export class IbConnector {
   /** Starts to connect. @throws SyscallError */
   connect(peer: IbAddress): IbConnection {
     const id = systemRandomBytes(CONNECTION_ID_BYTES).slice();
-    const connection = new IbConnection(this.#owner, identityText(peer.id), id, randomPsn(), true);
+    const connection = new IbConnection(this.#owner, identityText(peer.id), id, true);
     const attempt: Attempt = {
       connection,
       target: peer,
@@ -145,7 +145,7 @@ export class IbConnector {
     }
     let connection: IbConnection | undefined;
     try {
-      connection = new IbConnection(this.#owner, peer, message.connection, randomPsn(), false);
+      connection = new IbConnection(this.#owner, peer, message.connection, false);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       warnings.warn(`a connection from a peer is refused: ${error.message}`);
@@ -200,8 +200,4 @@ export class IbConnector {
     attempt.timer?.cancel();
     this.#attempts.delete(identityText(attempt.connection.id));
   }
-}
-
-function randomPsn(): number {
-  return Buffer.from(systemRandomBytes(3)).readUIntLE(0, 3);
 }

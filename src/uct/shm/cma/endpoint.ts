@@ -15,7 +15,11 @@ import { RmaOnlyEndpoint } from '../../base/iface.ts';
 import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 
-type Copy = (pid: number, remote: number, local: number, byteLength: number) => number;
+/** What an endpoint reports to its interface. */
+interface CmaEvents {
+  onFailure(pid: number, errno: number): void;
+  onClose(endpoint: CmaEndpoint): void;
+}
 
 /** An endpoint. */
 export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
@@ -27,13 +31,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   /** Descriptor of the process, because its pid can be reused. */
   #pidfd: number;
 
-  constructor(
-    peer: ProcessIdentity,
-    pidfd: number,
-    counters: TransferCounters,
-    onFailure: (pid: number, errno: number) => void,
-    onClose: (endpoint: CmaEndpoint) => void,
-  ) {
+  constructor(peer: ProcessIdentity, pidfd: number, counters: TransferCounters, { onFailure, onClose }: CmaEvents) {
     super();
     this.#peer = peer;
     this.#counters = counters;
@@ -91,18 +89,18 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       if (byteLength === 0) continue;
       const local = memory.location + offset;
       const moved = copy(pid, remote, local, byteLength);
-      if (moved !== byteLength) return this.#failureOf(copy, moved, remote, local, byteLength);
+      if (moved < 0) return this.#failureOf(moved);
+      // A partial copy has reached an inaccessible page: a copy of the rest fails with its error.
+      if (moved < byteLength) return this.#failureOf(copy(pid, remote + moved, local + moved, byteLength - moved));
       remote += byteLength;
     }
     this.#counters.zcopy(transfer, total);
     return Status.OK;
   }
 
-  /** A partial copy has reached an inaccessible page: a copy of the rest fails with its error. */
-  #failureOf(copy: Copy, moved: number, remote: number, local: number, byteLength: number): Status {
-    const { pid } = this.#peer;
-    const result = moved < 0 ? moved : copy(pid, remote + moved, local + moved, byteLength - moved);
-    this.#onFailure(pid, -result);
+  /** @param result of a copy: a negative errno */
+  #failureOf(result: number): Status {
+    this.#onFailure(this.#peer.pid, -result);
     switch (-result) {
       case Errno.ESRCH:
         return Status.ENDPOINT_TIMEOUT;

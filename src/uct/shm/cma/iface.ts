@@ -84,13 +84,10 @@ export class CmaIface implements ClosableIface {
     const reason = this.unreachableReason(address);
     if (reason !== undefined) throw unreachable(CMA_NAME, reason);
     const peer = unpackIdentity(address, NODE_ADDRESS_BYTES);
-    const endpoint = new CmaEndpoint(
-      peer,
-      openPidfd(peer),
-      this.#counters,
-      (pid, errno) => this.#noteFailure(pid, errno),
-      (closed) => this.#endpoints.delete(closed),
-    );
+    const endpoint = new CmaEndpoint(peer, openPidfd(peer), this.#counters, {
+      onFailure: (pid, errno) => this.#noteFailure(pid, errno),
+      onClose: (closed) => this.#endpoints.delete(closed),
+    });
     this.#endpoints.add(endpoint);
     return endpoint;
   }

@@ -16,6 +16,13 @@ import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { PortRange } from '../config.ts';
 import { ReserveDescriptor, type SocketHandler } from '../sockets.ts';
 
+/** Where a socket listens. */
+interface ListenPlace {
+  readonly address: string;
+  readonly ports: PortRange;
+  readonly backlog: number;
+}
+
 /** A listening socket. */
 export class Acceptor implements SocketHandler {
   token = 0;
@@ -32,13 +39,7 @@ export class Acceptor implements SocketHandler {
    * @param onPeers called when peers may wait; accepts them, and returns how many
    * @throws SyscallError EADDRINUSE if no port is free, EACCES, EMFILE
    */
-  constructor(
-    address: string,
-    ports: PortRange,
-    backlog: number,
-    log: LimitedLog,
-    onPeers: (acceptor: Acceptor) => number,
-  ) {
+  constructor({ address, ports, backlog }: ListenPlace, log: LimitedLog, onPeers: (acceptor: Acceptor) => number) {
     this.#log = log;
     this.#onPeers = onPeers;
     this.fd = listenIn(address, ports, backlog);
