@@ -5,6 +5,8 @@ import { type Endpoint, isUcxError, type RemoteKey, Status, type Worker } from '
 
 /** Id of the active message that asks for the remote key. */
 export const HELLO = 1;
+/** Length of its header: the tag of the answer. */
+export const HELLO_BYTES = 4;
 export const STORE_BYTES: number = 2 ** 20;
 const CONNECT_MS = 1000;
 const PAUSE_MS = 50;
@@ -69,7 +71,7 @@ export class StoreClient {
     const endpoint = await this.#worker.connect({ port: this.#port, host: '127.0.0.1', signal });
     try {
       const tag = ++this.#hellos;
-      const header = Buffer.alloc(4);
+      const header = Buffer.alloc(HELLO_BYTES);
       header.writeUInt32LE(tag);
       await endpoint.amSend(HELLO, new Uint8Array(0), { header, signal });
       const packed = new Uint8Array(KEY_BYTES);

@@ -1,7 +1,7 @@
 /** A store of bytes in the HBM of a card, which clients write and read by its remote key. It ends at SIGTERM. Arguments: its port, by default a free one. */
 
 import { Context, MemoryType } from '../../src/index.ts';
-import { HELLO, STORE_BYTES } from './store-client.ts';
+import { HELLO, HELLO_BYTES, STORE_BYTES } from './store-client.ts';
 
 const [port = '0'] = process.argv.slice(2);
 const stop = new AbortController();
@@ -15,6 +15,7 @@ const answers = new Set<Promise<unknown>>();
 
 // A client says hello on each connection, with the tag of its answer, and gets the remote key.
 worker.setAmHandler(HELLO, ({ header, replyEndpoint }) => {
+  if (header.byteLength !== HELLO_BYTES) return; // a handler that throws ends the process
   const tag = Buffer.from(header).readUInt32LE();
   const answer = replyEndpoint
     .tagSend(key, { tag, signal: AbortSignal.timeout(5000) })
@@ -22,7 +23,16 @@ worker.setAmHandler(HELLO, ({ header, replyEndpoint }) => {
     .finally(() => answers.delete(answer));
   answers.add(answer);
 });
-const listener = worker.listener({ port: Number(port), onConnection: (request) => void request.accept() });
+const listener = worker.listener({
+  port: Number(port),
+  onConnection: (request) => {
+    try {
+      request.accept({ onError: (client) => void client.close() }); // it has left
+    } catch (error) {
+      console.error(`a client is rejected: ${error}`); // the others stay
+    }
+  },
+});
 console.log(`ready at port ${listener.port}`);
 
 await worker.serve(stop.signal);

@@ -4,11 +4,13 @@
  * `node dist/rpc.js serve [ADDRESS [PORT]]` in one terminal, `node dist/rpc.js call ADDRESS PORT PROCEDURE [ARGUMENTS]` in another.
  */
 
-import { type AmMessage, Context, type Endpoint, type Worker } from 'gaudi-ucx';
+import { type AmMessage, type ConnectionRequest, Context, type Endpoint, type Worker } from 'gaudi-ucx';
 
 /** Ids of the active messages. */
 const CALL = 1;
 const ANSWER = 2;
+/** Longest wait for an answer: a procedure may never end. */
+const ANSWER_MS = 10_000;
 
 /** What the server can do. */
 const PROCEDURES: Readonly<Record<string, (...args: string[]) => unknown>> = {
@@ -22,27 +24,45 @@ interface Header {
   readonly failed?: boolean;
 }
 
+/** JSON; of undefined, which has none, that of null. */
 function pack(value: unknown): Uint8Array {
-  return Buffer.from(JSON.stringify(value));
+  return Buffer.from(JSON.stringify(value ?? null));
 }
 
 function headerOf({ header }: AmMessage): Header {
   return JSON.parse(Buffer.from(header).toString());
 }
 
+/** What a procedure returns, or why there is nothing: its caller gets either. */
+async function outcomeOf(procedure: string, args: string): Promise<{ result: Uint8Array; failed: boolean }> {
+  try {
+    if (!Object.hasOwn(PROCEDURES, procedure)) throw new Error(`there is no procedure ${procedure}`);
+    return { result: pack(await PROCEDURES[procedure]!(...JSON.parse(args))), failed: false };
+  } catch (error) {
+    return { result: pack(error instanceof Error ? error.message : String(error)), failed: true };
+  }
+}
+
 /** Answers one call. */
 async function answer(message: AmMessage): Promise<void> {
   const { number, procedure = '' } = headerOf(message);
-  const args: string[] = JSON.parse(await message.text());
-  const found = Object.hasOwn(PROCEDURES, procedure) ? PROCEDURES[procedure] : undefined;
-  const result = found === undefined ? `there is no procedure ${procedure}` : found(...args);
-  await message.replyEndpoint.amSend(ANSWER, pack(result), { header: pack({ number, failed: found === undefined }) });
+  const { result, failed } = await outcomeOf(procedure, await message.text());
+  await message.replyEndpoint.amSend(ANSWER, result, { header: pack({ number, failed }) });
+}
+
+/** Accepts a client, and closes its endpoint when it has left: endpoints that stay would add up. */
+function accept(request: ConnectionRequest): void {
+  try {
+    request.accept({ onError: (client) => void client.close() });
+  } catch (error) {
+    // This client is rejected; what a callback throws would end the server.
+    console.error(String(error));
+  }
 }
 
 /** Answers all calls of all clients. */
 async function serve(worker: Worker, address: string, port: number): Promise<void> {
-  const onConnection = { onConnection: (request: { accept(): Endpoint }) => void request.accept() };
-  const listener = worker.listener({ address, port, ...onConnection });
+  const listener = worker.listener({ address, port, onConnection: accept });
   console.log(`serving at ${address} ${listener.query().port}`);
   for await (const message of worker.messages(CALL)) {
     // A client that is gone gets no answer, and the others do.
@@ -63,13 +83,20 @@ class Client {
 
   async call(procedure: string, ...args: readonly string[]): Promise<unknown> {
     const number = ++this.#calls;
-    const arrived = new Promise<AmMessage>((resolve) => this.#waiting.set(number, resolve));
-    await this.#server.amSend(CALL, pack(args), { header: pack({ number, procedure }) });
-    const message = await arrived;
-    this.#waiting.delete(number);
-    const result: unknown = JSON.parse(await message.text());
-    if (headerOf(message).failed === true) throw new Error(String(result));
-    return result;
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    const arrived = new Promise<AmMessage>((resolve, reject) => {
+      this.#waiting.set(number, resolve);
+      signal.addEventListener('abort', () => reject(signal.reason));
+    });
+    try {
+      const sent = this.#server.amSend(CALL, pack(args), { header: pack({ number, procedure }), signal });
+      const [message] = await Promise.all([arrived, sent]);
+      const result: unknown = JSON.parse(await message.text({ signal }));
+      if (headerOf(message).failed === true) throw new Error(String(result));
+      return result;
+    } finally {
+      this.#waiting.delete(number);
+    }
   }
 }
 

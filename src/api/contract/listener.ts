@@ -291,7 +291,8 @@ export class ConnectionRequest {
 
   /**
    * Creates the endpoint to the client. It can be used at once: operations that need the client wait until its half of the connection has attached, and
-   * end with CONNECTION_RESET or ENDPOINT_TIMEOUT if the client disconnects instead.
+   * end with CONNECTION_RESET or ENDPOINT_TIMEOUT if the client disconnects instead. It stays open after the client has left: a server closes it then, by
+   * `accept({ onError: (client) => void client.close() })`.
    * @throws UcxError ERR_NOT_CONNECTED if the client has disconnected or was answered; ERR_UNREACHABLE with the reason of every transport, the client
    *   is rejected then; ERR_INVALID_PARAM, ERR_CLOSED
    */

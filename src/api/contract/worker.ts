@@ -142,8 +142,12 @@ export interface Worker extends AsyncDisposable {
    * ```ts
    * const listener = worker.listener({ address: '127.0.0.1', port: 7471 });
    * for await (const request of listener) {
-   *   const client = request.accept();
-   *   await client.tagSend(Buffer.from('welcome'), { tag: 1 });
+   *   try {
+   *     const client = request.accept({ onError: (gone) => void gone.close() });
+   *     client.tagSend(Buffer.from('welcome'), { tag: 1 }).catch(() => console.log('a client has left early'));
+   *   } catch (error) {
+   *     console.log(`a client is rejected: ${error}`);
+   *   }
    * }
    * ```
    */

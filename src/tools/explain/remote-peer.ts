@@ -5,11 +5,11 @@
 
 import { isIPv6 } from 'node:net';
 import type { Endpoint } from '../../api/contract/endpoint.ts';
-import { printSocketAddress } from '../../api/contract/listener.ts';
+import { type ConnectionRequest, printSocketAddress } from '../../api/contract/listener.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Worker } from '../../api/contract/worker.ts';
 import type { Context } from '../../assembly/context.ts';
-import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
 /** Active message ids of the request and the reply. */
@@ -48,6 +48,15 @@ function splitAddress(text: string): { readonly host: string; readonly port?: nu
   return match[2] === undefined ? { host } : { host, port: Number(match[2]) };
 }
 
+/** Accepts a client until it leaves. One that cannot be accepted is told why, and the others stay. */
+function accept(request: ConnectionRequest): void {
+  try {
+    request.accept({ onError: (client) => void client.close() });
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+  }
+}
+
 /**
  * Answers requests for the remote key until the signal fires.
  * @param tell called with one line for each place by which this peer can be named
@@ -64,7 +73,7 @@ export async function serveMemory(
     // A client that has closed its endpoint needs no reply.
     message.replyEndpoint.amSend(ANSWER_ID, key).catch(() => {});
   });
-  const listener = worker.listener({ ...at, onConnection: (request) => request.accept() });
+  const listener = worker.listener({ ...at, onConnection: accept });
   tell(`--peer ${printSocketAddress(listener.query())}`);
   tell(`--peer ${Buffer.from(worker.address()).toString('base64url')}`);
   await worker.serve(signal);

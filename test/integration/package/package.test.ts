@@ -338,10 +338,13 @@ export const dataOf = (message: AmMessage): Uint8Array => message.data;
       const [, address, port] = await server.saw(/serving at (\S+) (\d+)/);
       const call = (...args: string[]): Started => start('rpc', 'call', address!, port!, ...args);
       const [sum, upper, unknown] = [call('add', '1', '2', '39'), call('upper', 'gaudi'), call('divide', '1', '0')];
+      const throwing = call('upper');
       expect([await sum.ended, sum.printed]).toEqual([0, '42\n']);
       expect([await upper.ended, upper.printed]).toEqual([0, 'GAUDI\n']);
       expect(await unknown.ended).toBe(1);
       expect(unknown.printed).toContain('there is no procedure divide');
+      expect(await throwing.ended).toBe(1);
+      expect(throwing.printed).toContain("Error: Cannot read properties of undefined (reading 'toUpperCase')");
     });
 
     it('of which hbm-copy copies a file by way of two cards, and shows how far it is', async () => {
