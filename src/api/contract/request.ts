@@ -5,7 +5,7 @@
 
 import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkFlag, checkOptions } from '../../ucs/type/check-options.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { argumentError, invalidParam } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';
 import { highOf, highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { type Status, statusName } from '../../ucs/type/status.ts';
@@ -216,13 +216,24 @@ const MAP_OPTIONS = {
   allocate: ['allocate', 'memoryType', 'sysDevice', 'shared', 'protection'],
 } as const;
 
+const MAP_RULE = 'must have one of buffer, address, dmabuf and allocate';
+
 /**
  * Checks the names of the parameters of memMap, and replaces the name of a memory type by its number.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMapParams(params: MemMapParams): MapParams {
   checkOptions(params, 'params');
-  const kind = (['buffer', 'address', 'dmabuf', 'allocate'] as const).find((name) => name in params);
+  const [kind, ...others] = (['buffer', 'address', 'dmabuf', 'allocate'] as const).filter((name) => name in params);
+  if (others.length > 0) {
+    const given = [kind, ...others].join(' and ');
+    throw argumentError(
+      'params',
+      MAP_RULE,
+      given,
+      `argument params ${MAP_RULE}, got ${given}, which exclude each other`,
+    );
+  }
   if (kind !== undefined) checkOptions(params, 'params', MAP_OPTIONS[kind]);
   const sysDevice: unknown = (params as { readonly sysDevice?: unknown }).sysDevice;
   if (sysDevice !== undefined && !(Number.isSafeInteger(sysDevice) && (sysDevice as number) >= 0)) {
