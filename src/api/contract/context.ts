@@ -162,7 +162,8 @@ export interface Context<Device = unknown> extends AsyncDisposable {
 
   /**
    * Adds the metrics of this context to a registry of prom-client, which the program has: operations, bytes, protocols, caches, failures, and from now on
-   * histograms of latency, for which every operation has a request and reads the clock. Contexts of one registry have the label `context`. Ends with the context.
+   * histograms of latency, for which every operation has a request and reads the clock. Contexts of one registry have the label `context`; the
+   * histograms do not: they are those of the thread, with the operations of all its contexts. Ends with the context.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; the error of the registry for a name that it has
    */
   metrics(registry: MetricsRegistry): void;

@@ -109,14 +109,17 @@ export interface MemoryHandle {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The bytes of host memory; undefined for device memory, which the processor cannot access. */
+  /**
+   * The bytes of host memory; undefined for device memory, which the processor cannot access. After memUnmap it is still this array, because JavaScript cannot
+   * take an array back: of memory that memMap has allocated the bytes are 0 then, and what is written reaches no peer. {@link view} throws instead.
+   */
   readonly bytes: Uint8Array | undefined;
   /** What the memory may be used for. */
   readonly protection: readonly MemoryProtection[];
   /** False after memUnmap, and for memory of a card that its driver resets: the contents are lost, and uses throw ERR_GAUDI_DEVICE_BUSY with the reason. */
   readonly mapped: boolean;
   /**
-   * The bytes of host memory.
+   * The bytes of host memory: {@link bytes}, with a check that the memory is mapped.
    * @throws UcxError ERR_CLOSED after memUnmap; undefined for device memory
    */
   view(): Uint8Array | undefined;

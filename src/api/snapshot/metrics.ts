@@ -121,7 +121,7 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
   ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
   ucx_operation_failures_total: ['counter', 'Operations that ended with a failure'],
-  ucx_operation_duration_seconds: ['histogram', 'Latency of operations by protocol, transport and size class'],
+  ucx_operation_duration_seconds: ['histogram', 'Latency of operations of all contexts of a thread'],
 };
 
 /** Names of the families. */

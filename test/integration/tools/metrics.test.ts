@@ -90,6 +90,8 @@ describe.each([
       expect(added(`${duration}_count`, { protocol: 'put/zcopy', transport: 'gaudi_cpy', size: '<=4M' })).toBe(5);
       expect(added(`${duration}_bucket`, { protocol: 'put/zcopy', transport: 'gaudi_cpy', le: '+Inf' })).toBe(5);
       expect(added(`${duration}_sum`, { protocol: 'put/zcopy' })).toBeGreaterThan(0);
+      // They are those of the thread.
+      expect(after).not.toMatch(new RegExp(`^${duration}_\\w+\\{[^}]*context=`, 'm'));
       expect(metricValue(after, 'ucx_mapped_bytes', { context: '1', memory_type: 'gaudi' })).toBe(memory.byteLength);
       expect(after.match(/^ucx_context_info\{/gm)).toHaveLength(2);
       const failures = async (context: string): Promise<number> =>
