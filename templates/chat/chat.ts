@@ -23,10 +23,16 @@ async function meet(
   if (mode === 'connect') return await worker.connect({ address, port: Number(port), onError });
   const listener = worker.listener({ address, port: Number(port) });
   console.error(`waiting at ${address} ${listener.query().port}`);
-  const request = await listener.next();
-  const endpoint = request!.accept({ onError });
-  await listener.close();
-  return endpoint;
+  for await (const request of listener) {
+    try {
+      const endpoint = request.accept({ onError });
+      await listener.close();
+      return endpoint;
+    } catch (error) {
+      console.error(`a peer is rejected: ${error}`); // it has no transport in common, or has left: another one may come
+    }
+  }
+  throw new Error('the listener has closed before a peer came');
 }
 
 await using context = await Context.create();

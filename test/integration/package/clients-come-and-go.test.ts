@@ -1,4 +1,4 @@
-/** The servers that users start from (examples/service, templates/rpc, `explain --serve`) outlive their clients: no endpoint of one that has left stays, and no client ends them. */
+/** The servers that users start from (examples/service, templates, `explain --serve`) outlive their clients: no endpoint of one that has left stays, and no client ends them. */
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -41,15 +41,15 @@ describe.each(ENGINES)('clients that come and go over the engine %s', { timeout:
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-clients-'));
   const rpc = join(folder, 'rpc.mjs');
   const programs: Started[] = [];
-  /** Writes the template as a program of this build, with a change. */
-  function writeRpc(path: string, change = (source: string): string => source): void {
-    const source = change(readFileSync(join(ROOT, 'templates/rpc/rpc.ts'), 'utf8'));
+  /** Writes a template as a program of this build, with a change. */
+  function writeTemplate(name: string, path: string, change = (source: string): string => source): void {
+    const source = change(readFileSync(join(ROOT, 'templates', name, `${name}.ts`), 'utf8'));
     const own = source.replace(/'gaudi-ucx'/g, builtSpecifier(join(ROOT, 'src/index.ts')));
     const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 };
     writeFileSync(path, ts.transpileModule(own, { compilerOptions }).outputText);
   }
 
-  beforeAll(() => writeRpc(rpc));
+  beforeAll(() => writeTemplate('rpc', rpc));
   afterAll(() => rmSync(folder, { recursive: true }));
   afterEach(async () => {
     for (const { child } of programs) child.kill('SIGKILL');
@@ -160,14 +160,30 @@ describe.each(ENGINES)('clients that come and go over the engine %s', { timeout:
     expect(server.child.exitCode).toBeNull();
   });
 
+  it('leave the template chat waiting for the next one if they have no transport in common with it', async () => {
+    const chat = join(folder, 'chat.mjs');
+    writeTemplate('chat', chat);
+    const listening = start(chat, 'listen');
+    const [, port] = await listening.saw(/waiting at \S+ (\d+)/);
+    const { worker: other } = await fixture.open({ context: { engine, config: { TLS: 'self,posix' } } });
+    await expect(other.connect({ address: HOST, port: Number(port) })).rejects.toMatchObject({
+      code: 'ERR_UNREACHABLE',
+    });
+    const connecting = start(chat, 'connect', HOST, port!);
+    connecting.child.stdin!.write('hello\n');
+    await listening.saw(/^hello$/m);
+    connecting.child.stdin!.end();
+    expect([await connecting.ended, await listening.ended]).toEqual([0, 0]);
+  });
+
   it('get an answer of the template rpc for a procedure that throws, rejects or returns nothing, and wait no longer than they say', async () => {
     const [changed, impatient] = [join(folder, 'changed.mjs'), join(folder, 'impatient.mjs')];
     const procedures = `nothing: () => undefined,
       rejects: () => Promise.reject(new Error('the disk is full')),
       circular: () => { const value: unknown[] = []; value.push(value); return value; },
       never: () => new Promise(() => {}),`;
-    writeRpc(changed, (source) => source.replace('  add: (', () => `${procedures}\n  add: (`));
-    writeRpc(impatient, (source) => source.replace('ANSWER_MS = 10_000', 'ANSWER_MS = 100'));
+    writeTemplate('rpc', changed, (source) => source.replace('  add: (', () => `${procedures}\n  add: (`));
+    writeTemplate('rpc', impatient, (source) => source.replace('ANSWER_MS = 10_000', 'ANSWER_MS = 100'));
     const server = start(changed, 'serve');
     const [, port] = await server.saw(/serving at \S+ (\d+)/);
     const names = ['nothing', 'upper', 'rejects', 'circular', 'never'];
