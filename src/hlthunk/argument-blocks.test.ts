@@ -86,7 +86,8 @@ afterEach(() => {
   card = new CardFile(file, { index: 0, minor: 0, busId: '0000:00:00.0' });
 });
 const mapping = (): ReturnType<DriverFile['mmap']> => file.mmap(4096, 0n);
-const counters = (): CommandBuffer => new CommandBuffer(card, COMMANDS_HANDLE, 4096, mapping(), undefined);
+const counters = (): CommandBuffer =>
+  new CommandBuffer(card, { handle: COMMANDS_HANDLE, byteLength: 4096, address: undefined }, mapping());
 
 it('signals', () => {
   signalSubmission({ card }, 5, { flags: HL_CS_FLAGS.TIMESTAMP, timeoutSeconds: 9 });

@@ -59,7 +59,7 @@ function setUp(asic: 'gaudi' | 'gaudi2'): Bench {
     device,
     pinned: fixture.pin(device, BYTES),
     block: device.memory.allocate(BYTES),
-    stray: new HostMapping(device.hostMemory, device.card, address, 0x1000, BYTES),
+    stray: new HostMapping(device.hostMemory, { card: device.card, address, byteLength: BYTES }, 0x1000),
   };
 }
 

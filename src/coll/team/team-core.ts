@@ -190,15 +190,8 @@ export class TeamCore implements OperationHost, TeamMessages, IssueOwner {
 
   pack(kind: Kind, { sequence, signature }: Operation, part: Part, key?: PartKey): Uint8Array {
     const { run, round, place } = part;
-    const { slice } = run;
-    const header = {
-      ...this.#header(kind, sequence, signature),
-      slice,
-      round,
-      offset: key?.offset ?? 0,
-      byteLength: place.byteLength,
-    };
-    return writeHeader(this.#packed, header, key?.packed);
+    const moved = { slice: run.slice, round, offset: key?.offset ?? 0, byteLength: place.byteLength };
+    return writeHeader(this.#packed, { ...this.#header(kind, sequence, signature), ...moved }, key?.packed);
   }
 
   refuse(offer: Header): void {

@@ -14,6 +14,14 @@ export interface CommandBufferOptions {
   readonly mapped?: boolean | undefined;
 }
 
+/** A command buffer as the driver has made it. */
+interface DriverBuffer {
+  readonly handle: bigint;
+  readonly byteLength: number;
+  /** Its device address; undefined for one that is not mapped into the card. */
+  readonly address: bigint | undefined;
+}
+
 /** A command buffer. Made by {@link requestCommandBuffer}. */
 export class CommandBuffer implements Disposable {
   /** The open file of the card. */
@@ -29,7 +37,7 @@ export class CommandBuffer implements Disposable {
   readonly #mapping: DriverMapping;
   #destroyed = false;
 
-  constructor(card: CardFile, handle: bigint, byteLength: number, mapping: DriverMapping, address: bigint | undefined) {
+  constructor(card: CardFile, { handle, byteLength, address }: DriverBuffer, mapping: DriverMapping) {
     this.card = card;
     this.handle = handle;
     this.byteLength = byteLength;
@@ -89,7 +97,7 @@ export function requestCommandBuffer(
   const handle = card.commandBuffer(input, what).cb_handle;
   try {
     const address = mapped ? deviceAddressOf(card, handle, what) : undefined;
-    return new CommandBuffer(card, handle, byteLength, card.mmap(byteLength, handle, what), address);
+    return new CommandBuffer(card, { handle, byteLength, address }, card.mmap(byteLength, handle, what));
   } catch (error) {
     card.tryCommandBuffer({ cb_handle: handle, op: HL_CB_OP.DESTROY });
     throw error;

@@ -24,7 +24,7 @@ const COMMANDS: readonly number[] = Object.values(HL_ENGINE_COMMAND);
  */
 export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[], mode: HlEngineCommand): void {
   if (!CORE_COMMANDS.includes(mode)) throw invalidArgument('mode', 'must be CORE_HALT or CORE_RUN', mode);
-  run(target, HL_CS_FLAGS.ENGINE_CORE_COMMAND, 'engineCoresSetMode', list('coreIds', coreIds), mode);
+  run(target, HL_CS_FLAGS.ENGINE_CORE_COMMAND, 'engineCoresSetMode', { ids: list('coreIds', coreIds), command: mode });
 }
 
 /**
@@ -36,7 +36,7 @@ export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[
  */
 export function enginesCommand(target: CardTarget, engineIds: readonly number[], command: HlEngineCommand): void {
   if (!COMMANDS.includes(command)) throw invalidArgument('command', 'must be one of HL_ENGINE_COMMAND', command);
-  run(target, HL_CS_FLAGS.ENGINES_COMMAND, 'enginesCommand', list('engineIds', engineIds), command);
+  run(target, HL_CS_FLAGS.ENGINES_COMMAND, 'enginesCommand', { ids: list('engineIds', engineIds), command });
 }
 
 /**
@@ -56,8 +56,16 @@ function list(argument: string, ids: readonly number[]): readonly number[] {
   return ids;
 }
 
+/** What engines are to do. */
+interface EngineCommand {
+  readonly ids: readonly number[];
+  readonly command: number;
+}
+
+const NO_ENGINES: EngineCommand = { ids: [], command: 0 };
+
 /** Runs CS with a list after its arguments. */
-function run(target: CardTarget, flags: number, what: string, ids: readonly number[] = [], command = 0): void {
+function run(target: CardTarget, flags: number, what: string, { ids, command }: EngineCommand = NO_ENGINES): void {
   const card = cardOf(target);
   card.checkOpen();
   const block = allocateScratch(HL_CS_ARGS.size + ids.length * 4);

@@ -104,7 +104,7 @@ export function waitForInterrupt(
   timeoutUs: number,
 ): WaitResult {
   const file = cardOf(card);
-  const block = waitBlock(file, counter, target, interruptId, timeoutUs);
+  const block = waitBlock(file, { counter, target, interruptId, timeoutUs });
   try {
     return interruptResult(file, file.file.ioctl(file.file.numbers.WAIT_CS, block), block);
   } finally {
@@ -121,7 +121,7 @@ export async function waitForInterruptAsync(
   timeoutUs: number,
 ): Promise<WaitResult> {
   const file = cardOf(card);
-  const block = waitBlock(file, counter, target, interruptId, timeoutUs);
+  const block = waitBlock(file, { counter, target, interruptId, timeoutUs });
   try {
     const result = await file.file.ioctlAsync(file.file.numbers.WAIT_CS, block);
     return interruptResult(file, result, block);
@@ -163,11 +163,15 @@ export function registerTimestampInterrupt(
   const file = cardOf(card);
   if (typeof counter === 'number') throw invalidArgument('counter', 'must be in a command buffer', counter);
   checkTimestamps(file, timestamps, timestampIndex);
-  const block = waitBlock(file, counter, target, interruptId, 0, {
-    interrupt_timeout_us: REGISTER_TIMEOUT_US,
-    timestamp_handle: timestamps.handle,
-    timestamp_offset: BigInt(timestampIndex),
-  });
+  const block = waitBlock(
+    file,
+    { counter, target, interruptId, timeoutUs: 0 },
+    {
+      interrupt_timeout_us: REGISTER_TIMEOUT_US,
+      timestamp_handle: timestamps.handle,
+      timestamp_offset: BigInt(timestampIndex),
+    },
+  );
   try {
     const result = file.file.ioctl(file.file.numbers.WAIT_CS, block);
     if (result < 0) throw file.error(result, 'registerTimestampInterrupt');
@@ -182,13 +186,18 @@ function interruptResult(card: CardFile, result: number, block: ScratchBlock): W
   return { status: HL_WAIT_CS_STATUS.ABORTED, errno: Errno.EIO, timestampNs: undefined, gone: false };
 }
 
+/** What is waited for. */
+interface InterruptWait {
+  readonly counter: InterruptCounter;
+  readonly target: bigint;
+  readonly interruptId: number;
+  readonly timeoutUs: number;
+}
+
 /** The arguments of WAIT_CS for an interrupt. @param record the timestamp to register instead of waiting */
 function waitBlock(
   file: CardFile,
-  counter: InterruptCounter,
-  target: bigint,
-  interruptId: number,
-  timeoutUs: number,
+  { counter, target, interruptId, timeoutUs }: InterruptWait,
   record?: Input,
 ): ScratchBlock {
   file.checkOpen();

@@ -54,7 +54,12 @@ export function signalSubmission(
   options: JobOptions = {},
 ): SignalSubmission | undefined {
   checkWord32('queueIndex', queueIndex);
-  const out = submitChunk(target, { queue_index: queueIndex }, HL_CS_FLAGS.SIGNAL, options, 'signalSubmission');
+  const out = submitChunk(
+    target,
+    { queue_index: queueIndex },
+    { flags: HL_CS_FLAGS.SIGNAL, what: 'signalSubmission' },
+    options,
+  );
   if (out === undefined) return undefined;
   const { seq, sob_base_addr_offset, sob_count_before_submission } = out;
   return { seq, sobBaseAddrOffset: sob_base_addr_offset, sobCountBeforeSubmission: sob_count_before_submission };
@@ -75,7 +80,7 @@ export function waitForSignal(
   checkWord64('signalSeq', signalSeq);
   checkWord32('queueIndex', queueIndex);
   const chunk: Chunk = { queue_index: queueIndex, num_signal_seq_arr: 1 };
-  return submitChunk(target, chunk, HL_CS_FLAGS.WAIT, options, 'waitForSignal', signalSeq)?.seq;
+  return submitChunk(target, chunk, { flags: HL_CS_FLAGS.WAIT, what: 'waitForSignal', signalSeq }, options)?.seq;
 }
 
 /**
@@ -88,8 +93,9 @@ export function reserveEncapsSignals(target: CardTarget, queueIndex: number, cou
   if (!Number.isInteger(count) || count < 1 || count >= SIGNALS_END) {
     throw invalidArgument('count', `must be an integer from 1 to ${SIGNALS_END - 1}`, count);
   }
-  const input = { encaps_signals_count: count, encaps_signals_q_idx: queueIndex };
-  const out = run(target, input, HL_CS_FLAGS.RESERVE_SIGNALS_ONLY, 'reserveEncapsSignals');
+  const cs_flags = HL_CS_FLAGS.RESERVE_SIGNALS_ONLY;
+  const input = { encaps_signals_count: count, encaps_signals_q_idx: queueIndex, cs_flags };
+  const out = run(target, input, 'reserveEncapsSignals');
   return out && new EncapsSignals(cardOf(target), out.handle_id, out.sob_base_addr_offset, out.count);
 }
 
@@ -100,8 +106,8 @@ export function reserveEncapsSignals(target: CardTarget, queueIndex: number, cou
  */
 export function unreserveEncapsSignals(target: CardTarget, signals: EncapsSignals): boolean {
   checkReserved('signals', signals, cardOf(target));
-  const input = { encaps_sig_handle_id: signals.id };
-  const out = run(target, input, HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY, 'unreserveEncapsSignals');
+  const input = { encaps_sig_handle_id: signals.id, cs_flags: HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY };
+  const out = run(target, input, 'unreserveEncapsSignals');
   if (out !== undefined) signals.live = false;
   return out !== undefined;
 }
@@ -124,20 +130,28 @@ export function waitForReservedEncapsSignals(
   checkWord32('queueIndex', queueIndex);
   const chunk: Chunk = { queue_index: queueIndex, encaps_signal_seq: encapsSeq, encaps_signal_offset: offset };
   const flags = HL_CS_FLAGS.WAIT | HL_CS_FLAGS.ENCAP_SIGNALS;
-  return submitChunk(target, chunk, flags, options, 'waitForReservedEncapsSignals')?.seq;
+  return submitChunk(target, chunk, { flags, what: 'waitForReservedEncapsSignals' }, options)?.seq;
+}
+
+/** A submission of one chunk. */
+interface ChunkCall {
+  readonly flags: number;
+  /** The call, for errors. */
+  readonly what: string;
+  /** The sequence number to wait for. */
+  readonly signalSeq?: bigint;
 }
 
 /** Submits one chunk. `signalSeq`, the sequence number to wait for, is stored behind it in the argument block. */
 function submitChunk(
   target: CardTarget,
   chunk: Chunk,
-  flags: number,
+  { flags, what, signalSeq }: ChunkCall,
   options: JobOptions,
-  what: string,
-  signalSeq?: bigint,
 ): Output | undefined {
   checkJobOptions(options);
-  return run(target, { timeout: options.timeoutSeconds ?? 0 }, flags | flagsOf(options), what, (block) => {
+  const input = { timeout: options.timeoutSeconds ?? 0, cs_flags: flags | flagsOf(options) };
+  return run(target, input, what, (block) => {
     block.view.setBigUint64(SEQUENCE_AT, signalSeq ?? 0n, true);
     const sequences = signalSeq === undefined ? {} : { signal_seq_arr: BigInt(block.address + SEQUENCE_AT) };
     HL_CS_CHUNK.encode({ ...chunk, ...sequences }, block.view, EXECUTE_AT);
@@ -148,7 +162,6 @@ function submitChunk(
 function run(
   target: CardTarget,
   input: Input,
-  flags: number,
   what: string,
   write?: (block: ScratchBlock) => void,
 ): Output | undefined {
@@ -158,7 +171,7 @@ function run(
   try {
     write?.(block);
     const chunks = write === undefined ? {} : { chunks_execute: BigInt(block.address + EXECUTE_AT) };
-    HL_CS_ARGS.in.encode({ ...input, ...chunks, num_chunks_execute: 1, cs_flags: flags }, block.view);
+    HL_CS_ARGS.in.encode({ ...input, ...chunks, num_chunks_execute: 1 }, block.view);
     return submit(card, block, what) ? HL_CS_ARGS.out.decode(block.view) : undefined;
   } finally {
     block.free();

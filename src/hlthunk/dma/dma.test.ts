@@ -266,7 +266,11 @@ describe('faults', () => {
     const device = fixture.setUp();
     fixture.log.allow(/page_fault/);
     const { mapping } = fixture.pin(device, 4096);
-    const stray = new HostMapping(device.hostMemory, device.card, 0xfff0700000000000n, 0x1000, 4096);
+    const stray = new HostMapping(
+      device.hostMemory,
+      { card: device.card, address: 0xfff0700000000000n, byteLength: 4096 },
+      0x1000,
+    );
     const block = device.memory.allocate(4096);
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(stray, 0, block, 0, 4096))).toBe(Status.IO_ERROR);
     expect(device.events.lastFault?.events).toContain('PAGE_FAULT');

@@ -17,7 +17,7 @@ import { type CardFile, highAt, lowAt } from '../base/card-file.ts';
 import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
-import { checkDmaRange, type DmaMemory } from '../memory/dma-memory.ts';
+import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
 import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
@@ -406,9 +406,25 @@ export class DeviceDma implements DmaQueueDevice {
     throw invalidArgument('request', `must be of ${this.#card.name}`, request);
   }
 
-  /** Throws unless the range is inside live memory of this card. */
+  /**
+   * Checks the range of a transfer.
+   * @param name of the argument in errors: block, mapping, source, destination
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS unless it is inside live memory of this card
+   */
   #check(name: string, memory: DmaMemory, offset: number, byteLength: number): void {
-    checkDmaRange(this.#card, name, memory, offset, byteLength);
+    const card = this.#card;
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
+    }
+    if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
+      throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
+    }
+    if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
+    // The name is made only for an error: this runs for each transfer.
+    if (!Number.isSafeInteger(offset) || offset < 0) checkInteger(`${name}Offset`, offset);
+    if (byteLength > memory.byteLength - offset) {
+      throw outsideArgument(`${name} memory`, `${name}Offset`, { offset, byteLength, size: memory.byteLength });
+    }
     if (this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
   }
 }

@@ -45,7 +45,11 @@ describe('events', () => {
     const clock = new ManualClock(1e9);
     const device = fixture.setUp({}, { dma: { clock } });
     fixture.log.allow(/page_fault/);
-    const stray = new HostMapping(device.hostMemory, device.card, 0xfff0700000000000n, 0x1000, 4096);
+    const stray = new HostMapping(
+      device.hostMemory,
+      { card: device.card, address: 0xfff0700000000000n, byteLength: 4096 },
+      0x1000,
+    );
     const block = device.memory.allocate(4096);
     const fault = (): void => {
       const request = device.dma.dmaHostToDeviceAsync(stray, 0, block, 0, 8)!;

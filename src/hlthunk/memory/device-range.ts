@@ -9,7 +9,7 @@ import { checkLength, checkWord64, invalidArgument } from '../base/gaudi-error.t
 import type { HwIpInfo } from '../info/device-info.ts';
 import type { PhysicalArenaSource } from './arena-source.ts';
 import type { DeviceArenas } from './device-arenas.ts';
-import { checkUnused, DmaMemory } from './dma-memory.ts';
+import { type CardRange, checkUnused, DmaMemory } from './dma-memory.ts';
 
 /** A range of device addresses for transfers. Made by `deviceMemoryRange`. */
 export class DeviceMemoryRange extends DmaMemory implements Disposable {
@@ -17,7 +17,7 @@ export class DeviceMemoryRange extends DmaMemory implements Disposable {
   /** The block that contains the range: a transfer of the range uses it. */
   readonly #block: DmaMemory | undefined;
 
-  constructor(owner: DeviceRanges, card: CardFile, address: bigint, byteLength: number, block: DmaMemory | undefined) {
+  constructor(owner: DeviceRanges, { card, address, byteLength }: CardRange, block: DmaMemory | undefined) {
     super(card, lowWord(address), highWord(address), byteLength);
     this.#owner = owner;
     this.#block = block;
@@ -81,7 +81,7 @@ export class DeviceRanges {
     const block = this.#memory.find(address);
     if (block !== undefined) {
       checkWithin(address, byteLength, block.address, block.byteLength);
-      const range = new DeviceMemoryRange(this, this.#card, address, byteLength, block);
+      const range = new DeviceMemoryRange(this, { card: this.#card, address, byteLength }, block);
       this.#ranges.set(
         range,
         block.onFree(() => this.#forget(range)),
@@ -89,7 +89,7 @@ export class DeviceRanges {
       return range;
     }
     const undo = this.#takeUnmanaged(address, byteLength);
-    const range = new DeviceMemoryRange(this, this.#card, address, byteLength, undefined);
+    const range = new DeviceMemoryRange(this, { card: this.#card, address, byteLength }, undefined);
     this.#ranges.set(range, undo);
     return range;
   }

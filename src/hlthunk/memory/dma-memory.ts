@@ -5,7 +5,14 @@
 
 import { joinBig } from '../../ucs/type/int64.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
+import { GaudiErrorCode, gaudiError, invalidArgument } from '../base/gaudi-error.ts';
+
+/** A range of the addresses of a card. */
+export interface CardRange {
+  readonly card: CardFile;
+  readonly address: bigint;
+  readonly byteLength: number;
+}
 
 /** A range of device addresses of one card. */
 export abstract class DmaMemory {
@@ -76,32 +83,6 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
     `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight`,
     { address, inFlight: memory.inFlight },
   );
-}
-
-/**
- * Checks the range of a transfer.
- * @param name of the argument in errors: block, mapping, source, destination
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS unless it is inside live memory of the card
- */
-export function checkDmaRange(
-  card: CardFile,
-  name: string,
-  memory: DmaMemory,
-  offset: number,
-  byteLength: number,
-): void {
-  if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
-    throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
-  }
-  if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
-    throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
-  }
-  if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
-  // The name is made only for an error: this runs for each transfer.
-  if (!Number.isSafeInteger(offset) || offset < 0) checkInteger(`${name}Offset`, offset);
-  if (byteLength > memory.byteLength - offset) {
-    throw outsideArgument(`${name} memory`, `${name}Offset`, { offset, byteLength, size: memory.byteLength });
-  }
 }
 
 /** Name in errors for memory that does not belong to the card: the name of its card, if it has one. */

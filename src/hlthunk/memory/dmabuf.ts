@@ -21,7 +21,7 @@ import {
 } from '../base/gaudi-error.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
-import { checkUnused, DmaMemory } from './dma-memory.ts';
+import { type CardRange, checkUnused, DmaMemory } from './dma-memory.ts';
 
 /** Default flags of an exported descriptor: those that the C library always passes. */
 const EXPORT_FLAGS: number = OpenFlag.RDWR | OpenFlag.CLOEXEC;
@@ -165,8 +165,7 @@ export class ImportedMapping extends DmaMemory {
   readonly baseAddress: bigint;
   readonly #owner: DmabufImports;
 
-  constructor(owner: DmabufImports, card: CardFile, baseAddress: bigint, offset: number, byteLength: number) {
-    const address = baseAddress + BigInt(offset);
+  constructor(owner: DmabufImports, { card, address, byteLength }: CardRange, baseAddress: bigint) {
     super(card, lowWord(address), highWord(address), byteLength);
     this.baseAddress = baseAddress;
     this.#owner = owner;
@@ -238,7 +237,9 @@ export class DmabufImports implements AddressOwner {
       { ...input, op: HL_MEM_OP.REG_DMABUF_FD },
       `registerDmabufFd of ${offset + byteLength} bytes of fd ${fd}`,
     );
-    const mapping = new ImportedMapping(this, this.#card, out.device_virt_addr, offset, byteLength);
+    const base = out.device_virt_addr;
+    const range = { card: this.#card, address: base + BigInt(offset), byteLength };
+    const mapping = new ImportedMapping(this, range, base);
     this.#mappings.add(mapping);
     this.#card.dmabufs.imported(byteLength, `fd ${fd} from offset ${offset}, as ${placeOf(mapping)}`);
     return mapping;

@@ -14,7 +14,7 @@ import {
   checkWord64,
   isDeviceGone,
 } from '../base/gaudi-error.ts';
-import { checkUnused, DmaMemory } from './dma-memory.ts';
+import { type CardRange, checkUnused, DmaMemory } from './dma-memory.ts';
 
 /** All host mappings of the open cards of this process. */
 const PINNED: Set<HostMapping> = new Set();
@@ -41,8 +41,8 @@ export class HostMapping extends DmaMemory {
   readonly hostAddress: number;
   readonly #owner: HostMemory;
 
-  constructor(owner: HostMemory, card: CardFile, deviceAddress: bigint, hostAddress: number, byteLength: number) {
-    super(card, lowWord(deviceAddress), highWord(deviceAddress), byteLength);
+  constructor(owner: HostMemory, { card, address, byteLength }: CardRange, hostAddress: number) {
+    super(card, lowWord(address), highWord(address), byteLength);
     this.hostAddress = hostAddress;
     this.#owner = owner;
   }
@@ -101,7 +101,7 @@ export class HostMemory implements AddressOwner {
       },
       `hostMemoryMap of ${byteLength} bytes at 0x${address.toString(16)}`,
     );
-    const mapping = new HostMapping(this, this.#card, out.device_virt_addr, address, byteLength);
+    const mapping = new HostMapping(this, { card: this.#card, address: out.device_virt_addr, byteLength }, address);
     this.#mappings.add(mapping);
     PINNED.add(mapping);
     this.#pinnedBytes += byteLength;

@@ -112,13 +112,17 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
  */
 export function openControlByName(node: DriverNode, name?: AsicName): ControlDevice {
   checkNode(node);
-  return firstControl(node, { name }, (control) => name === undefined || getDeviceName(control) === name);
+  return firstControl(
+    node,
+    selected(node, { name }),
+    (control) => name === undefined || getDeviceName(control) === name,
+  );
 }
 
 /** Opens the control node of the card at a PCI address (hlthunk_open_control_by_bus_id). Throws like {@link openControl}. */
 export function openControlByBusId(node: DriverNode, busId: string): ControlDevice {
   checkText('busId', busId);
-  return firstControl(node, { busId }, () => true);
+  return firstControl(node, selected(node, { busId }), () => true);
 }
 
 /**
@@ -130,16 +134,24 @@ export function openControlByModuleId(node: DriverNode, moduleId: number): Contr
   checkWord32('moduleId', moduleId);
   const cards = node.cards().filter((entry) => (entry.moduleId ?? moduleId) === moduleId);
   const isWanted = (control: ControlDevice): boolean => getHwIpInfo(control).moduleId === moduleId;
-  return firstControl(node, {}, isWanted, cards, `module id ${moduleId}`);
+  return firstControl(node, { cards, wanted: `module id ${moduleId}` }, isWanted);
 }
 
 /** The control node of the first matching card that opens; the others are closed. */
+/** Cards, and what was asked for, in words. */
+interface WantedCards {
+  readonly cards: readonly CardEntry[];
+  readonly wanted: string;
+}
+
+function selected(node: DriverNode, selection: CardSelection): WantedCards {
+  return { cards: select(node, selection), wanted: describe(selection) };
+}
+
 function firstControl(
   node: DriverNode,
-  selection: CardSelection,
+  { cards, wanted }: WantedCards,
   isWanted: (control: ControlDevice) => boolean,
-  cards: readonly CardEntry[] = select(node, selection),
-  wanted: string = describe(selection),
 ): ControlDevice {
   let failure: UcxError | undefined;
   for (const { minor } of cards) {

@@ -17,8 +17,8 @@ import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 
 /** What an endpoint reports to its interface. */
 interface CmaEvents {
-  onFailure(pid: number, errno: number): void;
-  onClose(endpoint: CmaEndpoint): void;
+  readonly onFailure: (pid: number, errno: number) => void;
+  readonly onClose: (endpoint: CmaEndpoint) => void;
 }
 
 /** An endpoint. */
