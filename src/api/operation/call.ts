@@ -27,7 +27,7 @@ const NOTHING = undefined as never;
 /**
  * The arguments. The edge of the API begins and fills the record, and ends it when the operation has been started, also after an exception. In between
  * no code of the program may run, because it may begin the next operation: the edge reads what can have getters (parameters, lists) before it begins,
- * and whoever starts a request reads nothing of the record after that. Numbers of other kinds of operations keep old values.
+ * and a protocol that has started a request reads nothing of the record after that. Numbers of other kinds of operations keep old values.
  */
 export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, P extends Piece = Piece> {
   /** The connection or endpoint; undefined for an operation of the worker. */
