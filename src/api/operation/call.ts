@@ -46,7 +46,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
   remoteOffset = 0;
   /** A transport has had no resources for it just now: it waits without being tried again. */
   isRefused = false;
-  /** The tag, and its significant bits in a receive, as signed words. */
+  /** The tag, as signed words. */
   tagLow = 0;
   tagHigh = 0;
   /** Whether a send ends only when its message is matched. */

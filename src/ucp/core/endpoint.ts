@@ -292,12 +292,10 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   ): Status | Request {
     this.check(params, PARAM_FIELDS.streamRecv);
     checkFlag('params.waitAll', params?.waitAll);
-    const call = this.#begin(local, params, MemAccess.LOCAL_WRITE).memory(local, localOffset, byteLength);
-    try {
-      return this.#worker.protocols.streams.receive(call);
-    } finally {
-      call.end();
-    }
+    const { requests, protocols } = this.#worker;
+    const request = requests.takeReceive(this.#connection, local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return protocols.streams.receive(this.#connection, request, params);
   }
 
   streamRecvData(): Uint8Array | undefined {
@@ -333,10 +331,10 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, { local, rkey }));
   }
 
-  /** Begins a message or stream. */
-  #begin(local: LocalBuffer, params: RequestParams | undefined, access: number = MemAccess.LOCAL_READ): UcpCall {
+  /** Begins to send a message or bytes of a stream. */
+  #begin(local: LocalBuffer, params: RequestParams | undefined): UcpCall {
     const { call, context } = this.#worker;
-    return call.begin(this.#connection, params, checkedList(context, local, access));
+    return call.begin(this.#connection, params, checkedList(context, local, MemAccess.LOCAL_READ));
   }
 
   #startList(

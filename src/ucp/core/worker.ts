@@ -11,16 +11,10 @@ import type { AddressEndpointOptions } from '../../api/contract/endpoint.ts';
 import { checkErrorHandling } from '../../api/contract/error-handling.ts';
 import type { Engine } from '../../api/contract/explanation.ts';
 import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
-import type { Request as ApiRequest, RequestParams, Tag } from '../../api/contract/request.ts';
+import { type Request as ApiRequest, type RequestParams, type Tag, tagLow } from '../../api/contract/request.ts';
 import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
 import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../../api/contract/worker.ts';
-import {
-  checkedList,
-  checkPackedAddress,
-  checkRawAddress,
-  type GivenMemory,
-  otherPrograms,
-} from '../../api/memory/local.ts';
+import { checkPackedAddress, checkRawAddress, type GivenMemory, otherPrograms } from '../../api/memory/local.ts';
 import { Call } from '../../api/operation/call.ts';
 import { IdlePeers } from '../../api/progress/idle-peers.ts';
 import type { SignalFd } from '../../api/progress/worker-event.ts';
@@ -33,7 +27,6 @@ import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
-import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
 import { Observation, WorkerCounter, WorkerCounters } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -264,13 +257,12 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    const pieces = checkedList(this.context, local, MemAccess.LOCAL_WRITE);
-    const call = this.call.begin(undefined, params, pieces).memory(local, localOffset, byteLength);
-    try {
-      return this.protocols.tag.receive(call, tag, mask);
-    } finally {
-      call.end();
-    }
+    // Before a request is taken.
+    tagLow('tag', tag);
+    if (mask !== undefined) tagLow('mask', mask);
+    const request = this.requests.takeReceive(undefined, local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.protocols.tag.receive(request, tag, mask, params);
   }
 
   tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
@@ -287,13 +279,8 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    const pieces = checkedList(this.context, local, MemAccess.LOCAL_WRITE);
-    const call = this.call.begin(undefined, params, pieces).memory(local, localOffset, byteLength);
-    try {
-      return this.protocols.tag.receiveMessage(call, message);
-    } finally {
-      call.end();
-    }
+    const take = (): ReceiveRequest | undefined => this.requests.takeReceive(undefined, local, localOffset, byteLength);
+    return this.protocols.tag.receiveMessage(message, take, params);
   }
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {

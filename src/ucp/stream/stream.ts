@@ -98,12 +98,8 @@ export class Streams {
     return this.#host.start(request, params);
   }
 
-  /** Receives bytes: see Endpoint.streamRecvNbx. */
-  receive(call: UcpCall): Status | Request {
-    const { connection } = call;
-    const params: StreamRecvParams | undefined = call.params;
-    const request = this.#host.requests.takeReceive(connection, call);
-    if (request === undefined) return Status.NO_RESOURCE;
+  /** Receives bytes: see Endpoint.streamRecvNbx. @param request with its memory */
+  receive(connection: Connection, request: ReceiveRequest, params: StreamRecvParams | undefined): Status | Request {
     if (connection.failure !== Status.OK && this.#stateOf(connection).byteLength === 0) {
       this.#host.requests.discard(request);
       return connection.failure;

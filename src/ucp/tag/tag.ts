@@ -2,7 +2,7 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import { TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
+import { type RequestParams, TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
@@ -118,20 +118,24 @@ export class TagProtocol {
     return this.#start(call, connection.messageLane(), pieces ?? [pieceOf(call)]);
   }
 
-  /** Posts a receive: see Worker.tagRecvNbx. */
-  receive(call: UcpCall, tag: Tag, mask: Tag | undefined): Status | Request {
-    const low = tagLow('tag', tag);
-    const high = tagHigh(tag);
+  /**
+   * Posts a receive: see Worker.tagRecvNbx. The program has given the tags, which are checked.
+   * @param request with its memory
+   */
+  receive(
+    request: ReceiveRequest,
+    tag: Tag,
+    mask: Tag | undefined,
+    params: RequestParams | undefined,
+  ): Status | Request {
     const isExact = mask === undefined || mask === TAG_MASK_FULL;
-    const maskLow = isExact ? -1 : tagLow('mask', mask);
-    const maskHigh = isExact ? -1 : tagHigh(mask);
-    const request = this.#newReceive(call);
-    if (request === undefined) return Status.NO_RESOURCE;
-    request.tagLow = low;
-    request.tagHigh = high;
-    request.maskLow = maskLow;
-    request.maskHigh = maskHigh;
-    return this.#host.start(request, call.params);
+    request.tagLow = tagLow('tag', tag);
+    request.tagHigh = tagHigh(tag);
+    request.maskLow = isExact ? -1 : tagLow('mask', mask);
+    request.maskHigh = isExact ? -1 : tagHigh(mask);
+    request.starter = this.#startReceive;
+    request.protocolName = 'tag/recv';
+    return this.#host.start(request, params);
   }
 
   /** See Worker.tagProbe. */
@@ -144,20 +148,25 @@ export class TagProtocol {
     return new TakenMessage(message, remove);
   }
 
-  /** See Worker.tagMessageRecvNbx. */
-  receiveMessage(call: UcpCall, probed: TagMessage): Status | Request {
+  /** Receives a message that a probe has taken out: see Worker.tagMessageRecvNbx. @param take provides the request, with its memory */
+  receiveMessage(
+    probed: TagMessage,
+    take: () => ReceiveRequest | undefined,
+    params: RequestParams | undefined,
+  ): Status | Request {
     if (!(probed instanceof TakenMessage) || probed.message === undefined) {
       throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
     }
-    const request = this.#newReceive(call);
+    const request = take();
     if (request === undefined) return Status.NO_RESOURCE;
     const { message } = probed;
     probed.message = undefined;
+    request.protocolName = 'tag/recv';
     request.starter = () => {
       this.#deliver(request, message);
       return Status.INPROGRESS;
     };
-    return this.#host.start(request, call.params);
+    return this.#host.start(request, params);
   }
 
   /** Removes a receive; false if it already has its message. */
@@ -331,15 +340,6 @@ export class TagProtocol {
     const status = sendMessage(connection, MessageId.TAG_RTS, header, key?.packed, 0, key?.packed.byteLength ?? 0);
     return status === Status.OK ? Status.INPROGRESS : status;
   };
-
-  /** A receive into local memory; undefined when there is no request. */
-  #newReceive(call: UcpCall): ReceiveRequest | undefined {
-    const request = this.#host.requests.takeReceive(undefined, call);
-    if (request === undefined) return undefined;
-    request.starter = this.#startReceive;
-    request.protocolName = 'tag/recv';
-    return request;
-  }
 
   readonly #startReceive = (request: ReceiveRequest): Status => {
     const { tagLow: low, tagHigh: high, maskLow, maskHigh } = request;

@@ -3,12 +3,12 @@
  */
 
 import type { RequestParams } from '../../../api/contract/request.ts';
-import { checkLocal, type LocalRange } from '../../../api/memory/local.ts';
+import { checkedList, checkLocal, isRangeOfBytes } from '../../../api/memory/local.ts';
 import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
-import type { LocalMemory, LocalPiece } from '../../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory } from '../../mem/memory-handle.ts';
 import { ListRequest } from './list-request.ts';
 import { AtomicRequest, ReceiveRequest, RmaRequest, SendRequest } from './operation-requests.ts';
 import {
@@ -24,11 +24,6 @@ import {
 /** The largest share of the requests of a worker for sends: a send may end only after receives of both workers, which need requests too. */
 export function sendsMaxOf(requestsMax: number): number {
   return Math.ceil((requestsMax * 3) / 4);
-}
-
-/** Where a message is received: a range, or a list, which is checked. */
-interface ReceiveTarget extends LocalRange<LocalMemory> {
-  readonly pieces: readonly LocalPiece[] | undefined;
 }
 
 /** The requests. */
@@ -82,18 +77,23 @@ export class RequestPool {
    * A receive into local memory, checked; undefined at the bound.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED for memory that is unmapped
    */
-  takeReceive(connection: Connection | undefined, target: ReceiveTarget): ReceiveRequest | undefined {
-    const { pieces } = target;
-    if (pieces !== undefined) {
-      const request = this.take(this.receives);
-      request?.begin(connection, connection?.amLane);
-      request?.setPieces(pieces);
-      return request;
+  takeReceive(
+    connection: Connection | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+  ): ReceiveRequest | undefined {
+    const pieces = checkedList(this.#context, local, MemAccess.LOCAL_WRITE);
+    // A range of bytes is the usual case.
+    if (pieces === undefined && !isRangeOfBytes(local, localOffset, byteLength)) {
+      const range = { local: local as LocalMemory, localOffset, byteLength };
+      checkLocal(this.#context, range, MemAccess.LOCAL_WRITE);
     }
-    checkLocal(this.#context, target, MemAccess.LOCAL_WRITE);
     const request = this.take(this.receives);
-    request?.begin(connection, connection?.amLane);
-    request?.setMemory(target.local, target.localOffset, target.byteLength);
+    if (request === undefined) return undefined;
+    request.begin(connection, connection?.amLane);
+    if (pieces === undefined) request.setMemory(local as LocalMemory, localOffset, byteLength);
+    else request.setPieces(pieces);
     return request;
   }
 
