@@ -21,14 +21,16 @@ import {
 } from '../emulator/index.ts';
 import { Errno } from '../sys/index.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
-import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
+import { type NamedTransport, ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import type { ConfigValues } from '../ucs/config/config.ts';
 import type { Log } from '../ucs/debug/log.ts';
 import type { Clock } from '../ucs/sys/clock.ts';
 import { isUcxError, type UcxError, withArgumentNames } from '../ucs/type/error.ts';
 import { DeviceType } from '../uct/api/iface.ts';
-import { cardChoiceOf, cardName, chosenCards } from '../uct/gaudi/base/cards.ts';
+import { cardChoiceOf, cardName, choosingVariable, chosenCards, missingCards } from '../uct/gaudi/base/cards.ts';
 import { cardsInTable, type MappedCard } from '../uct/gaudi/base/mapping-table.ts';
+import { GAUDI_COPY_ALIASES, GAUDI_COPY_TRANSPORT } from '../uct/gaudi/copy/endpoint.ts';
+import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from '../uct/gaudi/ipc/config.ts';
 import { IB_CONFIG_TABLE } from '../uct/ib/base/config.ts';
 import { Libibverbs } from '../verbs/libibverbs/libibverbs.ts';
 import { loadLibibverbs } from '../verbs/libibverbs/library.ts';
@@ -233,6 +235,45 @@ function admittedCards({ config, env }: Program, node: DriverNode): MappedCard[]
   const { admitsDevice } = new ResourceFilter(config.get(UCP_CONFIG_TABLE));
   return chosenCards(cardChoiceOf(env), node).filter(({ index }) => admitsDevice(DeviceType.ACC, cardName(index)));
 }
+
+/** What the environment of a program says about the cards of a node. */
+export interface CardSelection {
+  /** False if UCX_TLS leaves out the transports of cards. */
+  readonly usesCards: boolean;
+  /** A sentence about cards that the environment names and the node does not have; undefined if there is none. */
+  readonly missing: string | undefined;
+  /** The variable by which a program does not open a card; undefined for one that it opens. */
+  readonly exclusionOf: (card: Pick<NamedCard, 'busId' | 'entry'>) => string | undefined;
+}
+
+/** Reads the selection of cards. Throws like {@link allowedCards}. */
+export function cardSelection({ config, env }: Pick<Program, 'config' | 'env'>, node: DriverNode): CardSelection {
+  const choice = cardChoiceOf(env);
+  const chosen = chosenCards(choice, node);
+  const variable = choosingVariable(choice);
+  const missing = missingCards(choice, node);
+  const filter = new ResourceFilter(config.get(UCP_CONFIG_TABLE));
+  const usesCards = CARD_TRANSPORTS.some((transport) => filter.admitsTransport(transport));
+  return {
+    usesCards,
+    missing,
+    exclusionOf: ({ busId, entry }) => {
+      if (!usesCards) return 'UCX_TLS';
+      const card = chosen.find((each) => each.busId === busId);
+      if (card !== undefined) {
+        return filter.admitsDevice(DeviceType.ACC, cardName(card.index)) ? undefined : 'UCX_ACC_DEVICES';
+      }
+      // A removed card has no known module: it may be the missing one.
+      const mayBeWanted = variable === 'HABANA_VISIBLE_MODULES' && entry === undefined && missing !== undefined;
+      return mayBeWanted ? undefined : variable;
+    },
+  };
+}
+
+const CARD_TRANSPORTS: readonly NamedTransport[] = [
+  { name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES },
+  { name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES },
+];
 
 /**
  * All cards of a node, also removed ones, under the indices that a program has for them: those of GAUDI_MAPPING_TABLE, else the order of their bus ids.

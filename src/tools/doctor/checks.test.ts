@@ -2,15 +2,16 @@
 
 import { describe, expect, it } from 'vitest';
 import { runChecks } from './checks.ts';
-import type { Facts, NodeFacts } from './facts.ts';
+import type { CardFacts, Facts, NodeFacts } from './facts.ts';
 
-const card = {
+const card: CardFacts = {
   index: 0,
   minor: 0,
   busId: '0000:19:00.0',
   state: 'operational',
   reason: undefined,
   owner: undefined,
+  excludedBy: undefined,
 };
 const second = { ...card, index: 1, minor: 1, busId: '0000:1a:00.0' };
 const node: Extract<NodeFacts, { readonly cards: unknown }> = {
@@ -20,6 +21,8 @@ const node: Extract<NodeFacts, { readonly cards: unknown }> = {
   driverVersion: '1.20',
   abi: 'drm',
   cards: [card, second],
+  usesCards: true,
+  missing: undefined,
   links: [{ cards: [card, second], total: 7, down: 0 }],
   whyNoCards: undefined,
 };
@@ -148,6 +151,56 @@ describe('the doctor', () => {
       state: 'ok',
       found: 'card 0 (accel0, 0000:19:00.0): used by process 4711 (python3)',
     });
+  });
+
+  it.each<[string, readonly CardFacts[], string, string[]]>([
+    [
+      'a failed card that the environment excludes',
+      [{ ...card, state: 'removed', excludedBy: 'UCX_ACC_DEVICES' }, second],
+      'note',
+      ['1 operational, none in use', 'card 0 (accel0, 0000:19:00.0): removed; excluded by UCX_ACC_DEVICES'],
+    ],
+    [
+      'an excluded card that another program has',
+      [{ ...card, owner: '7 (x)', excludedBy: 'HABANA_VISIBLE_DEVICES' }, second],
+      'note',
+      ['1 operational, none in use', 'card 0 (accel0, 0000:19:00.0): excluded by HABANA_VISIBLE_DEVICES'],
+    ],
+    [
+      'no free card besides an excluded one',
+      [
+        { ...card, excludedBy: 'GAUDI_MAPPING_TABLE' },
+        { ...second, owner: '7 (x)' },
+      ],
+      'warning',
+      [
+        'card 1 (accel1, 0000:1a:00.0): used by process 7 (x)',
+        'card 0 (accel0, 0000:19:00.0): excluded by GAUDI_MAPPING_TABLE',
+      ],
+    ],
+    [
+      'programs without cards',
+      [card, { ...second, state: 'malfunction' }].map((each) => ({ ...each, excludedBy: 'UCX_TLS' })),
+      'note',
+      [
+        'card 0 (accel0, 0000:19:00.0): excluded by UCX_TLS',
+        'card 1 (accel1, 0000:1a:00.0): malfunction; excluded by UCX_TLS',
+      ],
+    ],
+  ] as const)('notes %s', (_what, cards, state, lines) => {
+    const found = runChecks({ ...GOOD, node: { ...node, cards } }).find(({ name }) => name === 'cards');
+    expect(found).toMatchObject({ state, found: lines.join('\n') });
+  });
+
+  it('warns of cards that are named and do not exist', () => {
+    const missing = 'HABANA_VISIBLE_DEVICES=0,9 names cards that do not exist: 9';
+    const check = runChecks({ ...GOOD, node: { ...node, missing } }).find(({ name }) => name === 'cards');
+    expect(check).toMatchObject({ state: 'warning', found: `2 operational, none in use\n${missing}` });
+  });
+
+  it('does not fail without a driver for programs that use no cards', () => {
+    const without = { ...node, cards: [], whyNoCards: 'no driver', usesCards: false };
+    expect(problems({ node: without })).toEqual(['note driver', 'note cards']);
   });
 
   it('has one line for cards of which the same is true', () => {

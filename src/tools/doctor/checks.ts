@@ -2,7 +2,7 @@
 
 import { cardLabel, cardLines } from '../../assembly/open-node.ts';
 import { formatBytes } from '../base/text-table.ts';
-import type { Facts, IoctlFamily } from './facts.ts';
+import type { CardFacts, Facts, IoctlFamily } from './facts.ts';
 
 /** `ok`; `note`: information; `warning`: reduced speed or function; `failure`: a function does not work. */
 export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
@@ -160,8 +160,8 @@ function driver({ node, moduleVersion }: Facts): Check {
     if (node.cards.length > 0 && node.whyNoCards === undefined) return { name, state: 'ok', found };
     return {
       name,
-      state: 'failure',
-      found: node.whyNoCards ?? 'no card',
+      state: node.usesCards ? 'failure' : 'note',
+      found: `${node.whyNoCards ?? 'no card'}${node.usesCards ? '' : '; excluded by UCX_TLS'}`,
       remedy: 'modprobe habanalabs; check dmesg and the permissions of /dev/accel',
     };
   }
@@ -180,34 +180,41 @@ function driver({ node, moduleVersion }: Facts): Check {
 function cards({ node }: Facts): Check {
   const name = 'cards';
   if (node.failure !== undefined || node.cards.length === 0) return { name, state: 'note', found: 'none' };
-  const broken = node.cards.filter(({ state }) => state !== OPERATIONAL);
-  const busy = node.cards.filter(({ owner }) => owner !== undefined);
+  const used = node.cards.filter(({ excludedBy }) => excludedBy === undefined);
+  const excluded = node.cards.filter(({ excludedBy }) => excludedBy !== undefined);
+  const broken = used.filter(({ state }) => state !== OPERATIONAL);
+  const busy = used.filter(({ owner }) => owner !== undefined);
   const found = [
-    ...cardLines(broken, ({ state, reason }) => (reason === undefined ? state : `${state} (${reason})`)),
+    ...cardLines(broken, stateText),
     ...cardLines(busy, ({ owner }) => `used by process ${owner}`),
-  ];
+    ...(broken.length + busy.length === 0 && used.length > 0 ? [`${used.length} operational, none in use`] : []),
+    ...cardLines(excluded, exclusionText),
+    ...(node.missing === undefined ? [] : [node.missing]),
+  ].join('\n');
+  const check = (state: CheckState, remedy?: string): Check => ({ name, state, found, remedy });
   if (broken.length > 0) {
-    return {
-      name,
-      state: 'failure',
-      found: found.join('\n'),
-      remedy: 'a card in reset comes back by itself; others need the administrator: dmesg names the reason',
-    };
+    return check(
+      'failure',
+      'a card in reset comes back by itself; others need the administrator: dmesg names the reason',
+    );
   }
-  if (busy.length === node.cards.length) {
-    return {
-      name,
-      state: 'warning',
-      found: found.join('\n'),
-      remedy:
-        'no card is free: wait, or end those processes; a program that opens all cards leaves none: UCX_ACC_DEVICES',
-    };
+  if (node.missing !== undefined) return check('warning', 'correct the variable: programs use the other cards only');
+  if (used.length > 0 && busy.length === used.length) {
+    return check(
+      'warning',
+      'no card is free: wait, or end those processes; a program that opens all cards leaves none: UCX_ACC_DEVICES',
+    );
   }
-  return {
-    name,
-    state: 'ok',
-    found: found.length === 0 ? `${node.cards.length} operational, none in use` : found.join('\n'),
-  };
+  return check(excluded.length === 0 ? 'ok' : 'note');
+}
+
+function stateText({ state, reason }: CardFacts): string {
+  return reason === undefined ? state : `${state} (${reason})`;
+}
+
+function exclusionText(card: CardFacts): string {
+  const state = card.state === OPERATIONAL ? '' : `${stateText(card)}; `;
+  return `${state}excluded by ${card.excludedBy}`;
 }
 
 function links({ node }: Facts): Check {

@@ -5,7 +5,7 @@ import { networkInterfaces } from 'node:os';
 import { findUcxLibrary } from '../../assembly/engine.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { inspectSockets, trySocketFolder } from '../../assembly/inspect/inspect-sockets.ts';
-import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
+import { cardSelection, cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import {
   type Program,
@@ -32,6 +32,8 @@ export interface CardFacts {
   readonly reason: string | undefined;
   /** The process that has its compute context, as `4711 (command)`. */
   readonly owner: string | undefined;
+  /** The variable by which programs of this environment do not open the card; undefined for a card that they open. */
+  readonly excludedBy: string | undefined;
 }
 
 /** Families of the ioctls of the driver. */
@@ -48,6 +50,10 @@ export type NodeFacts =
       /** Family of the ioctls that the cards accept; undefined if none answers. */
       readonly abi: IoctlFamily | undefined;
       readonly cards: readonly CardFacts[];
+      /** False if UCX_TLS leaves out the transports of cards. */
+      readonly usesCards: boolean;
+      /** What the environment names and the node does not have, as a sentence. */
+      readonly missing: string | undefined;
       /** Pairs of cards with links whose state is known; undefined if the driver reports no states. */
       readonly links: readonly LinkFacts[] | undefined;
       readonly whyNoCards: string | undefined;
@@ -202,9 +208,10 @@ function nodeFacts(program: Program): NodeFacts {
     try {
       let abi: IoctlFamily | undefined;
       const portsOfCards = new Map<CardFacts, readonly NicPort[]>();
+      const { usesCards, missing, exclusionOf } = cardSelection(program, node);
       const cards = cardsOf(node, program).map((card): CardFacts => {
         const { entry, index, minor, busId, absence = 'removed' } = card;
-        const name = { index, minor, busId };
+        const name = { index, minor, busId, excludedBy: exclusionOf(card) };
         if (entry === undefined) return { ...name, state: absence, reason: undefined, owner: undefined };
         const pid = node.ownerOf?.(entry.minor);
         const {
@@ -227,6 +234,8 @@ function nodeFacts(program: Program): NodeFacts {
         driverVersion: node.driverVersion,
         abi,
         cards,
+        usesCards,
+        missing,
         links: linksOf(portsOfCards),
         whyNoCards: node.cards().length === 0 ? node.whyNoCards?.() : undefined,
       };

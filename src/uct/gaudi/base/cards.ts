@@ -263,6 +263,13 @@ export function chosenCards(choice: CardChoice, node: Cards): MappedCard[] {
   return indices === undefined ? all : all.filter(({ index }) => indices.has(index));
 }
 
+/** The variable that decides which cards are selected; undefined if all are. @throws UcxError ERR_INVALID_PARAM for an invalid list */
+export function choosingVariable({ mappingTable, visibleModules, visibleDevices }: CardChoice): string | undefined {
+  if (mappingTable !== undefined) return 'GAUDI_MAPPING_TABLE';
+  if (listOf('HABANA_VISIBLE_MODULES', visibleModules) !== undefined) return 'HABANA_VISIBLE_MODULES';
+  return listOf('HABANA_VISIBLE_DEVICES', visibleDevices) === undefined ? undefined : 'HABANA_VISIBLE_DEVICES';
+}
+
 /**
  * What the selection names and this machine does not have, as a sentence for users; undefined if there is nothing. A mapping table is refused for that.
  * @throws UcxError as {@link chosenCards}
