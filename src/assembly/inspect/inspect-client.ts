@@ -47,7 +47,7 @@ export interface InspectQuery {
   readonly pid?: number | undefined;
 }
 
-/** Asks the processes of the user at the same time. Those that end meanwhile are omitted. */
+/** Asks the processes of the user at the same time. Those that end meanwhile are omitted. @throws SyscallError if their folder cannot be read */
 export async function inspectProcesses(query: InspectQuery): Promise<InspectAnswer[]> {
   const sockets = inspectSockets(query.runtimeDirectory).filter(
     ({ process }) => query.pid === undefined || process.pid === query.pid,

@@ -5,9 +5,8 @@
 import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defaultSocketPath, prepareFolder } from '../../emulator/index.ts';
-import { Errno, errnoOf, gettid, listenUnix, SocketType } from '../../sys/index.ts';
+import { Errno, errnoOf, gettid, listenUnix, SocketType, SyscallError } from '../../sys/index.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { asError } from '../../ucs/type/error.ts';
 import { hasEnded, ownIdentity, type ProcessIdentity } from '../../uct/base/key/process-identity.ts';
 import { unlinkIfThere } from '../../uct/base/key/segment.ts';
 
@@ -21,6 +20,11 @@ export interface InspectSocket {
   readonly path: string;
   readonly process: ProcessIdentity;
   readonly tid: number;
+}
+
+/** The folder of the sockets. @param runtimeDirectory value of XDG_RUNTIME_DIR */
+export function socketFolder(runtimeDirectory: string | undefined): string {
+  return dirname(defaultSocketPath(runtimeDirectory));
 }
 
 /**
@@ -41,7 +45,7 @@ export function ownSocketPath(runtimeDirectory: string | undefined): string {
  * @throws SyscallError as `prepareFolder`, and as bind: EROFS, ENOSPC without free inodes; UcxError ERR_INVALID_PARAM for a path that is too long
  */
 export function trySocketFolder(runtimeDirectory: string | undefined): string {
-  const folder = dirname(defaultSocketPath(runtimeDirectory));
+  const folder = socketFolder(runtimeDirectory);
   const missing = missingFolders(folder);
   try {
     // Under the name of a socket that is not ready: if this process is killed, the next one removes it.
@@ -70,16 +74,19 @@ function removeIfEmpty(folder: string): void {
 }
 
 /**
- * The sockets of all processes of the user, in the order of their pids. Those of processes and threads that have certainly ended are removed: they were killed.
+ * The sockets of all processes of the user, in the order of their pids; none if the folder does not exist. Those of processes and threads that have certainly
+ * ended are removed: they were killed.
+ * @throws SyscallError if the folder cannot be read
  */
 export function inspectSockets(runtimeDirectory: string | undefined): InspectSocket[] {
-  const folder = dirname(defaultSocketPath(runtimeDirectory));
+  const folder = socketFolder(runtimeDirectory);
   let names: string[];
   try {
     names = readdirSync(folder);
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR', 'EACCES'].includes(asError(error).code ?? '')) return [];
-    throw error;
+    const errno = errnoOf(error);
+    if (errno === Errno.ENOENT) return [];
+    throw new SyscallError('readdir', errno, `read the folder of the sockets of programs, ${folder}`, error);
   }
   const sockets: InspectSocket[] = [];
   for (const name of names) {

@@ -134,9 +134,10 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
   return { name, state: parts.length === 0 ? 'ok' : 'note', found };
 }
 
-function sockets({ sockets: { folder, failure } }: Facts): Check {
+function sockets({ sockets: { folder, failure }, processes }: Facts): Check {
   const name = 'socket folder';
-  if (failure === undefined) return { name, state: 'ok', found: folder };
+  const found = `${folder}, with the sockets of ${processes} processes that have contexts`;
+  if (failure === undefined) return { name, state: 'ok', found };
   const remedy =
     'node servers and gaudi-ucx inspect need a folder of this user with mode 0700 and space for files (df -i): set XDG_RUNTIME_DIR, or remove the folder';
   return { name, state: 'failure', found: `${folder}: ${failure}`, remedy };

@@ -4,7 +4,7 @@ import { readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { findUcxLibrary } from '../../assembly/engine.ts';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
-import { inspectSockets, trySocketFolder } from '../../assembly/inspect/inspect-sockets.ts';
+import { inspectSockets, socketFolder, trySocketFolder } from '../../assembly/inspect/inspect-sockets.ts';
 import { cardSelection, cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import { TCP_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import {
@@ -114,9 +114,12 @@ export interface Facts {
 export async function readFacts(program: Program): Promise<Facts> {
   const { env, clock } = program;
   const runtimeDirectory = env['XDG_RUNTIME_DIR'];
-  const answers = await inspectProcesses({ runtimeDirectory, clock, timeoutNs: TIMEOUT_NS });
+  const folder = tryFolder(runtimeDirectory);
+  // No process can be found in a folder that fails: the check of the folder says why.
+  const isUsable = folder.failure === undefined;
+  const answers = isUsable ? await inspectProcesses({ runtimeDirectory, clock, timeoutNs: TIMEOUT_NS }) : [];
   // Inspection removes sockets of ended processes, so they are counted after it.
-  const sockets = inspectSockets(runtimeDirectory);
+  const sockets = isUsable ? inspectSockets(runtimeDirectory) : [];
   const contexts = answers.flatMap(({ snapshot }) => snapshot?.contexts ?? []);
   const limits = textOf('/proc/self/limits') ?? '';
   const ptraceScope = textOf('/proc/sys/kernel/yama/ptrace_scope');
@@ -130,7 +133,7 @@ export async function readFacts(program: Program): Promise<Facts> {
     isInitialUserNamespace: isInitialUserNamespace(),
     ownNamespaces: ownNamespaces(),
     processesElsewhere: sockets.filter(({ process }) => process.pidNamespace !== pidNamespace()).length,
-    sockets: socketFolder(runtimeDirectory),
+    sockets: folder,
     node: nodeFacts(program),
     moduleVersion: textOf('/sys/module/habanalabs/version'),
     library: { version: library.version, reason: library.reason },
@@ -193,12 +196,14 @@ function ownNamespaces(): readonly string[] | undefined {
   }
 }
 
-function socketFolder(runtimeDirectory: string | undefined): Facts['sockets'] {
+function tryFolder(runtimeDirectory: string | undefined): Facts['sockets'] {
   try {
-    return { folder: trySocketFolder(runtimeDirectory), failure: undefined };
+    const folder = trySocketFolder(runtimeDirectory);
+    inspectSockets(runtimeDirectory);
+    return { folder, failure: undefined };
   } catch (error) {
     if (!isUcxError(error)) throw error;
-    return { folder: runtimeDirectory ?? '/tmp', failure: error.message };
+    return { folder: socketFolder(runtimeDirectory), failure: error.message };
   }
 }
 

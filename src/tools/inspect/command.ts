@@ -1,7 +1,9 @@
 /** Command `gaudi-ucx inspect`: prints contexts, workers, endpoints and pending requests of running processes of this user. It does not change them. */
 
+import { existsSync } from 'node:fs';
 import { Command } from 'commander';
-import { type InspectAnswer, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { socketFolder, trySocketFolder } from '../../assembly/inspect/inspect-sockets.ts';
 import { snapshotText, workerNames } from '../../assembly/inspect/snapshot-text.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
@@ -43,8 +45,9 @@ async function run(pidText: string | undefined, options: Options, command: Comma
   const query = { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs, pid };
   const print = async (): Promise<void> => {
     const answers = await inspectProcesses(query);
-    if (pid !== undefined && answers.length === 0) throw notFound(pid);
-    process.stdout.write(options.json === true ? jsonOf(answers, intervalNs !== undefined) : textOf(answers));
+    if (answers.length === 0) reportNone(query, options.json === true ? process.stderr : process.stdout);
+    if (options.json === true) process.stdout.write(jsonOf(answers, intervalNs !== undefined));
+    else if (answers.length > 0) process.stdout.write(textOf(answers));
   };
   await print();
   if (intervalNs === undefined) return;
@@ -54,12 +57,25 @@ async function run(pidText: string | undefined, options: Options, command: Comma
   }
 }
 
+/**
+ * Says where no socket was found.
+ * @throws UcxError ERR_INSPECT_NOT_FOUND for one process; SyscallError if the folder does not exist and cannot be made, so that no program can have a socket
+ */
+function reportNone({ runtimeDirectory, pid }: InspectQuery, output: NodeJS.WritableStream): void {
+  const folder = socketFolder(runtimeDirectory);
+  if (pid !== undefined) throw notFound(pid, folder);
+  const isThere = existsSync(folder);
+  if (!isThere) trySocketFolder(runtimeDirectory);
+  const where = isThere ? `there is no socket in ${folder}` : `${folder} does not exist`;
+  const advice = 'programs that were started with another XDG_RUNTIME_DIR have their sockets below that';
+  output.write(`no process of this user has a context that can be inspected: ${where}; ${advice}\n`);
+}
+
 function jsonOf(answers: readonly InspectAnswer[], isLine: boolean): string {
   return `${JSON.stringify(answers, undefined, isLine ? undefined : 2)}\n`;
 }
 
 function textOf(answers: readonly InspectAnswer[]): string {
-  if (answers.length === 0) return 'no process of this user has a context that can be inspected\n';
   const names = workerNames(answers.flatMap(({ snapshot }) => snapshot ?? []));
   const parts = answers.map(({ pid, tid, snapshot, failure }) =>
     snapshot === undefined ? [`process ${pid} thread ${tid}: ${failure}`] : snapshotText(snapshot, names),
@@ -89,11 +105,11 @@ function timeOf(argument: string, text: string): number {
   return ns;
 }
 
-function notFound(pid: number): UcxError {
+function notFound(pid: number, folder: string): UcxError {
   return new UcxError({
     code: 'ERR_INSPECT_NOT_FOUND',
     status: Status.NO_ELEM,
-    message: `process ${pid} cannot be inspected: it has no open context, runs with UCX_INSPECT=n, belongs to another user, or has another XDG_RUNTIME_DIR`,
-    details: { pid },
+    message: `process ${pid} cannot be inspected: it has no open context, runs with UCX_INSPECT=n, belongs to another user, or has another XDG_RUNTIME_DIR: its socket is not in ${folder}`,
+    details: { pid, folder },
   });
 }

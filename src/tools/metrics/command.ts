@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
+import { invalidParam, type UcxError } from '../../ucs/type/error.ts';
 import { boundAddress } from '../base/bound-address.ts';
 import { readArguments } from '../base/command-line.ts';
 import {
@@ -68,9 +68,10 @@ async function run(options: Options, command: Command): Promise<void> {
     return scrape(program, { runtimeDirectory: env['XDG_RUNTIME_DIR'], clock, timeoutNs }, format);
   };
   if (options.once === true) {
-    const { text, cardsError } = await read(options.openmetrics === true ? OPENMETRICS : PROMETHEUS);
+    const { text, cardsError, folderError } = await read(options.openmetrics === true ? OPENMETRICS : PROMETHEUS);
     process.stdout.write(text);
-    if (cardsError !== undefined) throw cardsError;
+    const error = folderError ?? cardsError;
+    if (error !== undefined) throw error;
     return;
   }
   await serve(program, read, port, options.address);
@@ -85,12 +86,18 @@ async function serve(
 ): Promise<void> {
   /** Scrapes in progress, shared by all clients that connect meanwhile. */
   const running = new Map<MetricsFormat, Promise<Scraped>>();
-  let told: string | undefined;
+  /** The last reasons, so that each is logged once. */
+  const told = new Map<string, string | undefined>();
+  const tell = (what: string, error: UcxError | undefined): void => {
+    const reason = error?.message;
+    if (reason !== undefined && reason !== told.get(what)) log.warn(`${what} cannot be read: ${reason}`);
+    told.set(what, reason);
+  };
   const readAndTell = async (format: MetricsFormat): Promise<Scraped> => {
     const scraped = await read(format);
-    const reason = scraped.cardsError?.message;
-    if (reason !== undefined && reason !== told) log.warn(`the cards cannot be read: ${reason}`);
-    told = reason;
+    const { cardsError, folderError } = scraped;
+    tell('the processes of this user', folderError);
+    tell('the cards', cardsError);
     return scraped;
   };
   const shared = (format: MetricsFormat): Promise<Scraped> => {

@@ -3,9 +3,11 @@
  * requests to a server on loopback.
  */
 
+import { existsSync } from 'node:fs';
 import { type OpenMetricsContentType, type PrometheusContentType, Registry } from 'prom-client';
 import { type MetricFamily, metricFamilies } from '../../api/snapshot/metrics.ts';
 import { type InspectAnswer, type InspectQuery, inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
+import { socketFolder } from '../../assembly/inspect/inspect-sockets.ts';
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
@@ -23,15 +25,18 @@ export interface Scraped {
   readonly text: string;
   /** Why the cards of the node could not be read; undefined if they were, and for a machine without a node. */
   readonly cardsError: UcxError | undefined;
+  /** Why the folder with the sockets of processes could not be read; undefined if it was, or does not exist. */
+  readonly folderError: UcxError | undefined;
 }
 
 /** Reads everything now. */
 export async function scrape(program: Program, query: InspectQuery, format: MetricsFormat): Promise<Scraped> {
-  const answers = await inspectProcesses(query);
+  const { answers, error: folderError } = await readProcesses(query);
   const registry = new Registry<MetricsFormat>();
   registry.setContentType(format);
   const { families: ofCards, error: cardsError } = readCards(program);
-  const families = [...processFamilies(answers), ...ofCards];
+  const folder = folderFamily(query, folderError);
+  const families = [folder, ...processFamilies(answers), ...ofCards];
   for (const { name, help, type, values } of families) {
     const family = {
       // The registry removes `_total` from it for OpenMetrics.
@@ -44,7 +49,28 @@ export async function scrape(program: Program, query: InspectQuery, format: Metr
     };
     (registry as { registerMetric(metric: object): void }).registerMetric(family);
   }
-  return { text: await registry.metrics(), cardsError };
+  return { text: await registry.metrics(), cardsError, folderError };
+}
+
+async function readProcesses(
+  query: InspectQuery,
+): Promise<{ readonly answers: readonly InspectAnswer[]; readonly error?: UcxError }> {
+  try {
+    return { answers: await inspectProcesses(query) };
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return { answers: [], error };
+  }
+}
+
+function folderFamily({ runtimeDirectory }: InspectQuery, error: UcxError | undefined): MetricFamily {
+  const folder = socketFolder(runtimeDirectory);
+  return {
+    name: 'ucx_socket_folder_readable',
+    help: 'Whether the folder that is searched for the sockets of processes could be read: 1, or 0, also if it does not exist',
+    type: 'gauge',
+    values: [{ labels: { folder }, value: error === undefined && existsSync(folder) ? 1 : 0 }],
+  };
 }
 
 function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {

@@ -41,6 +41,12 @@ describe('the page', () => {
 });
 
 describe('units of systemd', () => {
+  it('that belong together have the same user, folder of sockets and driver', () => {
+    const settings = (unit: string): readonly string[] =>
+      textOf(unit).match(/^(?:User|WorkingDirectory|SupplementaryGroups|Environment=(?:XDG|UCX_GAUDI)\w+)=.*/gm) ?? [];
+    expect(settings('gaudi-ucx-metrics.service')).toEqual(settings('kv-mover.service'));
+  });
+
   const units = FILES.filter((file) => file.endsWith('.service'));
 
   it.each(units)('%s is one', (unit) => {
@@ -105,6 +111,11 @@ describe('Prometheus', () => {
       { pid: '7', reason: 'peer' },
     ],
     ['UcxRequestStuck', { 'ucx_requests_oldest_seconds{pid="7",reason="message"}': '61x60' }, undefined],
+    [
+      'UcxProcessesUnseen',
+      { 'ucx_socket_folder_readable{folder="/run/x/gaudi-ucx"}': '0x60' },
+      { folder: '/run/x/gaudi-ucx' },
+    ],
     ['UcxProcessSilent', { 'ucx_process_answers{pid="7"}': '0x60' }, { pid: '7' }],
     ['UcxOperationsFail', { 'ucx_operation_failures_total{pid="7"}': '0+1x60' }, { pid: '7' }],
   ];
@@ -168,7 +179,7 @@ describe('commands of this package', () => {
   );
 
   it('are in the units and in the manifest', () => {
-    expect(commands.map(([name]) => name).sort()).toEqual(['doctor', 'node', 'node', 'node']);
+    expect(commands.map(([name]) => name).sort()).toEqual(['doctor', 'metrics', 'node', 'node', 'node']);
   });
 
   it.each(commands.map((words) => [words.join(' '), words] as const))(
