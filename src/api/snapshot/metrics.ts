@@ -12,7 +12,7 @@ import {
   type OperationLatencies,
   releaseLatencies,
 } from '../../ucs/stats/latency-histograms.ts';
-import type { Counters, StatsNode } from '../../ucs/stats/stats-node.ts';
+import { type Counters, type StatsNode, sumByClass } from '../../ucs/stats/stats-node.ts';
 import { checkMethods } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
@@ -45,11 +45,41 @@ export interface ContextSource {
   readonly labels: MetricLabels;
 }
 
-/** The latencies of one thread. */
-export interface LatencySource {
+/** What one thread has measured, and the sums of its contexts that have closed. */
+export interface ThreadSource {
   readonly latencies: readonly OperationLatencies[];
+  readonly closed: ContextTotals;
   readonly labels: MetricLabels;
 }
+
+/** Sums over contexts, which do not go back when a context closes. */
+export interface ContextTotals {
+  readonly contexts: number;
+  /** Puts, gets, atomic operations and sent messages. */
+  readonly operations: number;
+  /** Operations that failed and were not cancelled: closing a context cancels what is pending. */
+  readonly failures: number;
+}
+
+/** The sums over no context. */
+export const NO_TOTALS: ContextTotals = { contexts: 0, operations: 0, failures: 0 };
+
+/** Adds a context with these statistics to the sums. */
+export function addTotals(sums: ContextTotals, { stats }: { readonly stats: StatsNode }): ContextTotals {
+  let { operations, failures } = sums;
+  for (const { className, counters } of sumByClass(stats)) {
+    const counted = OPERATIONS_BY_CLASS[className] ?? [];
+    operations += counted.reduce((sum, name) => sum + (counters[name] ?? 0), 0);
+    if (className === 'ucp_worker') failures += (counters['failures'] ?? 0) - (counters['canceled'] ?? 0);
+  }
+  return { contexts: sums.contexts + 1, operations, failures };
+}
+
+/** Transports count messages too; a worker over libucp counts what libucp moves. */
+const OPERATIONS_BY_CLASS: Readonly<Record<string, readonly string[]>> = {
+  uct_iface: ['put', 'get', 'atomic'],
+  ucp_worker: ['put', 'get', 'atomic', 'tag_tx', 'am_tx', 'stream_tx'],
+};
 
 const NS_PER_S = 1e9;
 const MS_PER_S = 1e3;
@@ -85,6 +115,9 @@ type MetricName =
   | 'ucx_dma_bytes_total'
   | 'ucx_dma_errors_total'
   | 'ucx_operation_failures_total'
+  | 'ucx_process_contexts_total'
+  | 'ucx_process_operations_total'
+  | 'ucx_process_operation_failures_total'
   | 'ucx_operation_duration_seconds';
 
 /** Types and texts of all families, in the order in which they are shown. */
@@ -121,6 +154,9 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
   ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
   ucx_operation_failures_total: ['counter', 'Operations that ended with a failure'],
+  ucx_process_contexts_total: ['counter', 'Contexts that a process has made, also those that have closed'],
+  ucx_process_operations_total: ['counter', 'Puts, gets, atomics and sent messages of all of them'],
+  ucx_process_operation_failures_total: ['counter', 'Operations of all of them that failed and were not cancelled'],
   ucx_operation_duration_seconds: ['histogram', 'Latency of operations of all contexts of a thread'],
 };
 
@@ -164,11 +200,18 @@ class Sums {
 /** All families, including those without values. */
 export function metricFamilies(
   contexts: readonly ContextSource[],
-  threads: readonly LatencySource[],
+  threads: readonly ThreadSource[],
 ): readonly MetricFamily[] {
   const sums = new Sums();
   for (const source of contexts) addContext(sums, source);
-  for (const source of threads) addLatencies(sums, source);
+  for (const { snapshot, labels } of contexts) {
+    const { context, ...ofThread } = labels;
+    addProcess(sums, ofThread, addTotals(NO_TOTALS, snapshot));
+  }
+  for (const source of threads) {
+    addProcess(sums, source.labels, source.closed);
+    addLatencies(sums, source);
+  }
   return sums.families();
 }
 
@@ -200,6 +243,12 @@ function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
     sums.add('ucx_unexpected_bytes', { ...labels, kind: 'am' }, unexpected.amBytes);
   }
   addStats(sums, stats, labels);
+}
+
+function addProcess(sums: Sums, labels: MetricLabels, { contexts, operations, failures }: ContextTotals): void {
+  sums.add('ucx_process_contexts_total', labels, contexts);
+  sums.add('ucx_process_operations_total', labels, operations);
+  sums.add('ucx_process_operation_failures_total', labels, failures);
 }
 
 function addStats(sums: Sums, node: StatsNode, labels: MetricLabels, parent = ''): void {
@@ -281,7 +330,7 @@ const ADDERS: Readonly<Record<string, Adder>> = {
   },
 };
 
-function addLatencies(sums: Sums, { latencies, labels }: LatencySource): void {
+function addLatencies(sums: Sums, { latencies, labels }: ThreadSource): void {
   const family = 'ucx_operation_duration_seconds';
   for (const { protocol, transport, size, buckets, count, sumNs } of latencies) {
     const kind = { ...labels, protocol, transport, size };
@@ -306,6 +355,8 @@ export interface MeasuredContext {
 class Collector {
   readonly #contexts: Map<MeasuredContext, string> = new Map();
   #added = 0;
+  /** The sums of the contexts that were removed. */
+  #closed = NO_TOTALS;
   /** The values, until the end of the call that collects the families. */
   #families: ReadonlyMap<string, MetricFamily> | undefined = undefined;
 
@@ -319,6 +370,7 @@ class Collector {
   }
 
   remove(context: MeasuredContext): void {
+    this.#closed = addTotals(this.#closed, context.snapshot());
     this.#contexts.delete(context);
   }
 
@@ -327,7 +379,7 @@ class Collector {
       const sources = [...this.#contexts].map(([context, number]) => {
         return { snapshot: context.snapshot(), labels: { context: number } };
       });
-      const families = metricFamilies(sources, [{ latencies: latencies(), labels: {} }]);
+      const families = metricFamilies(sources, [{ latencies: latencies(), closed: this.#closed, labels: {} }]);
       this.#families = new Map(families.map((family) => [family.name, family]));
       // A registry calls `get()` of all families before microtasks run.
       queueMicrotask(() => {

@@ -2,13 +2,15 @@
 
 import { hostname } from 'node:os';
 import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
+import { addTotals, type ContextTotals, NO_TOTALS } from '../../api/snapshot/metrics.ts';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
 import { latencies, type OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 
 /** Version of the format: another one is not read. */
-export const SNAPSHOT_FORMAT = 2;
+export const SNAPSHOT_FORMAT = 3;
 /** Characters of the command line. */
 const COMMAND_LENGTH_MAX = 500;
 
@@ -29,6 +31,8 @@ export interface ProcessSnapshot {
   /** Seconds since the process started. */
   readonly uptimeSeconds: number;
   readonly contexts: readonly NumberedContext[];
+  /** The sums of its contexts that have closed. */
+  readonly closed: ContextTotals;
   /** Latencies by operation; empty unless they are measured (UCX_STATS_LATENCY, context.metrics()). */
   readonly latencies: readonly OperationLatencies[];
 }
@@ -41,12 +45,14 @@ export interface NumberedContext extends ContextSnapshot {
 /** A listed context. */
 export interface ListedContext {
   snapshot(): ContextSnapshot;
+  stats(): StatsNode;
 }
 
 const numbers = new Map<ListedContext, number>();
 /** Those that the inspect socket shows. */
 const served = new Set<ListedContext>();
 let listed = 0;
+let closed = NO_TOTALS;
 
 /** Numbers a context of this thread; {@link unlistContext} removes it. @param isServed whether the inspect socket shows it */
 export function listContext(context: ListedContext, isServed: boolean): void {
@@ -58,7 +64,7 @@ export function listContext(context: ListedContext, isServed: boolean): void {
 /** Removes a context. */
 export function unlistContext(context: ListedContext): void {
   numbers.delete(context);
-  served.delete(context);
+  if (served.delete(context)) closed = addTotals(closed, { stats: context.stats() });
 }
 
 /** Takes the snapshot of this thread. @param shown listed contexts; those that the inspect socket shows, if it is omitted */
@@ -74,6 +80,7 @@ export function processSnapshot(shown: Iterable<ListedContext> = served): Proces
     timeMs: Math.round(wallClockMs()),
     uptimeSeconds: Math.round(process.uptime()),
     contexts: [...shown].map((context) => ({ number: numbers.get(context)!, ...context.snapshot() })),
+    closed,
     latencies: latencies(),
   };
 }

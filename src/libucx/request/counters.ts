@@ -25,12 +25,14 @@ const NAMES = [
   'bytes_tx',
   'bytes_rx',
   'failures',
+  'canceled',
   'am_rx',
   'requests',
 ] as const;
 const BYTES_TX = NAMES.indexOf('bytes_tx');
 const BYTES_RX = NAMES.indexOf('bytes_rx');
 const FAILURES = NAMES.indexOf('failures');
+const CANCELED = NAMES.indexOf('canceled');
 const AM_RX = NAMES.indexOf('am_rx');
 const REQUESTS = NAMES.indexOf('requests');
 const NONE = -1;
@@ -140,6 +142,7 @@ export class OperationCounters {
     const counters = countersOf(protocol);
     if (counters === undefined) return;
     this.#traceEnd(protocol, isReceive, byteLength, status);
+    if (status === Status.CANCELED) this.#values[CANCELED]! += 1;
     if (status < 0) this.#values[FAILURES]! += 1;
     else this.#add(counters, isReceive, byteLength, 1);
   }

@@ -79,7 +79,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
   for (const { pid, tid, snapshot } of answers) {
     if (snapshot === undefined) continue;
     const labels = { pid: String(pid), tid: String(tid) };
-    threads.push({ latencies: snapshot.latencies, labels });
+    threads.push({ latencies: snapshot.latencies, closed: snapshot.closed, labels });
     for (const { number, ...context } of snapshot.contexts) {
       contexts.push({ snapshot: context, labels: { ...labels, context: String(number) } });
     }

@@ -233,6 +233,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     const levels = {
       requests_in_use: this.requestsInUse,
       failures: this.requests.failures,
+      canceled: this.requests.canceled,
       endpoints: this.endpoints.size,
       ...this.protocols.levels(),
       unexp_granted: this.budget.grantedBytes,

@@ -22,7 +22,7 @@ function seenOf(context: Context, clientId: bigint): WorkerSnapshot {
 /** The lines that show a context. */
 function linesOf(context: Context): string {
   const { contexts: _, ...head } = {
-    format: 2,
+    format: 3,
     version: '',
     host: '',
     pid: 1,
@@ -30,7 +30,13 @@ function linesOf(context: Context): string {
     command: '',
     contexts: [],
   } as const;
-  const rest = { nodeVersion: '', timeMs: 0, uptimeSeconds: 0, latencies: [] };
+  const rest = {
+    nodeVersion: '',
+    timeMs: 0,
+    uptimeSeconds: 0,
+    latencies: [],
+    closed: { contexts: 0, operations: 0, failures: 0 },
+  };
   return snapshotText({ ...head, ...rest, contexts: [{ number: 1, ...context.snapshot() }] }).join('\n');
 }
 

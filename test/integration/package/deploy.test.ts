@@ -117,7 +117,18 @@ describe('Prometheus', () => {
       { folder: '/run/x/gaudi-ucx' },
     ],
     ['UcxProcessSilent', { 'ucx_process_answers{pid="7"}': '0x60' }, { pid: '7' }],
-    ['UcxOperationsFail', { 'ucx_operation_failures_total{pid="7"}': '0+1x60' }, { pid: '7' }],
+    // The program makes a new context after each failure: the series of a context never rises.
+    [
+      'UcxOperationsFail',
+      {
+        'ucx_operation_failures_total{pid="7",context="1"}': '1x3 stale',
+        'ucx_operation_failures_total{pid="7",context="2"}': '_x4 1x3 stale',
+        'ucx_process_operation_failures_total{pid="7"}':
+          '1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x3 12x3 13x3 14x3 15x3',
+      },
+      { pid: '7' },
+    ],
+    ['UcxOperationsFail', { 'ucx_process_operation_failures_total{pid="7"}': '3x60' }, undefined],
   ];
   it.each(cases)('has %s, which %j fires or not: %j', (alertname, series, found) => {
     const [rule] = rules().filter(({ alert }) => alert === alertname);

@@ -23,6 +23,7 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../../src/sys/index.ts';
+import { statsNode } from '../../../src/ucs/stats/stats-node.ts';
 import { systemClock } from '../../../src/ucs/sys/clock.ts';
 import { useContexts } from '../../fixtures/contexts.ts';
 import { installedLibucp } from '../../fixtures/libucp/libucp.ts';
@@ -90,7 +91,7 @@ describe.each([
     const [answer] = await inspect();
     expect(answer).toMatchObject({ pid: process.pid, failure: undefined });
     const { contexts, ...head } = answer!.snapshot!;
-    expect(head).toMatchObject({ format: 2, pid: process.pid, version: '0.1.0', nodeVersion: process.version });
+    expect(head).toMatchObject({ format: 3, pid: process.pid, version: '0.1.0', nodeVersion: process.version });
     expect(contexts).toHaveLength(1);
     expect(contexts[0]).toMatchObject({
       engine: { name: engine },
@@ -284,6 +285,7 @@ describe('the socket', () => {
       snapshot() {
         throw new TypeError('broken');
       },
+      stats: () => statsNode('ucp_context', '', {}),
     };
     listContext(broken, true);
     try {

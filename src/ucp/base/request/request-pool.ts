@@ -58,8 +58,9 @@ export class RequestPool {
     this.connects = this.#poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
-  /** Number of freed requests that had failed. */
+  /** Number of freed requests that had failed, and of those among them that were cancelled. */
   failures = 0;
+  canceled = 0;
 
   /** Requests in use. */
   get inUse(): number {
@@ -124,7 +125,7 @@ export class RequestPool {
   free(request: Request): void {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
-    if (request.status < 0) this.failures += 1;
+    this.#countEnd(request.status);
     this.#recycle(request);
   }
 
@@ -145,9 +146,14 @@ export class RequestPool {
     if (request.state === RequestState.FREE) return status === Status.INPROGRESS ? Status.OK : status;
     if (wantsRequest) return request;
     const final = request.status;
-    if (final < 0) this.failures += 1;
+    this.#countEnd(final);
     this.#recycle(request);
     return final;
+  }
+
+  #countEnd(status: Status): void {
+    if (status < 0) this.failures += 1;
+    if (status === Status.CANCELED) this.canceled += 1;
   }
 
   #recycle(request: Request): void {
