@@ -126,7 +126,7 @@ export class Card implements CardPort, DebugFsCard, FaultReporter {
       engines,
       clock: config.clock,
       minor: place.minor,
-      traffic: new CardTraffic(place.minor, linkTraffic),
+      traffic: new CardTraffic(place.minor, linkTraffic, config.clock.nowNs()),
       inlineBytesMax: config.inlineBytesMax,
       faults: this.records,
       onWorkLeft: () => this.#continueSoon(),

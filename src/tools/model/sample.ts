@@ -67,9 +67,9 @@ export interface CardSample {
   readonly refusedSubmissions: number;
   /** Kinds of faults on record, such as `page fault`. */
   readonly faults: readonly string[];
-  /** Bytes per second over PCIe, from the firmware: into the card and out of it. */
-  readonly pciReceive: number;
-  readonly pciTransmit: number;
+  /** Bytes per second over PCIe, from the firmware: into the card and out of it; undefined if it reports none. */
+  readonly pciReceive: number | undefined;
+  readonly pciTransmit: number | undefined;
   /** In the order of the cards of the sample, by the card at the far end; undefined without links, and if the driver does not report them. */
   readonly links: readonly (CardLinks | undefined)[];
 }
@@ -179,7 +179,7 @@ function readCard(
   const resets = getResetCount(control);
   const counters = getCsCounters(control);
   // All other queries fail with EBUSY during a reset.
-  const pci = isOperational ? getPciCounters(control) : { rxThroughput: 0n, txThroughput: 0n };
+  const pci = isOperational ? pciOf(control) : undefined;
   const ports = getNicPorts(control, info, node);
   return {
     minor: control.minor,
@@ -201,8 +201,8 @@ function readCard(
     computeResets: resets.softResetCnt,
     refusedSubmissions: refusedOf(counters),
     faults: faultsOf(control),
-    pciReceive: Number(pci.rxThroughput) * KILOBYTE,
-    pciTransmit: Number(pci.txThroughput) * KILOBYTE,
+    pciReceive: pci && Number(pci.rxThroughput) * KILOBYTE,
+    pciTransmit: pci && Number(pci.txThroughput) * KILOBYTE,
     links: buses.map((busId) => {
       const links = ports && linksBetween(ports, busId);
       return links === undefined || links.total === 0 ? undefined : links;
@@ -219,6 +219,16 @@ function ownerOf(node: DriverNode, minor: number): CardSample['owner'] {
 function powerOf(control: ControlDevice): number | undefined {
   const milliwatt = Number(getPower(control));
   return milliwatt === 0 ? undefined : milliwatt / MILLIWATT_PER_WATT;
+}
+
+/** Undefined for a card whose firmware does not measure it. */
+function pciOf(control: ControlDevice): ReturnType<typeof getPciCounters> | undefined {
+  try {
+    return getPciCounters(control);
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return undefined;
+  }
 }
 
 function refusedOf(counters: ReturnType<typeof getCsCounters>): number {
@@ -267,8 +277,8 @@ function silentCard({ index, minor, busId }: NamedCard, moduleId: number | undef
     computeResets: 0,
     refusedSubmissions: 0,
     faults: [],
-    pciReceive: 0,
-    pciTransmit: 0,
+    pciReceive: undefined,
+    pciTransmit: undefined,
     links: [],
   };
 }

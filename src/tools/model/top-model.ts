@@ -35,8 +35,9 @@ export interface TopCard {
   readonly busyPercent: number;
   readonly busyEngines: readonly number[];
   readonly clockMhz: number;
-  readonly hostToDevice: number;
-  readonly deviceToHost: number;
+  /** Undefined if the card does not report it. */
+  readonly hostToDevice: number | undefined;
+  readonly deviceToHost: number | undefined;
   /** Undefined for real cards, which have no counter. */
   readonly deviceToDevice: number | undefined;
   readonly hardResets: number;

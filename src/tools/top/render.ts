@@ -99,7 +99,7 @@ function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[]
     if (order === 'HBM') return card.hbmUsedBytes;
     if (order === 'busy') return card.busyPercent;
     if (order === 'errors') return errorsOf(card);
-    return card.hostToDevice + card.deviceToHost + (card.deviceToDevice ?? 0);
+    return (card.hostToDevice ?? 0) + (card.deviceToHost ?? 0) + (card.deviceToDevice ?? 0);
   };
   return [...cards].sort((left, right) => weight(right) - weight(left) || cards.indexOf(left) - cards.indexOf(right));
 }

@@ -142,6 +142,16 @@ describe('the model', () => {
     close();
   });
 
+  it('has no PCIe throughput of real cards that report none', () => {
+    const { sampler, close } = setUp();
+    const sample = sampler.sample();
+    const card = { ...sample.cards[0]!, pciReceive: undefined, pciTransmit: undefined };
+    const real: NodeSample = { ...sample, timeNs: 0, emulated: false, cards: [card], transfers: undefined };
+    const model = topModel(real, { ...real, timeNs: 1e9 });
+    expect(model.cards[0]).toMatchObject({ hostToDevice: undefined, deviceToHost: undefined });
+    close();
+  });
+
   it('has the values of the driver for real cards', () => {
     const { sampler, close } = setUp();
     const sample = sampler.sample();

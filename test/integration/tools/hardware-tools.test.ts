@@ -331,8 +331,8 @@ describe('top', { timeout: 120_000 }, () => {
     };
     await once(live.stdout, 'data');
     await tell('put');
-    while (!models().some(({ cards }) => cards[0]!.hostToDevice > 0)) await once(live.stdout, 'data');
-    const busy = models().find(({ cards }) => cards[0]!.hostToDevice > 0)!;
+    while (!models().some(({ cards }) => cards[0]!.hostToDevice! > 0)) await once(live.stdout, 'data');
+    const busy = models().find(({ cards }) => cards[0]!.hostToDevice! > 0)!;
     expect(busy.emulated).toBe(true);
     expect(busy.cards.map(({ minor, inUse }) => [minor, inUse])).toEqual([
       [0, true],

@@ -197,7 +197,7 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const stage = { text: 'card 2 -> card 5', done: 20, total: 66 };
       await showNext(page, { ...model, exchange: { ...model.exchange, stage } });
       const { cards } = model.top;
-      const toCards = cards.reduce((sum, { hostToDevice }) => sum + hostToDevice, 0) / 1e9;
+      const toCards = cards.reduce((sum, { hostToDevice = 0 }) => sum + hostToDevice, 0) / 1e9;
       await expect
         .poll(() => page.locator('#rate-chart .u-legend').textContent())
         .toContain(`${toCards.toPrecision(3)} GB/s`);

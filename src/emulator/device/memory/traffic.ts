@@ -34,6 +34,18 @@ export class LinkTraffic {
   }
 }
 
+/** Least time over which throughput is measured: that of firmware, which measures at a query (CPUCP_PACKET_PCIE_THROUGHPUT_GET in cpucp_if.h, Linux 6.12). */
+const WINDOW_NS = 10e6;
+const NS_PER_S = 1e9;
+
+/** Mean rates over PCIe, in bytes per second. */
+export interface PcieThroughput {
+  /** Into the card. */
+  readonly receive: number;
+  /** Out of the card. */
+  readonly transmit: number;
+}
+
 /** Bytes moved by the engines of one card. A transfer is counted when an engine takes it. */
 export class CardTraffic {
   /** Time in nanoseconds during which bytes were moved in the submitting thread. */
@@ -48,10 +60,34 @@ export class CardTraffic {
   #fillOperations = 0;
   readonly #minor: number;
   readonly #links: LinkTraffic;
+  /** The last reading of the throughput, and the bytes until then. */
+  #measuredNs: number;
+  #measuredToDevice = 0;
+  #measuredToHost = 0;
+  #throughput: PcieThroughput = { receive: 0, transmit: 0 };
 
-  constructor(minor: number, links: LinkTraffic) {
+  /** @param nowNs time from which the throughput is measured */
+  constructor(minor: number, links: LinkTraffic, nowNs: number) {
     this.#minor = minor;
     this.#links = links;
+    this.#measuredNs = nowNs;
+  }
+
+  /**
+   * The throughput between card and host since the last reading; the same again within 10 ms. A card cannot measure during a query, as firmware does: no
+   * engine without a thread would run meanwhile.
+   */
+  throughputAt(nowNs: number): PcieThroughput {
+    const elapsedNs = nowNs - this.#measuredNs;
+    if (elapsedNs < WINDOW_NS) return this.#throughput;
+    this.#throughput = {
+      receive: ((this.#toDeviceBytes - this.#measuredToDevice) * NS_PER_S) / elapsedNs,
+      transmit: ((this.#toHostBytes - this.#measuredToHost) * NS_PER_S) / elapsedNs,
+    };
+    this.#measuredNs = nowNs;
+    this.#measuredToDevice = this.#toDeviceBytes;
+    this.#measuredToHost = this.#toHostBytes;
+    return this.#throughput;
   }
 
   get hostToDevice(): DirectionCount {

@@ -27,6 +27,7 @@ import { type CardPort, CsCounters } from '../base/card-port.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
+const BYTES_PER_KB = 1000;
 const NS_PER_MS = 1e6;
 /** Words of the mask of busy engines. */
 const BUSY_MASK_WORDS = 4;
@@ -107,6 +108,15 @@ function openStats({ card }: InfoRequest): Uint8Array {
   });
 }
 
+/** In kilobytes per second. A link of memory replays nothing. */
+function pciCounters({ card }: InfoRequest): Uint8Array {
+  const { receive, transmit } = card.device.traffic.throughputAt(card.config.clock.nowNs());
+  return encode(HL_INFO_PCI_COUNTERS, {
+    rx_throughput: BigInt(Math.round(receive / BYTES_PER_KB)),
+    tx_throughput: BigInt(Math.round(transmit / BYTES_PER_KB)),
+  });
+}
+
 /** Text about the engines in use. */
 export function engineStatusText(card: CardPort): string {
   const lines = ['', 'QUEUE                 is_idle  pending'];
@@ -145,7 +155,7 @@ export const STATE_OPS: InfoOps = [
   ],
   [HL_INFO_OP.TIME_SYNC, operational(timeSync)],
   [HL_INFO_OP.CS_COUNTERS, always(csCounters)],
-  [HL_INFO_OP.PCI_COUNTERS, operational(() => encode(HL_INFO_PCI_COUNTERS, {}))],
+  [HL_INFO_OP.PCI_COUNTERS, operational(pciCounters)],
   [HL_INFO_OP.CLK_THROTTLE_REASON, always(() => encode(HL_INFO_CLK_THROTTLE, {}))],
   [HL_INFO_OP.TOTAL_ENERGY, operational(() => encode(HL_INFO_ENERGY, {}))],
   [

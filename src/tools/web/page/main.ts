@@ -57,8 +57,8 @@ function show(model: WebModel): void {
   const seconds = Date.now() / 1000;
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0) / 1e9;
   rates.add(seconds, [
-    sum(cards.map(({ hostToDevice }) => hostToDevice)),
-    sum(cards.map(({ deviceToHost }) => deviceToHost)),
+    sum(cards.map(({ hostToDevice = 0 }) => hostToDevice)),
+    sum(cards.map(({ deviceToHost = 0 }) => deviceToHost)),
     sum(links.map(({ bytesPerSecond = 0 }) => bytesPerSecond)),
   ]);
   percentiles.add(seconds, [percentileUs(lastLatencies, latencies, 50), percentileUs(lastLatencies, latencies, 99)]);

@@ -131,7 +131,7 @@ export class NodePicture {
     setAttribute(fill, 'y', String(CARD.height / 2 - CARD.height * share));
     const isBroken = status !== OPERATIONAL;
     setAttribute(group, 'class', isBroken ? 'card broken' : 'card');
-    setText(text, isBroken ? status : `${rateText(hostToDevice + deviceToHost)} GB/s`);
+    setText(text, isBroken ? status : `${rateText((hostToDevice ?? 0) + (deviceToHost ?? 0))} GB/s`);
     const percent = Math.round(share * 100);
     setAttribute(
       group,
