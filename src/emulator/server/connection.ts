@@ -136,7 +136,8 @@ export class ServerConnection {
       if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server does not end');
       pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
     }
-    if (this.#isGivenUp) throw this.#gone(true);
+    // It has confirmed that it ends.
+    if (this.#isGivenUp) throw refused(this.path, `${stoppedText(this.serverPid)}, and ends once it continues`);
   }
 
   /** Wakes the server. */

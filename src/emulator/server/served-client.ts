@@ -191,10 +191,14 @@ export class ServedClient {
   #misbehaved(error: unknown): void {
     const why = error instanceof ProtocolError ? error.message : `defect: ${asError(error).stack}`;
     // A client that gave up before it was greeted has freed what its hello names.
-    const hasGivenUp = !this.#greeted && (pollNow(this.#socket.fd, PollEvent.HUP) & PollEvent.HUP) !== 0;
+    const hasGivenUp = !this.#greeted && this.#hasHungUp;
     if (!hasGivenUp || !(error instanceof ProtocolError))
       this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
     this.drop();
+  }
+
+  get #hasHungUp(): boolean {
+    return (pollNow(this.#socket.fd, PollEvent.HUP) & PollEvent.HUP) !== 0;
   }
 
   #readable(): void {
@@ -220,6 +224,11 @@ export class ServedClient {
     try {
       if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
       if (fds.length > DESCRIPTORS_MAX) throw new ProtocolError(`${fds.length} descriptors in a message`);
+      // A client that has given up, as at a server that was stopped, has failed: its request must have no effect later.
+      if (received > 1 && this.#hasHungUp) {
+        this.drop();
+        return false;
+      }
       // The doorbell message has no contents: its arrival has woken the server.
       if (received > 1) this.#request(decodeMessage(this.#bytes.subarray(0, received)), fds[0] ?? -1);
     } finally {

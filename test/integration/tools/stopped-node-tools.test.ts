@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Context } from '../../../src/index.ts';
 import { isProcessAlive } from '../../../src/sys/index.ts';
 import { MAIN, useNodeCommandLine } from '../../fixtures/tools/command-line.ts';
 
@@ -34,11 +35,34 @@ describe('while the node server is stopped', { timeout: 120_000 }, () => {
     expect((await cli.outputHere(['smi', '-L'])).trim().split('\n')).toHaveLength(1);
   });
 
-  it('node down fails, and the server ends when it continues', async () => {
-    const { code, err } = cli.run(['node', 'down']);
-    expect(code).toBe(1);
-    expect(err).toMatch(`node server ${pid} is stopped`);
-    process.kill(pid, 'SIGCONT');
+  it.each([['down'], ['fault', '0', 'malfunction'], ['status']])(
+    'node %s fails, and has no effect later',
+    async (...args) => {
+      const { code, err } = cli.run(['node', ...args]);
+      expect(code).toBe(1);
+      expect(err).toMatch(`node server ${pid} is stopped`);
+      await signalAndWait('SIGCONT', /\) [RS] /);
+      // Connections are served in their order: that of the failed command was first.
+      for (let i = 0; i < 2; i++) {
+        const status = JSON.parse(await cli.outputHere(['node', 'status', '--json']));
+        expect(status).toMatchObject({ pid, cards: [{ status: 'operational' }], clients: [] });
+      }
+      expect(isProcessAlive(pid)).toBe(true);
+    },
+  );
+
+  it('node down ends the server after it has continued, and programs that use it meanwhile keep it', async () => {
+    expect(cli.run(['node', 'down']).code).toBe(1);
+    await signalAndWait('SIGCONT', /\) [RS] /);
+    const context = await Context.create({ driver: `emulator:${cli.socket}` });
+    const memory = context.memMap({ allocate: 4096, memoryType: 'gaudi' });
+    const bytes = Uint8Array.from({ length: 4096 }, (_, index) => index % 251);
+    await memory.write(bytes);
+    const read = new Uint8Array(4096);
+    await memory.read(read);
+    expect(read).toEqual(bytes);
+    await context.close();
+    expect(await cli.outputHere(['node', 'down'])).toBe(`node server ${pid} has ended\n`);
     await expect.poll(() => isProcessAlive(pid)).toBe(false);
   });
 
