@@ -97,6 +97,7 @@ export {
 } from './api/contract/request.ts';
 export type {
   CacheSnapshot,
+  CardNode,
   CardSnapshot,
   CardTransfersSnapshot,
   ContextSnapshot,

@@ -65,6 +65,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/package/other-node.test.ts':
     'a sample of the package; the engine libucx waits for descriptors by the same callbacks',
   'integration/package/pnpm.test.ts': TOOL,
+  'integration/tools/pcie-throughput.test.ts': CARDS,
   'integration/operations/protocol-names.test.ts': MESSAGES,
   'integration/operations/protocol-settings.test.ts': MESSAGES,
   'integration/operations/put-get.test.ts': 'see ucp-put-get.test.ts',
@@ -74,6 +75,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/peers/rejected-peers.test.ts': 'UCX_TCP_SECURITY, which libucx refuses (libucx-settings.test.ts)',
   'integration/operations/resource-choice.test.ts': 'see libucx-exclusions.test.ts',
   'integration/tools/smi-command.test.ts': TOOL,
+  'integration/tools/stopped-node-tools.test.ts': TOOL,
   'integration/peers/stopped-peers.test.ts': 'libucp 1.13 cannot withdraw a message (docs/guide/libucx.md)',
   'integration/peers/tcp-failures.test.ts': TRANSPORT,
   'integration/peers/threads.test.ts': 'see libucx-threads.test.ts',

@@ -4,6 +4,7 @@
 
 import { type Context as ApiContext, checkFeatures, type Feature } from '../api/contract/context.ts';
 import type { Engine } from '../api/contract/explanation.ts';
+import type { CardNode } from '../api/contract/snapshot.ts';
 import type { DriverNode } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
@@ -175,6 +176,7 @@ async function openNative(
       distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.emulated,
+      cardNode: cardNodeOf(node),
       newSignal: () => new EventFd(),
       hostRange,
       hostDmabufs: new ContextDmabufs(new Udmabuf(), program.log.child('dmabuf')),
@@ -189,6 +191,12 @@ async function openNative(
     else await context.close();
     throw error;
   }
+}
+
+/** The node of the cards as a context reports it. */
+function cardNodeOf({ kind, serverPid: pid, socketPath: socket }: DriverNode): CardNode {
+  if (kind === 'kernel') return { kind, pid: undefined, socket: undefined };
+  return { kind: pid === undefined ? 'private' : 'server', pid, socket };
 }
 
 function isRdma({ resources }: OpenMd): boolean {

@@ -188,6 +188,8 @@ export interface DriverNode {
   readonly verbs?: VerbsPort | undefined;
   /** The process that serves an emulated node; undefined for a node in this process, and for real cards. */
   readonly serverPid?: number | undefined;
+  /** The socket of that process; undefined likewise. */
+  readonly socketPath?: string | undefined;
   /** Closes the node and its open files. Idempotent. */
   close(): void;
 }

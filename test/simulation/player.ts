@@ -72,6 +72,7 @@ export class Host {
       clock: this.#clock,
       engine: { name: 'native', version: '0', reason: 'a simulation' },
       emulated: true,
+      cardNode: { kind: 'private', pid: undefined, socket: undefined },
       newSignal: () => ({ fd: -1, signal: () => {}, tryRead: () => 0, close: () => {} }),
       hostRange: () => {
         throw new TypeError('a schedule has no memory of others');

@@ -18,7 +18,7 @@ import type {
   MemoryInfo,
   MemoryTypeEvent,
 } from './memory.ts';
-import type { ContextSnapshot, UnavailableResource } from './snapshot.ts';
+import type { CardNode, ContextSnapshot, UnavailableResource } from './snapshot.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
 
 /** A registry of prom-client, or another with the same methods. */
@@ -35,6 +35,8 @@ export interface ContextAttributes {
   readonly memoryTypes: readonly MemoryType[];
   /** Unused transports, memory domains and devices, and the reasons. */
   readonly unavailable: readonly UnavailableResource[];
+  /** The node of its cards. */
+  readonly node: CardNode;
 }
 
 /**

@@ -234,12 +234,24 @@ export interface CardSnapshot {
   readonly transfers: readonly CardTransfersSnapshot[];
 }
 
+/** The node that has the cards of a context. */
+export interface CardNode {
+  /** The kernel driver, a node server (`gaudi-ucx node up`), or an emulated node of this process alone. */
+  readonly kind: 'kernel' | 'server' | 'private';
+  /** The process of the node server; undefined for the others. It stays after the server has ended. */
+  readonly pid: number | undefined;
+  /** The socket of the node server; undefined likewise. */
+  readonly socket: string | undefined;
+}
+
 /** A context. */
 export interface ContextSnapshot {
   /** The engine, and why it was selected. */
   readonly engine: Engine;
   /** Whether the cards are emulated. */
   readonly emulated: boolean;
+  /** The node of the cards. */
+  readonly node: CardNode;
   /** Devices of the transports that it uses, such as `gaudi_cpy/gaudi0`. */
   readonly resources: readonly string[];
   /** Resources that it does not use, and why. */

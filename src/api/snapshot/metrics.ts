@@ -216,9 +216,9 @@ export function metricFamilies(
 }
 
 function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
-  const { engine, emulated, memory, channels, workers, stats } = snapshot;
+  const { engine, memory, channels, workers, stats } = snapshot;
   const { name, version } = engine;
-  sums.add('ucx_context_info', { ...labels, engine: name, version, cards: emulated ? 'emulated' : 'real' }, 1);
+  sums.add('ucx_context_info', { ...labels, engine: name, version, ...nodeLabels(snapshot) }, 1);
   for (const { memoryType, sysDevice, byteLength } of memory) {
     const card = sysDevice === undefined ? {} : { card: String(sysDevice) };
     sums.add('ucx_mapped_bytes', { ...labels, memory_type: memoryType, ...card }, byteLength);
@@ -243,6 +243,12 @@ function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
     sums.add('ucx_unexpected_bytes', { ...labels, kind: 'am' }, unexpected.amBytes);
   }
   addStats(sums, stats, labels);
+}
+
+/** The node: `private`, `kernel`, or the socket of its server, with the process of the server. */
+function nodeLabels({ emulated, node: { kind, pid, socket = '' } }: ContextSnapshot): MetricLabels {
+  const cards = emulated ? 'emulated' : 'real';
+  return kind === 'server' ? { cards, node: socket, node_pid: String(pid) } : { cards, node: kind };
 }
 
 function addProcess(sums: Sums, labels: MetricLabels, { contexts, operations, failures }: ContextTotals): void {

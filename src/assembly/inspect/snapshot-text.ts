@@ -50,7 +50,7 @@ export function snapshotText(snapshot: ProcessSnapshot, names: WorkerNames = wor
 }
 
 function contextLines(process: ProcessSnapshot, context: NumberedContext, names: WorkerNames): string[] {
-  const { engine, emulated, resources, cards, memory, dmabufs, channels, caches, workers } = context;
+  const { engine, resources, cards, memory, dmabufs, channels, caches, workers } = context;
   const mapped = memory.map(({ memoryType, sysDevice, mappings, byteLength }) => {
     const place = sysDevice === undefined ? memoryType : `${memoryType} of ${labelOf(cards, sysDevice)}`;
     return `${place} ${byteLength} bytes in ${plural(mappings, 'mapping')}`;
@@ -59,7 +59,7 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
     ({ name, regions, byteLength }) => `${name} ${byteLength} bytes in ${plural(regions, 'region')}`,
   );
   return [
-    `context ${context.number}: engine ${engine.name} ${engine.version} (${engine.reason}), cards ${emulated ? 'emulated' : 'real'}`,
+    `context ${context.number}: engine ${engine.name} ${engine.version} (${engine.reason}), cards ${cardsText(context)}`,
     `${STEP}transports: ${listOf(resources)}`,
     ...cards.map((card) => `${STEP}${cardLine(card)}`),
     ...(mapped.length === 0 ? [] : [`${STEP}mapped memory: ${mapped.join('; ')}`]),
@@ -68,6 +68,13 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
     ...(cached.length === 0 ? [] : [`${STEP}registration caches: ${cached.join('; ')}`]),
     ...workers.flatMap((worker, index) => indented(workerLines(worker, workerName(process, context, index), names))),
   ];
+}
+
+/** Which node has the cards: after a restart of a node server, programs may be on another one. */
+function cardsText({ emulated, node: { kind, pid, socket } }: NumberedContext): string {
+  if (!emulated) return 'real';
+  if (kind === 'server') return `emulated by node server ${pid} at ${socket}`;
+  return kind === 'private' ? 'emulated in this process only' : 'emulated behind device nodes';
 }
 
 function channelLine({

@@ -192,10 +192,11 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   /** Contains the properties that libucp discloses, and the transports of the node. */
   snapshot(): ContextSnapshot {
     const stats = this.stats();
-    const { resources, unavailable, cards, channels } = this.node.snapshot();
+    const { node, resources, unavailable, cards, channels } = this.node.snapshot();
     return {
       engine: this.engine,
       emulated: this.emulated,
+      node,
       resources,
       unavailable,
       cards,

@@ -41,7 +41,7 @@ export const MESSAGE_FDS_MAX = 253;
 export const MESSAGE_BYTES_MAX = 65536;
 
 /** Kinds of sockets: `include/linux/net.h`. SEQPACKET keeps the boundaries of messages. */
-export const SocketType = { STREAM: 1, SEQPACKET: 5 } as const;
+export const SocketType = { STREAM: 1, DGRAM: 2, SEQPACKET: 5 } as const;
 /** One of the values of {@link SocketType}. */
 export type SocketType = (typeof SocketType)[keyof typeof SocketType];
 

@@ -18,8 +18,9 @@ import {
 } from '../../assembly/node-server.ts';
 import { cardsOf } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program/program.ts';
+import { connectUnix, SocketType, SyscallError } from '../../sys/index.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
-import { UcxError } from '../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
@@ -169,6 +170,7 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   // The package may be replaced while the server runs.
   await server.node.prepare();
   announce(server, page?.server.url);
+  notifySystemd(program);
   await page?.run(WEB_INTERVAL_NS, ended.signal);
   await server.closed;
   page?.close();
@@ -197,6 +199,21 @@ function announce(server: NodeServer, url: string | undefined): void {
   else {
     process.send(line);
     process.disconnect();
+  }
+}
+
+/** Tells systemd that the server serves, as sd_notify(3) does: for units with Type=notify. */
+function notifySystemd({ env, log }: Program): void {
+  const path = env['NOTIFY_SOCKET'];
+  if (path === undefined || !/^[/@]/.test(path)) return;
+  try {
+    const socket = connectUnix(path.replace(/^@/, '\0'), SocketType.DGRAM);
+    const sent = socket.sendmsg(Buffer.from('READY=1'));
+    socket.close();
+    if (sent < 0) throw new SyscallError('sendmsg', -sent, path);
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    log.warn(`systemd is not told that the node server is up: NOTIFY_SOCKET: ${error.message}`);
   }
 }
 

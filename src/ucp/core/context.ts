@@ -13,7 +13,7 @@ import type {
   MemoryTypeEvent,
 } from '../../api/contract/memory.ts';
 import { checkMapParams } from '../../api/contract/request.ts';
-import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
+import type { CardNode, ContextSnapshot } from '../../api/contract/snapshot.ts';
 import type { WorkerOptions } from '../../api/contract/worker.ts';
 import { MemoryCopier } from '../../api/memory/copier.ts';
 import type { SignalFd } from '../../api/progress/worker-event.ts';
@@ -67,6 +67,8 @@ export interface ContextParams<Device> {
   readonly engine: Engine;
   /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
   readonly emulated: boolean;
+  /** The node of the cards, as the context reports it. */
+  readonly cardNode: CardNode;
   /** Makes an eventfd, for workers. */
   readonly newSignal: () => SignalFd;
   /** Returns foreign host memory by its address. Throws UcxError for a range that is not mapped. */
@@ -112,6 +114,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly #memory: MemoryMap;
   readonly #hostDmabufs: HostDmabufs;
   readonly #deviceOf: (index: number) => Device;
+  readonly #cardNode: CardNode;
   readonly #onClosing: () => void;
   readonly #onClose: () => void;
 
@@ -126,6 +129,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.clock = params.clock;
     this.engine = params.engine;
     this.emulated = params.emulated;
+    this.#cardNode = params.cardNode;
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.requestsMax = config.REQUESTS_MAX;
@@ -177,6 +181,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return {
       memoryTypes: Object.values(MemoryType).filter(canAllocate),
       unavailable: this.resources.rejections,
+      node: this.#cardNode,
     };
   }
 
@@ -302,6 +307,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return {
       engine,
       emulated,
+      node: this.#cardNode,
       resources: mds.flatMap(({ resources }) => resources.map(({ transport, device }) => `${transport}/${device}`)),
       unavailable: this.resources.rejections.map(({ name, reason }) => ({ name, reason })),
       cards: cardSummary(stats, mds),

@@ -139,7 +139,9 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     const env = { XDG_RUNTIME_DIR: file };
     expect(await cli.runHere(['info', '-s'], env)).toMatchObject({ code: 0, out: expect.stringContaining('emulated') });
     expect(await cli.runHere(['inspect'], env)).toMatchObject({ code: 1, out: '' });
-    expect((await cli.runHere(['doctor'], env)).out).toMatch(/^failure +socket folder .*no-folder\/gaudi-ucx: mkdir: ENOTDIR/m);
+    expect((await cli.runHere(['doctor'], env)).out).toMatch(
+      /^failure +socket folder .*no-folder\/gaudi-ucx: mkdir: ENOTDIR/m,
+    );
     const reason = `no node server at ${file}/gaudi-ucx/node.sock: lstat: ENOTDIR`;
     expect(await cli.runHere(['node', 'status'], env)).toMatchObject({ code: 1, err: expect.stringContaining(reason) });
   });
