@@ -141,9 +141,20 @@ export function labelsEmulation(): void {
 function warnOfEmulation(log: Log, kernel: KernelNode): void {
   if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;
   setEnvironmentData(EMULATION_IS_KNOWN, true);
-  const choices = 'UCX_GAUDI_DRIVER=emulator silences this warning, UCX_GAUDI_DRIVER=kernel forbids emulation';
-  log.warn(`Gaudi memory is emulated, as no card was found; ${choices}; ${kernel.whyNoCards()}`);
+  log.warn(`Gaudi memory is emulated, as no card was found; ${EMULATION_CHOICES}; ${kernel.whyNoCards()}`);
 }
+
+/**
+ * For a command that shows cards, a sentence if they are emulated in its process because there are no others: the user may not know. Undefined for cards
+ * that the user has chosen, by UCX_GAUDI_DRIVER or a node server, and for real ones.
+ */
+export function emulationNotice(program: Pick<Program, 'config'>, node: DriverNode): string | undefined {
+  const isChosen = program.config.get(GAUDI_CONFIG_TABLE).DRIVER !== 'auto';
+  if (isChosen || node.kind !== 'emulator' || node.serverPid !== undefined) return undefined;
+  return `these cards are emulated, as no card and no node server was found; ${EMULATION_CHOICES}`;
+}
+
+const EMULATION_CHOICES = 'UCX_GAUDI_DRIVER=emulator silences this warning, UCX_GAUDI_DRIVER=kernel forbids emulation';
 
 /** Number of processors from which on a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;

@@ -1,7 +1,7 @@
 /** Command `gaudi-ucx smi`: the options of hl-smi, and repeated output. */
 
 import { Command, Option } from 'commander';
-import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
+import { cardsOf, emulationNotice, openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
@@ -174,6 +174,9 @@ async function show(print: Printer, device: string | undefined, seconds: number 
   // The reader has closed the pipe, as head does.
   process.stdout.on('error', stop);
   try {
+    // Beside the output, which programs parse.
+    const notice = emulationNotice(program, node);
+    if (notice !== undefined) process.stderr.write(`${notice}\n`);
     do {
       const cards = readSmiCards(node, cardsOf(node, program));
       if (node.lostReason !== undefined) throw lostNode(node);

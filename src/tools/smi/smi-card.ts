@@ -31,6 +31,7 @@ export interface SmiCard {
   readonly minor: number | undefined;
   readonly busId: string;
   readonly state: string;
+  readonly emulated: boolean;
   readonly name: string | undefined;
   readonly moduleId: number | undefined;
   /** NUMA node of the card; undefined if the platform does not tell. */
@@ -72,13 +73,14 @@ const COMMAND_LENGTH_MAX = 200;
 export function readSmiCards(node: DriverNode, cards: readonly NamedCard[] = namedCards(node)): SmiCard[] {
   return cards.map((card) => {
     const { index, minor, busId, entry, absence } = card;
-    if (entry === undefined) return { ...UNKNOWN_CARD, index, minor, busId, state: absence ?? 'removed' };
+    const { emulated } = node;
+    if (entry === undefined) return { ...UNKNOWN_CARD, index, minor, busId, state: absence ?? 'removed', emulated };
     return cardOf(node, cards, entry, index);
   });
 }
 
 /** A card that does not answer, without its names. */
-const UNKNOWN_CARD: Omit<SmiCard, 'index' | 'minor' | 'busId' | 'state'> = {
+const UNKNOWN_CARD: Omit<SmiCard, 'index' | 'minor' | 'busId' | 'state' | 'emulated'> = {
   name: undefined,
   moduleId: undefined,
   numaNode: undefined,
@@ -114,6 +116,7 @@ function cardOf(node: DriverNode, all: readonly NamedCard[], entry: CardEntry, i
     minor,
     busId,
     state,
+    emulated: node.emulated,
     name: card?.name ?? node.attribute(minor, 'device_type'),
     moduleId: entry.moduleId ?? card?.moduleId,
     numaNode: numaNode < 0 ? undefined : numaNode,
