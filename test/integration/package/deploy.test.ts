@@ -172,6 +172,24 @@ describe('containers', () => {
     for (const keyword of used) expect(INSTRUCTIONS).toContain(keyword);
   });
 
+  it('have folders that the image makes: its base has none of them', () => {
+    const made: string[] = [];
+    const missing: string[] = [];
+    for (const instruction of DockerfileParser.parse(textOf('Dockerfile')).getInstructions()) {
+      const text = instruction.getArgumentsContent() ?? '';
+      if (instruction.getKeyword() === 'WORKDIR') made.push(text);
+      if (instruction.getKeyword() !== 'RUN') continue;
+      for (const command of text.split('&&')) {
+        const words = command.trim().split(/\s+/);
+        const paths = words.filter((word) => word.startsWith('/'));
+        if (words[0] === 'mkdir') made.push(...paths);
+        if (words[0] === 'chown') missing.push(...paths.filter((path) => !made.includes(path)));
+      }
+    }
+    expect(made).toContain('/run/user');
+    expect(missing).toEqual([]);
+  });
+
   it('have manifests of Kubernetes', () => {
     const documents = parseAllDocuments(textOf('kubernetes.yaml'));
     expect(documents.flatMap(({ errors }) => errors)).toEqual([]);
