@@ -198,6 +198,7 @@ export class EmulatedNode implements DriverNode {
       throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
     }
     card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    card.faults.recover();
   }
 
   /**

@@ -121,6 +121,8 @@ export class FaultPlan {
   readonly #onRelease: () => void;
   #pending: Pending[] = [];
   readonly #fired: PlannedFault[] = [];
+  /** Submissions that are withheld, and hang, for ever. */
+  #held: { readonly submission: HeldSubmission; readonly seq: number; readonly letGo: () => void }[] = [];
 
   /** @param onRelease called when a withheld submission may continue */
   constructor(clock: Clock, onRelease: () => void) {
@@ -131,6 +133,11 @@ export class FaultPlan {
   /** The faults that have fired, oldest first. */
   get fired(): readonly PlannedFault[] {
     return this.#fired;
+  }
+
+  /** The pending faults, oldest first. */
+  get pending(): readonly PlannedFault[] {
+    return this.#pending.map(({ fault }) => fault);
   }
 
   /** Number of pending faults. */
@@ -154,6 +161,13 @@ export class FaultPlan {
   /** Drops pending faults. */
   clear(): void {
     this.#pending = [];
+  }
+
+  /** Drops pending faults, and lets go of the submissions that earlier ones hold for ever. */
+  recover(): void {
+    this.clear();
+    for (const { submission, seq, letGo } of this.#held.splice(0)) if (submission.seq === seq) letGo();
+    this.#onRelease();
   }
 
   /** The errno with which the current ioctl has to fail, or 0. */
@@ -190,8 +204,11 @@ export class FaultPlan {
   #hold(kind: 'completion' | 'hang', submission: HeldSubmission, letGo: () => void): boolean {
     const fault = this.#take((candidate) => candidate.kind === kind);
     if (fault?.kind !== kind) return false;
-    if (fault.delayNs !== undefined) {
-      const { seq } = submission;
+    const { seq } = submission;
+    if (fault.delayNs === undefined) {
+      this.#held = this.#held.filter((held) => held.submission.seq === held.seq);
+      this.#held.push({ submission, seq, letGo });
+    } else {
       this.#clock.setTimer(fault.delayNs, () => {
         if (submission.seq === seq) letGo();
         this.#onRelease();

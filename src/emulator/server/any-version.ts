@@ -8,7 +8,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { connectUngreeted, GREETING_NS, type ServerConnection } from './connection.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { Message } from './message.ts';
-import { removeLeftSocket } from './socket-path.ts';
+import { isOtherFile, removeLeftSocket } from './socket-path.ts';
 
 /** Who a server is. Later versions may add fields; none goes. */
 export interface ServerIdentity {
@@ -65,12 +65,26 @@ export function endServer(socketPath: string): number | undefined {
   }
 }
 
+/** Why the server at a path does not answer, if it is stopped; undefined for one that runs, and if none listens there. */
+export function stoppedReasonAt(socketPath: string): string | undefined {
+  try {
+    const connection = connectUngreeted(socketPath);
+    const reason = connection.stoppedReason;
+    connection.close();
+    return reason;
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return undefined;
+  }
+}
+
 /** Connects; if the server has left its socket without listening, removes the socket and returns undefined. */
 function connectToEnd(socketPath: string): ServerConnection | undefined {
   try {
     return connectUngreeted(socketPath);
   } catch (error) {
-    if (!isUcxError(error) || error.details['errno'] !== Errno.ECONNREFUSED) throw error;
+    const isLeft = isUcxError(error) && error.details['errno'] === Errno.ECONNREFUSED && !isOtherFile(socketPath);
+    if (!isLeft) throw error;
     removeLeftSocket(socketPath);
     return undefined;
   }

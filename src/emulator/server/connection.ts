@@ -32,7 +32,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
 import { ServerWatch } from './server-watch.ts';
-import { checkFolder } from './socket-path.ts';
+import { checkFolder, isOtherFile } from './socket-path.ts';
 
 /** Time limit for the greeting of a server that has accepted the connection; later it is treated as absent. */
 export const GREETING_NS = 10e9;
@@ -402,7 +402,8 @@ const REMEDIES: ReadonlyMap<number, string> = new Map([
 ]);
 
 function unreachable(path: string, cause: SyscallError): UcxError {
-  const reason = REMEDIES.get(cause.errno) ?? `: ${cause.message}`;
+  const isFile = cause.errno === Errno.ECONNREFUSED && isOtherFile(path);
+  const reason = isFile ? ': it is a file, not a socket' : (REMEDIES.get(cause.errno) ?? `: ${cause.message}`);
   return new UcxError({
     code: 'ERR_NODE_UNREACHABLE',
     status: Status.UNREACHABLE,

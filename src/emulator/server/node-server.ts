@@ -3,7 +3,7 @@
  * runs their ioctls, all in the thread that created it. The node itself is the same as in process.
  */
 
-import { closeSync, lstatSync, rmSync } from 'node:fs';
+import { closeSync, rmSync } from 'node:fs';
 import {
   allocateScratch,
   dup,
@@ -31,18 +31,20 @@ import { DeviceService } from '../device-nodes/device-service.ts';
 import { FolderMount } from '../device-nodes/folder-mount.ts';
 import { EmulatedNode } from '../emulated-node.ts';
 import { IoctlTracer } from '../trace/ioctl-tracer.ts';
-import type { ServerIdentity } from './any-version.ts';
+import { type ServerIdentity, stoppedReasonAt } from './any-version.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';
 import { ServiceLoop } from './service-loop.ts';
-import { lockSocket, prepareFolder } from './socket-path.ts';
+import { isOtherFile, lockSocket, prepareFolder } from './socket-path.ts';
 
 /** Maximum number of clients; a further one is rejected with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
 /** Maximum number of connections that have not sent a hello: beyond it the oldest is closed, and its client reconnects. */
 const UNAUTHENTICATED_PEERS_MAX = 64;
+/** Number of waiting faults of a card that are named. */
+const FAULTS_NAMED_MAX = 8;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
@@ -109,7 +111,7 @@ export class NodeServer {
     this.#clock = config.clock;
     this.#startNs = config.clock.nowNs();
     prepareFolder(this.socketPath);
-    this.#lockFd = lockSocket(this.socketPath);
+    this.#lockFd = lockSocket(this.socketPath, stoppedReasonAt);
     try {
       this.#listener = listen(this.socketPath);
     } catch (error) {
@@ -316,6 +318,7 @@ export class NodeServer {
       dramBytes: device.hbm.byteLength,
       hardResets: card.hardResets,
       faultsWaiting: card.faults.waiting,
+      faultKinds: card.faults.pending.slice(0, FAULTS_NAMED_MAX).map(({ kind }) => kind),
       faultsFired: card.faults.fired.length,
       portsDown: card.links.down(minor),
     };
@@ -324,7 +327,7 @@ export class NodeServer {
 
 /** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. Other files are of the user, and stay. */
 function listen(path: string): UnixListener {
-  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false) {
+  if (isOtherFile(path)) {
     throw invalidParam('socketPath', 'must name a socket, or nothing: there is a file that is none', path);
   }
   rmSync(path, { force: true });

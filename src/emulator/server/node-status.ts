@@ -24,6 +24,8 @@ export interface CardStatus {
   readonly hardResets: number;
   /** Pending faults. */
   readonly faultsWaiting: number;
+  /** The kinds of these, such as `hang`, the oldest first, eight at most. */
+  readonly faultKinds: readonly string[];
   /** Injected faults that have fired. */
   readonly faultsFired: number;
   /** NIC ports whose link is down. */

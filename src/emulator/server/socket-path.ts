@@ -73,19 +73,26 @@ export function checkFolder(socketPath: string): void {
 
 /**
  * Takes the lock beside the socket, which is released when this process ends, for any reason.
+ * @param whyBusy called if another server has it: what is to be known about that server, such as that it is stopped
  * @returns its descriptor
  * @throws UcxError ERR_NODE_RUNNING
  */
-export function lockSocket(path: string): number {
+export function lockSocket(path: string, whyBusy: (path: string) => string | undefined = () => undefined): number {
   const fd = openSync(`${path}.lock`, 'a', 0o600);
   if (tryLockFile(fd)) return fd;
   closeSync(fd);
+  const reason = whyBusy(path);
   throw new UcxError({
     code: 'ERR_NODE_RUNNING',
     status: Status.ALREADY_EXISTS,
-    message: `a node server runs at ${path} already`,
+    message: `a node server runs at ${path} already${reason === undefined ? '' : `: ${reason}`}`,
     details: { path },
   });
+}
+
+/** Whether there is a file that is not a socket: no server has left it. */
+export function isOtherFile(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false;
 }
 
 /** Removes the socket that a server has left which was killed. @throws UcxError ERR_NODE_RUNNING if one has started meanwhile */

@@ -130,6 +130,11 @@ describe('the doctor', () => {
     expect(problems({ ...limits, capabilities: 1n << 19n })).toEqual(['warning locked memory']);
   });
 
+  it('names the capability that lifts a low limit', () => {
+    const memlock = runChecks({ ...GOOD, memlockBytes: 65_536, capabilities: 1n << 14n })[0];
+    expect(memlock).toMatchObject({ name: 'locked memory', found: expect.stringContaining('CAP_IPC_LOCK') });
+  });
+
   it('accepts as many processes as processors', () => {
     expect(problems({ processors: 2, processes: 2 })).toEqual([]);
   });

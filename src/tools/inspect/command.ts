@@ -9,7 +9,7 @@ import { startProgram } from '../../assembly/program/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { readArguments } from '../base/command-line.ts';
+import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 import { pause } from '../base/text-table.ts';
 
 const INTERVAL_NS_MIN = 100e6;
@@ -46,6 +46,7 @@ async function run(pidText: string | undefined, options: Options, command: Comma
   const print = async (): Promise<void> => {
     const answers = await inspectProcesses(query);
     if (answers.length === 0) reportNone(query, options.json === true ? process.stderr : process.stdout);
+    if (pid !== undefined && answers.every(({ snapshot }) => snapshot === undefined)) process.exitCode = EXIT_FAILURE;
     if (options.json === true) process.stdout.write(jsonOf(answers, intervalNs !== undefined));
     else if (answers.length > 0) process.stdout.write(textOf(answers));
   };

@@ -12,7 +12,7 @@ import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
-import { lostNode } from '../node-access/card.ts';
+import { lostNode, noCards } from '../node-access/card.ts';
 import { cardFamilies } from './cards.ts';
 
 /** The formats of the text, as content types. */
@@ -109,11 +109,13 @@ function readCards(program: Program): { readonly families: MetricFamily[]; reado
     node = openShownNode(program);
     const isOwn = node.emulated && node.kind === 'emulator' && node.serverPid === undefined;
     if (isOwn) return { families: [nodeFamily(undefined), ...cardFamilies(undefined)] };
-    const families = cardFamilies(node, cardsOf(node, program));
+    const cards = cardsOf(node, program);
+    if (cards.length === 0 && node.lostReason === undefined) throw noCards(node);
+    const families = cardFamilies(node, cards);
     if (node.lostReason !== undefined) throw lostNode(node);
     return { families: [nodeFamily(1), ...families] };
   } catch (error) {
-    // The node server has ended or is stopped.
+    // The node server has ended or is stopped, or the driver has no cards.
     if (!isUcxError(error)) throw error;
     return { families: [nodeFamily(0), ...cardFamilies(undefined)], error };
   } finally {
@@ -125,7 +127,7 @@ function readCards(program: Program): { readonly families: MetricFamily[]; reado
 function nodeFamily(up: 0 | 1 | undefined): MetricFamily {
   return {
     name: 'ucx_node_up',
-    help: 'Whether the cards could be read: 1, or 0 where the node server is stopped or was killed',
+    help: 'Whether the cards could be read: 1, or 0 where the node server is stopped or was killed, or the driver has no cards',
     type: 'gauge',
     values: up === undefined ? [] : [{ labels: {}, value: up }],
   };

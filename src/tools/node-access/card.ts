@@ -7,6 +7,8 @@ import {
   type ControlDevice,
   cardLabel,
   type DriverNode,
+  GaudiErrorCode,
+  gaudiError,
   getDeviceStatus,
   type NamedCard,
   openControl,
@@ -44,6 +46,12 @@ export function stateOfRefusal(node: DriverNode, minor: number, { message, detai
 /** The error of a command whose node has ended meanwhile, or whose node server was stopped for too long. */
 export function lostNode({ lostReason = 'the emulated node is gone: its server has ended' }: DriverNode): UcxError {
   return new UcxError({ code: 'ERR_NODE_UNREACHABLE', status: Status.UNREACHABLE, message: lostReason });
+}
+
+/** The error of a command whose node has no cards. */
+export function noCards(node: DriverNode): UcxError {
+  const why = node.whyNoCards === undefined ? '' : `: ${node.whyNoCards()}`;
+  return gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards${why}`);
 }
 
 /** Answer of a card, or the reason why there is none. */

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { createEmulatedNode } from '../../emulator/index.ts';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
-import { faultOf } from './fault.ts';
+import { faultOf, faultSentence } from './fault.ts';
 
 describe('faultOf', () => {
   it('takes capitals and underscores', () => {
@@ -28,4 +28,14 @@ it('a link that is not named, or twice, is refused in words', () => {
   expect(() => node.inject(0, { kind: 'link-down' })).toThrow(`${rule}, got nothing`);
   expect(() => node.inject(0, { kind: 'link-up', port: 3, peer: 1 })).toThrow(`${rule}, got "port 3 and peer 1"`);
   node.close();
+});
+
+it.each([
+  [undefined, 'operational', 'card 0 (accel0, b): is reset'],
+  [7, 'Operational', 'card 0 (accel0, b): its reset is pending until process 7 has closed it, for 30 s at most'],
+  [7, 'In reset', 'card 0 (accel0, b): is in reset until process 7 has closed it'],
+])('a reset of a card that process %s has open, whose state is %s then', (pid, status, sentence) => {
+  const cards = [{ index: 0, minor: 0, busId: 'b', entry: undefined, absence: undefined }];
+  const node = { attribute: () => status, ownerOf: () => pid };
+  expect(faultSentence(node, cards, 0, { kind: 'hard-reset' })).toBe(sentence);
 });

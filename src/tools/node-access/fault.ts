@@ -7,11 +7,12 @@ import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../base/text-table.ts';
-import { labelOfMinor } from './card.ts';
+import { labelOfMinor, OPERATIONAL } from './card.ts';
 
 /** What the driver says about cards. */
 interface Attributes {
   attribute(minor: number, name: string): string | undefined;
+  ownerOf?(minor: number): number | undefined;
 }
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
@@ -77,7 +78,7 @@ export function faultSentence(node: Attributes, cards: readonly NamedCard[], min
     case 'engine-failure':
       return 'all cards: the DMA engines have died';
     case 'hard-reset':
-      return `${card}: is reset`;
+      return `${card}: ${resetText(node, minor)}`;
     case 'unplug':
       return `${card}: is removed`;
     case 'malfunction':
@@ -87,6 +88,15 @@ export function faultSentence(node: Attributes, cards: readonly NamedCard[], min
       return state === undefined ? `${card}: stays removed` : `${card}: its state is now "${state}"`;
     }
   }
+}
+
+/** A reset waits for the process that has the card open: before it if that process is told of faults, else in the reset. */
+function resetText(node: Attributes, minor: number): string {
+  const pid = node.ownerOf?.(minor);
+  if (pid === undefined) return 'is reset';
+  return node.attribute(minor, 'status')?.trim().toLowerCase() === OPERATIONAL
+    ? `its reset is pending until process ${pid} has closed it, for 30 s at most`
+    : `is in reset until process ${pid} has closed it`;
 }
 
 function nthOf(nth: number | undefined, what: string): string {

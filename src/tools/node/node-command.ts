@@ -297,7 +297,7 @@ function describe(status: NodeStatus): string {
     card.owner === null ? '-' : String(card.owner),
     `${formatBytes(card.dramUsedBytes)} of ${formatBytes(card.dramBytes)}`,
     String(card.hardResets),
-    `${card.faultsWaiting}/${card.faultsFired}`,
+    `${card.faultsWaiting}/${card.faultsFired}${card.faultKinds.length === 0 ? '' : ` (${card.faultKinds.join(', ')})`}`,
     card.portsDown.join(',') || '-',
   ]);
   const header = [

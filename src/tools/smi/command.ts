@@ -4,14 +4,13 @@ import { Command, Option } from 'commander';
 import { cardsOf, emulationNotice, openShownNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
-import { GaudiErrorCode, gaudiError } from '../../hlthunk/index.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { readArguments, suggestingOption } from '../base/command-line.ts';
 import { pause } from '../base/text-table.ts';
-import { lostNode } from '../node-access/card.ts';
+import { lostNode, noCards } from '../node-access/card.ts';
 import { detailLines, firmwareLines, listLines, SECTION_NAMES } from './details.ts';
 import { QUERY_NAMES, queryLines, readFormat, readQueries } from './queries.ts';
 import { readSmiCards, type SmiCard } from './smi-card.ts';
@@ -190,10 +189,7 @@ async function show(print: Printer, device: string | undefined, seconds: number 
 }
 
 function chosenCards(cards: SmiCard[], node: DriverNode, device: string | undefined): SmiCard[] {
-  if (cards.length === 0) {
-    const why = node.whyNoCards === undefined ? '' : `: ${node.whyNoCards()}`;
-    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards${why}`);
-  }
+  if (cards.length === 0) throw noCards(node);
   if (device === undefined) return cards;
   const chosen = cards.filter(
     ({ busId }) => busId === device.toLowerCase() || busId === `0000:${device.toLowerCase()}`,

@@ -127,6 +127,7 @@ export function readPorts(text: string): ReadonlySet<number> {
 /**
  * A line for each port, under the bus id of its card where there are several.
  * @param chosen ports to print; by default all, or with `link`, as hl-smi, those that lead to other cards
+ * @throws UcxError ERR_INVALID_PARAM for a chosen port that a card does not have
  */
 export function portLines(
   cards: readonly SmiCard[],
@@ -135,6 +136,11 @@ export function portLines(
 ): readonly string[] {
   return cards.flatMap(({ busId, ports }) => {
     const isShown = (each: NicPort): boolean => chosen?.has(each.port) ?? (view === 'ports' || !each.external);
+    const missing = ports && [...(chosen ?? [])].filter((number) => ports.every(({ port }) => port !== number));
+    if (missing !== undefined && missing.length > 0) {
+      const known = ports!.map(({ port }) => port);
+      throw invalidParam('-P', `must be ports of the card ${busId}: ${known.join(', ')}`, missing.join(', '));
+    }
     const lines = ports
       ?.filter(isShown)
       .map((each) => `port ${String(each.port).padStart(2)}:\t${view === 'link' ? linkText(each) : sideText(each)}`);

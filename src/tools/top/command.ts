@@ -10,6 +10,7 @@ import { readArguments } from '../base/command-line.ts';
 import { pause } from '../base/text-table.ts';
 import { type NodeSample, TopSampler } from '../model/sample.ts';
 import { type TopModel, topModel } from '../model/top-model.ts';
+import { noCards } from '../node-access/card.ts';
 import { renderTop, type Screen, SMALLEST_SCREEN, SORT_ORDERS, scrollMax } from './render.ts';
 import { type Key, LiveScreen } from './screen.ts';
 
@@ -44,6 +45,9 @@ async function run(options: Options, command: Command): Promise<void> {
   );
   try {
     const view = new View(sampler, program.clock, intervalNs);
+    if (options.once === true && cardsOf(node, program).length === 0 && node.lostReason === undefined) {
+      throw noCards(node);
+    }
     const isLive = hasScreen(program.env['TERM']) && options.once !== true && options.json !== true;
     if (isLive) await view.live();
     else await view.print(options.json === true, options.once === true);

@@ -51,6 +51,12 @@ describe('while the node server is stopped', { timeout: 120_000 }, () => {
     },
   );
 
+  it('node up says that the server is stopped', () => {
+    const { code, err } = cli.run(['node', 'up', '--cards', '1']);
+    expect(code).toBe(1);
+    expect(err).toMatch(`runs at ${cli.socket} already: node server ${pid} is stopped`);
+  });
+
   it('node down ends the server after it has continued, and programs that use it meanwhile keep it', async () => {
     expect(cli.run(['node', 'down']).code).toBe(1);
     await signalAndWait('SIGCONT', /\) [RS] /);
