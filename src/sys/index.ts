@@ -28,7 +28,7 @@ export {
   viewAt,
 } from './base/mapped-memory.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './base/scratch.ts';
-export { errnoReason, isSyscallError, SyscallError, statusOfErrno } from './base/syscall-error.ts';
+export { errnoReason, isSyscallError, openFilesMax, SyscallError, statusOfErrno } from './base/syscall-error.ts';
 export { forgetDescriptor, isThreadAlive, noteDescriptor, releaseAbandonedMappings } from './base/thread-resources.ts';
 export { EventFd } from './event/event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event/event-set.ts';

@@ -5,7 +5,7 @@
 
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import { connectUngreeted, GREETING_NS, type ServerConnection } from './connection.ts';
+import { connectUngreeted, GREETING_NS, refuseIfShort, type ServerConnection } from './connection.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import type { Message } from './message.ts';
 import { isOtherFile, removeLeftSocket } from './socket-path.ts';
@@ -34,6 +34,7 @@ export function identifyServer(socketPath: string): ServerIdentity {
   const connection = connectUngreeted(socketPath);
   try {
     const told = ask(connection, 'who')?.['who'] as Partial<ServerIdentity> | undefined;
+    if (told === undefined) refuseIfShort(socketPath, connection.serverPid);
     const usable = told?.protocol === NODE_PROTOCOL_VERSION;
     return { pid: connection.serverPid, socket: socketPath, ...told, usable };
   } finally {

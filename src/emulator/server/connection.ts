@@ -4,6 +4,7 @@
  */
 
 import { randomFillSync } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
 import {
   allocateScratch,
   allowMemoryAccess,
@@ -27,7 +28,7 @@ import { systemClock, type Timer } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { userId } from '../../ucs/sys/user-id.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
-import { UcxError } from '../../ucs/type/error.ts';
+import { asError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
@@ -169,7 +170,9 @@ export class ServerConnection {
       }
       if (reply !== undefined) throw this.#broken('a reply to nothing');
       if (!this.#alive) throw this.#gone(isTimed);
-      if (systemClock.nowNs() >= deadlineNs) throw this.#broken(`no reply: process ${this.serverPid} is busy`);
+      if (systemClock.nowNs() >= deadlineNs) {
+        throw this.#broken(`no reply: ${shortageOf(this.serverPid) ?? `process ${this.serverPid} is busy`}`);
+      }
       // Most replies come within the first slice. A server that has ended may have replied before.
       const hasCome = pollFor(this.#socket.fd, PollEvent.IN, sliceMs) !== 0;
       if (!hasCome && (isTimed ? isProcessStopped(this.serverPid) : this.#watch.look())) this.#giveUp();
@@ -314,11 +317,13 @@ function connectOnce(path: string, isLast: boolean): ServerConnection | undefine
   } catch (error) {
     throw isSyscallError(error) ? unreachable(path, error) : error;
   }
+  const { pid } = socket.peerCredentials();
   try {
     return greet(socket, path);
   } catch (error) {
     if (!isSyscallError(error, Errno.ENODEV)) throw error;
     if (!isLast) return undefined;
+    refuseIfShort(path, pid);
     // A server that ends closes its listener last.
     throw unreachable(path, error);
   }
@@ -420,6 +425,29 @@ function refused(path: string, why: string): UcxError {
     message: `node server at ${path}: ${why}`,
     details: { path },
   });
+}
+
+/** Descriptors that a server needs for one more client. */
+const CLIENT_DESCRIPTORS = 4;
+
+/** Why a server takes no client, if it has no descriptors left: the limit is that of its process. */
+function shortageOf(pid: number): string | undefined {
+  try {
+    const open = readdirSync(`/proc/${pid}/fd`).length;
+    const max = Number(/^Max open files +(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, 'latin1'))?.[1]);
+    if (!(open + CLIENT_DESCRIPTORS > max)) return undefined;
+    return `process ${pid} has ${open} of its ${max} descriptors open: start it with a higher ulimit -n`;
+  } catch (error) {
+    // It has ended meanwhile, or /proc hides it.
+    if (asError(error).syscall === undefined) throw error;
+    return undefined;
+  }
+}
+
+/** @throws UcxError ERR_NODE_REFUSED if the server has no descriptors left */
+export function refuseIfShort(path: string, pid: number): void {
+  const shortage = shortageOf(pid);
+  if (shortage !== undefined) throw refused(path, `it takes no client: ${shortage}`);
 }
 
 function lostText(path: string): string {

@@ -7,12 +7,15 @@ import { closeSync, rmSync } from 'node:fs';
 import {
   allocateScratch,
   dup,
+  Errno,
   isSyscallError,
   listenUnix,
+  openFilesMax,
   type PollSubscription,
   pollReadable,
   type ScratchBlock,
   SocketType,
+  SyscallError,
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
@@ -110,6 +113,7 @@ export class NodeServer {
     this.#log = new LimitedLog(config.log.child('server'), config.clock);
     this.#clock = config.clock;
     this.#startNs = config.clock.nowNs();
+    checkDescriptors(config.cards, config.dmaThreads);
     prepareFolder(this.socketPath);
     this.#lockFd = lockSocket(this.socketPath, stoppedReasonAt);
     try {
@@ -323,6 +327,16 @@ export class NodeServer {
       portsDown: card.links.down(minor),
     };
   }
+}
+
+/** Descriptors of a server without cards and clients, of each card, of each thread for DMA, and for its first clients. */
+const DESCRIPTORS = { server: 40, card: 4, thread: 8, clients: 40 } as const;
+
+/** Without free descriptors cards fail at their first use, and clients are not accepted. @throws SyscallError EMFILE with the number that is needed */
+function checkDescriptors(cards: number, threads: number): void {
+  const needed = DESCRIPTORS.server + DESCRIPTORS.card * cards + DESCRIPTORS.thread * threads + DESCRIPTORS.clients;
+  if (openFilesMax() >= needed) return;
+  throw new SyscallError('open', Errno.EMFILE, `a node server with ${cards} cards needs ulimit -n ${needed} or more`);
 }
 
 /** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. Other files are of the user, and stay. */

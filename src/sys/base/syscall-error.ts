@@ -60,7 +60,13 @@ export function statusOfErrno(errno: number): Status {
 /** The text of a positive error number, with the present limit if it says that the process has reached one: `too many open files, ulimit -n is 64`. */
 export function errnoReason(errno: number): string {
   const text = errnoText(errno);
-  return errno === Errno.EMFILE ? `${text}, ulimit -n is ${sysconf(SC_OPEN_MAX)}` : text;
+  return errno === Errno.EMFILE ? `${text}, ulimit -n is ${openFilesMax()}` : text;
+}
+
+/** Number of descriptors that this process may have open: the soft limit of `ulimit -n`; Infinity without one. */
+export function openFilesMax(): number {
+  const limit = sysconf(SC_OPEN_MAX);
+  return limit < 0 ? Number.POSITIVE_INFINITY : limit;
 }
 
 /**

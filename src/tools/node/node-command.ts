@@ -166,27 +166,23 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => server.close());
   const ended = new AbortController();
   void server.closed.then(() => ended.abort());
-  const page = port === undefined ? undefined : await openPage(program, server, socket, port);
-  // The package may be replaced while the server runs.
-  await server.node.prepare();
-  announce(server, page?.server.url);
-  notifySystemd(program);
-  await page?.run(WEB_INTERVAL_NS, ended.signal);
-  await server.closed;
-  page?.close();
-  // Signal handlers do not keep the process alive, but the channel to a parent does.
-  if (process.connected) process.disconnect();
-}
-
-/** Opens the page of a running server. A failure closes the server. */
-async function openPage(program: Program, server: NodeServer, socket: string, port: number): Promise<WebSession> {
   try {
-    return await WebSession.open(program, webNodeOf(server, socket), port);
+    const page = port === undefined ? undefined : await WebSession.open(program, webNodeOf(server, socket), port);
+    // The package may be replaced while the server runs.
+    await server.node.prepare();
+    announce(server, page?.server.url);
+    notifySystemd(program);
+    await page?.run(WEB_INTERVAL_NS, ended.signal);
+    await server.closed;
+    page?.close();
   } catch (error) {
+    // A server that cannot be announced must not stay: its starter would wait for ever.
     server.close();
     await server.closed;
     throw error;
   }
+  // Signal handlers do not keep the process alive, but the channel to a parent does.
+  if (process.connected) process.disconnect();
 }
 
 function portOf({ web }: UpOptions): number | undefined {
