@@ -62,6 +62,7 @@ export function startAtomic(
   request.byteLength = call.wordBytes;
   const words = wordsOf(call);
   request.scratch = words;
+  request.pinKey(rkey);
   request.settle = (ended, status) => takeWord(ended, status, isOpen());
   requests.setDatatype(ucpDtMakeContig(call.wordBytes));
   requests.setReplyBuffer(words.address + REPLY_OFFSET);

@@ -21,7 +21,8 @@ import type {
   RemoteTransfer,
   RemoteWord,
 } from '../engine/engine.ts';
-import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memory-handle.ts';
+import { type LocalBuffer, type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { CompareSwapLoop } from './atomics.ts';
@@ -89,7 +90,7 @@ export class DeviceTransfers implements DeviceCopies {
   ): Status | Request {
     const isOfCard = rkey.exportId !== 0;
     if (isOfCard) this.#requireMessages();
-    const request = this.#begin(isOfCard ? 'amo/am' : 'amo/libucp', undefined, call.wordBytes);
+    const request = this.#begin(isOfCard ? 'amo/am' : 'amo/libucp', undefined, call.wordBytes, rkey);
     if (request === undefined) return Status.NO_RESOURCE;
     const parts = [endpoint, request] as const;
     const operation = isOfCard
@@ -193,7 +194,7 @@ export class DeviceTransfers implements DeviceCopies {
     const path = choosePath(endpoint, name, local, rkey);
     if (path === DevicePath.DIRECT) return endpoint.moveKnown(operation, transfer, params);
     if (path === DevicePath.REMOTE) this.#requireMessages();
-    const request = this.#begin(`${name}/${path === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
+    const request = this.#begin(`${name}/${path === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength, rkey);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#start(this.#operationOf(path, request, transfer), request, params);
   }
@@ -218,15 +219,19 @@ export class DeviceTransfers implements DeviceCopies {
     return this.#start(new DeviceFlush(this.#tracker, endpoint, request, parts), request, params);
   }
 
-  #begin(protocol: string, local: LocalBuffer | undefined, byteLength: number): UcpRequest | undefined {
+  #begin(
+    protocol: string,
+    local: LocalBuffer | undefined,
+    byteLength: number,
+    rkey?: UcpRemoteKey,
+  ): UcpRequest | undefined {
     const request = this.#worker.requests.beginComposite(protocol);
     if (request === undefined) return undefined;
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
-    if (local !== undefined) {
-      request.pinned = local;
-      pin(local);
-    }
+    if (local !== undefined) request.pin(local, byteLength);
+    // Between two steps no request of libucp uses it.
+    if (rkey !== undefined) request.pinKey(rkey);
     return request;
   }
 

@@ -367,7 +367,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const remote = rkey.remoteAddress + remoteOffset;
     const plain = requests.plainParameters(local);
     const moved = this.functions[FUNCTIONS[operation]](this.handle, address, byteLength, remote, rkey.handle, plain);
-    const started = { local, byteLength, params };
+    const started = { local, byteLength, rkey, params };
     return ofEndpoint(this, requests.startedWithoutRequest(RequestKind.SEND, moved, PROTOCOLS[operation], started));
   }
 
@@ -377,6 +377,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const request = buffers.beginKnown(PROTOCOLS[operation], local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
+    request.pinKey(rkey);
     const { address } = buffers;
     const remote = rkey.remoteAddress + remoteOffset;
     const start = this.functions[FUNCTIONS[operation]];

@@ -166,6 +166,8 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   /** Cached queries of the transports of the node: queried operations and kinds of local memory, and supported ones; see device/paths.ts. */
   nodeAsked = 0;
   nodeReaches = 0;
+  /** Number of operations in flight that use it. */
+  #inFlight = 0;
   readonly #functions: LibucpFunctions;
 
   /** @throws UcxError of ucp_ep_rkey_unpack, such as UNREACHABLE */
@@ -206,10 +208,25 @@ export class UcpRemoteKey extends OwnedRemoteKey {
     return [...own, ...(this.#node?.describe() ?? [])];
   }
 
+  /** Keeps both keys for an operation until {@link unpin}: libucp reads its key until its request has ended. */
+  pin(): void {
+    this.#inFlight += 1;
+  }
+
+  unpin(): void {
+    this.#inFlight -= 1;
+    if (this.released) this.#destroyUnused();
+  }
+
   protected override releaseParts(): void {
+    this.#destroyUnused();
+    this.owner.forgetKey(this);
+  }
+
+  #destroyUnused(): void {
+    if (this.#inFlight > 0) return;
     if (this.handle !== 0) this.#functions.ucp_rkey_destroy(this.handle);
     this.#node?.release();
-    this.owner.forgetKey(this);
   }
 }
 

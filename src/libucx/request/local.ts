@@ -19,7 +19,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { isResizable } from '../../ucs/type/resizable.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
-import { type DeviceAccess, type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import type { DeviceAccess, LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { MessageRegistrations, type RegistrationOwner } from './message-registrations.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
@@ -158,9 +158,7 @@ export class LocalRanges {
   }
 
   #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {
-    request.byteLength = byteLength;
-    request.pinned = local;
-    pin(local);
+    request.pin(local, byteLength);
   }
 
   /** The list exists as long as the request. */

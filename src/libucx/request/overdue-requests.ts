@@ -8,6 +8,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Releasable } from './message-registrations.ts';
 import type { RequestEndpoint, UcpRequest } from './request.ts';
 
@@ -20,6 +21,7 @@ const TIME_LIMIT_NS = 2e9;
 /** What an ended request leaves to libucp. */
 interface Left {
   readonly pinned: LocalBuffer | undefined;
+  readonly rkey: UcpRemoteKey | undefined;
   readonly blocks: readonly (Releasable | undefined)[];
 }
 
@@ -94,6 +96,7 @@ export class OverdueRequests {
     if (left === undefined) return false;
     this.#left.delete(handle);
     if (left.pinned !== undefined) unpin(left.pinned);
+    left.rkey?.unpin();
     for (const block of left.blocks) block?.free();
     return true;
   }
@@ -120,9 +123,10 @@ export class OverdueRequests {
 
   /** Takes over what a request uses, which ends without libucp. */
   #keep(request: UcpRequest): void {
-    const { handle, pinned, scratch, header, registration } = request;
-    this.#left.set(handle, { pinned, blocks: [scratch, header, registration] });
+    const { handle, pinned, rkey, scratch, header, registration } = request;
+    this.#left.set(handle, { pinned, rkey, blocks: [scratch, header, registration] });
     request.pinned = undefined;
+    request.rkey = undefined;
     request.scratch = undefined;
     request.header = undefined;
     request.registration = undefined;

@@ -21,7 +21,8 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { Carrier } from '../c/queries.ts';
-import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+import { type LocalBuffer, pin, unpin } from '../mem/memory-handle.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { OperationCounters } from './counters.ts';
 import type { Releasable } from './message-registrations.ts';
 
@@ -52,6 +53,8 @@ export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 export interface PlainCall {
   readonly local: LocalBuffer;
   readonly byteLength: number;
+  /** The key of a put or get. */
+  readonly rkey: UcpRemoteKey | undefined;
   readonly params: RequestParams | undefined;
 }
 
@@ -140,6 +143,8 @@ export class UcpRequest implements ApiRequest {
   endpoint: RequestEndpoint | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
+  /** The remote key, which must not be destroyed before the end. */
+  rkey: UcpRemoteKey | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
   scratch: ScratchBlock | undefined = undefined;
   /** The handle for the memory of a message, used until the end. */
@@ -245,6 +250,19 @@ export class UcpRequest implements ApiRequest {
     this.abandon = undefined;
   }
 
+  /** Uses local memory until the end. */
+  pin(local: LocalBuffer, byteLength: number): void {
+    this.byteLength = byteLength;
+    this.pinned = local;
+    pin(local);
+  }
+
+  /** Uses a remote key until the end. */
+  pinKey(rkey: UcpRemoteKey): void {
+    this.rkey = rkey;
+    rkey.pin();
+  }
+
   /** Ends the request, exactly once. */
   end(status: Status): void {
     let final = status;
@@ -258,6 +276,10 @@ export class UcpRequest implements ApiRequest {
     if (this.pinned !== undefined) {
       unpin(this.pinned);
       this.pinned = undefined;
+    }
+    if (this.rkey !== undefined) {
+      this.rkey.unpin();
+      this.rkey = undefined;
     }
     if (this.scratch !== undefined) {
       this.scratch.free();

@@ -16,7 +16,6 @@ import { Status, statusOf } from '../../ucs/type/status.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type Carrier, RequestQuery } from '../c/queries.ts';
-import { pin } from '../mem/memory-handle.ts';
 import { OperationCounters } from './counters.ts';
 import { EndCallbacks } from './end-callbacks.ts';
 import { OverdueRequests } from './overdue-requests.ts';
@@ -176,7 +175,7 @@ export class Requests extends OperationParameters implements RequestOwner {
    * @param operation its local memory stays pinned until the end
    */
   startedWithoutRequest(kind: RequestKind, pointer: number, protocol: string, operation: PlainCall): Status | Request {
-    const { local, byteLength, params } = operation;
+    const { local, byteLength, rkey, params } = operation;
     if (pointer <= 0) {
       if (this.innerDepth === 0) this.operations.count(protocol, kind === RequestKind.TAG_RECV, byteLength, pointer);
       return statusOf(pointer);
@@ -185,9 +184,8 @@ export class Requests extends OperationParameters implements RequestOwner {
     request.begin(kind, RequestState.POLLED, protocol);
     request.lostBefore = this.#lost;
     request.transport = TRANSPORT;
-    request.byteLength = byteLength;
-    request.pinned = local;
-    pin(local);
+    request.pin(local, byteLength);
+    if (rkey !== undefined) request.pinKey(rkey);
     request.handle = pointer;
     this.#inProgress += 1;
     this.#polled.push(request);
