@@ -81,6 +81,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly fragments: FragmentPool<UcpMemory>;
   /** The handle of libucp. */
   readonly handle: number;
+  readonly requestBytes: number;
   #access: DeviceAccess;
   readonly #onClosing: () => void;
   #isLeaked = false;
@@ -105,7 +106,13 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     const unusedOfNode = this.node.emulated ? this.node.query().unavailable.map(({ name }) => name) : [];
     this.handle = openContext({ libucp, config, configuration, features, unusedOfNode });
     warnOfUnused(this.libucp, params.config, params.log);
-    this.#access = this.#accessOf(this.libucp);
+    using attributes = new Fields(UCP_CONTEXT_ATTR);
+    attributes.setU64('field_mask', UCP_ATTR_FIELD.MEMORY_TYPES | UCP_ATTR_FIELD.REQUEST_SIZE);
+    checkStatus(libucp.functions.ucp_context_query(this.handle, attributes.address), 'ucp_context_query');
+    this.requestBytes = attributes.number('request_size');
+    const { version, memoryTypes } = libucp;
+    const usableTypes = attributes.u64('memory_types');
+    this.#access = deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
     this.memory = new MemoryMap(this, this.node);
     const source = {
       allocate: (byteLength: number) => this.memory.map({ allocate: byteLength }),
@@ -240,14 +247,6 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   /** Records that a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
   onWorkerLeaked(): void {
     this.#isLeaked = true;
-  }
-
-  #accessOf({ functions, version, memoryTypes }: Libucp): DeviceAccess {
-    using attributes = new Fields(UCP_CONTEXT_ATTR);
-    attributes.setU64('field_mask', UCP_ATTR_FIELD.MEMORY_TYPES);
-    checkStatus(functions.ucp_context_query(this.handle, attributes.address), 'ucp_context_query');
-    const usableTypes = attributes.u64('memory_types');
-    return deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
   }
 
   protected override async shutDown(): Promise<void> {

@@ -51,17 +51,20 @@ export function isWrong({ operation }: WordOperation, { minor }: { readonly mino
  * Starts an operation of an endpoint, whose operands and word were checked.
  */
 export function startAtomic(
-  { worker: { functions, requests }, handle }: { readonly worker: EngineWorker; readonly handle: number },
+  { worker: { functions, requests, context }, handle }: { readonly worker: EngineWorker; readonly handle: number },
   call: WordOperation,
   { rkey, remoteOffset }: RemoteWord,
   { params, isOpen }: { readonly params: AtomicParams | undefined; readonly isOpen: () => boolean },
 ): Status | Request {
+  const { libucp, requestBytes } = context;
   const request = requests.begin(RequestKind.SEND, 'amo/libucp');
   if (request === undefined) return Status.NO_RESOURCE;
   request.transport = TRANSPORT;
   request.byteLength = call.wordBytes;
-  const words = wordsOf(call);
+  request.isLent = libucp.minor < PROTO_ENABLE_MINOR;
+  const words = wordsOf(call, request.isLent ? requestBytes : 0);
   request.scratch = words;
+  if (request.isLent) requests.setRequest(words.address + REQUEST_OFFSET + requestBytes);
   request.pinKey(rkey);
   request.settle = (ended, status) => takeWord(ended, status, isOpen());
   requests.setDatatype(ucpDtMakeContig(call.wordBytes));
@@ -85,9 +88,16 @@ const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
 /** Offset of the reply buffer. */
 const REPLY_OFFSET = 8;
 
-/** The words, zeroed except for the operands of the operation. */
-function wordsOf({ operation, value, compare, wordBytes }: WordOperation): ScratchBlock {
-  const words = allocateScratch(2 * REPLY_OFFSET);
+/**
+ * Offset of the memory for libucp's request. Without UCX_PROTO_ENABLE libucp (1.13) does not initialize all members of the request of an atomic operation that
+ * it reads when the endpoint is dropped: it would deregister the memory of the previous operation with this request (ucp_ep_req_purge), and end the process.
+ * So the request is in memory of zeros.
+ */
+const REQUEST_OFFSET = 64;
+
+/** The words, zeroed except for the operands of the operation, and memory for the request of libucp. */
+function wordsOf({ operation, value, compare, wordBytes }: WordOperation, requestBytes: number): ScratchBlock {
+  const words = allocateScratch(REQUEST_OFFSET + requestBytes);
   const isSwap = operation === AtomicOperation.CSWAP;
   setWord(words, 0, wordBytes, isSwap ? compare : value);
   if (isSwap) setWord(words, REPLY_OFFSET, wordBytes, value);

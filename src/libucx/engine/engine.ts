@@ -36,6 +36,8 @@ export interface EngineContext {
   readonly progressSpinNs: number;
   readonly requestsMax: number;
   readonly answerTimeoutNs: number;
+  /** Bytes of a request of libucp. */
+  readonly requestBytes: number;
   /** Whether addresses of cards are passed to libucp. */
   readonly access: DeviceAccess;
   /** Host memory for staging memory of cards. */

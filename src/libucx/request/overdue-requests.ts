@@ -22,6 +22,7 @@ const TIME_LIMIT_NS = 2e9;
 interface Left {
   readonly pinned: LocalBuffer | undefined;
   readonly rkey: UcpRemoteKey | undefined;
+  readonly isLent: boolean;
   readonly blocks: readonly (Releasable | undefined)[];
 }
 
@@ -90,23 +91,30 @@ export class OverdueRequests {
     return this.#left.has(handle);
   }
 
-  /** Called when libucp has ended an operation. @returns true for one that had ended here: its request of libucp can be freed */
+  /**
+   * Called when libucp has ended an operation that had ended here.
+   * @returns true if its request of libucp can be freed; one in memory of the engine is in use until libucp has returned, and is released by {@link poll}
+   */
   ended(handle: number): boolean {
-    const left = this.#left.get(handle);
-    if (left === undefined) return false;
+    const left = this.#left.get(handle)!;
+    if (left.isLent) return false;
+    this.#release(handle, left);
+    return true;
+  }
+
+  #release(handle: number, left: Left): void {
     this.#left.delete(handle);
     if (left.pinned !== undefined) unpin(left.pinned);
     left.rkey?.unpin();
     for (const block of left.blocks) block?.free();
-    return true;
   }
 
   /** Releases what libucp has ended. */
   poll(): void {
-    for (const handle of this.#left.keys()) {
+    for (const [handle, left] of this.#left) {
       if (this.#functions.ucp_request_check_status(handle) === Status.INPROGRESS) continue;
-      this.ended(handle);
-      this.#functions.ucp_request_free(handle);
+      this.#release(handle, left);
+      if (!left.isLent) this.#functions.ucp_request_free(handle);
     }
   }
 
@@ -114,7 +122,7 @@ export class OverdueRequests {
   close(): void {
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
-    for (const handle of this.#left.keys()) this.ended(handle);
+    for (const [handle, left] of this.#left) this.#release(handle, left);
   }
 
   #pendingOf(endpoint: RequestEndpoint): readonly UcpRequest[] {
@@ -123,8 +131,8 @@ export class OverdueRequests {
 
   /** Takes over what a request uses, which ends without libucp. */
   #keep(request: UcpRequest): void {
-    const { handle, pinned, rkey, scratch, header, registration } = request;
-    this.#left.set(handle, { pinned, rkey, blocks: [scratch, header, registration] });
+    const { handle, pinned, rkey, isLent, scratch, header, registration } = request;
+    this.#left.set(handle, { pinned, rkey, isLent, blocks: [scratch, header, registration] });
     request.pinned = undefined;
     request.rkey = undefined;
     request.scratch = undefined;

@@ -10,6 +10,7 @@ const WORD = 4;
 const { at: PARAM } = UCP_REQUEST_PARAM;
 const MASK = PARAM.op_attr_mask / WORD;
 const FLAGS = PARAM.flags / WORD;
+const REQUEST = PARAM.request / WORD;
 const CALLBACK = PARAM.cb / WORD;
 const DATATYPE = PARAM.datatype / WORD;
 const USER_DATA = PARAM.user_data / WORD;
@@ -101,6 +102,11 @@ export class OperationParameters {
   /** Sets the memory handle of the operation; 0 for none. */
   setMemh(memh: number): void {
     if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
+  }
+
+  /** Gives libucp memory for its request; see UcpRequest.isLent. @param handle the address behind it */
+  setRequest(handle: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.REQUEST, REQUEST, handle);
   }
 
   setReplyBuffer(address: number): void {

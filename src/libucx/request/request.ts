@@ -124,8 +124,10 @@ export class UcpRequest implements ApiRequest {
   protocol = '';
   /** The request of libucp; 0 if there is none. */
   handle = 0;
-  /** The same once its operation has ended, until this request is freed. */
+  /** The same once its operation has ended, until this request is freed; 0 for one that is lent. */
   spent = 0;
+  /** Whether the request of libucp is in memory of the engine, in {@link scratch}: libucp does not free it. */
+  isLent = false;
   /** Number of endpoints that were lost before its start. */
   lostBefore = 0;
   /** The status with which libucp has ended it, before {@link end}. */
@@ -240,6 +242,7 @@ export class UcpRequest implements ApiRequest {
     this.#device = undefined;
     this.#isLearned = false;
     this.handle = 0;
+    this.isLent = false;
     this.wantedTag = undefined;
     this.isCanceled = false;
     this.refusal = Status.OK;
@@ -248,6 +251,11 @@ export class UcpRequest implements ApiRequest {
     this.settle = undefined;
     this.deferEnd = undefined;
     this.abandon = undefined;
+  }
+
+  /** Notes that libucp has ended its operation. @param handle of libucp */
+  spend(handle: number): void {
+    if (!this.isLent) this.spent = handle;
   }
 
   /** Uses local memory until the end. */

@@ -218,7 +218,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (request.state === RequestState.POLLED && this.#isAsked(request)) {
       const status = this.#functions.ucp_request_check_status(pointer);
       if (status !== Status.INPROGRESS) {
-        request.spent = pointer;
+        request.spend(pointer);
         return this.endedAtOnce(request, status, params);
       }
     }
@@ -315,7 +315,7 @@ export class Requests extends OperationParameters implements RequestOwner {
       if (status === Status.INPROGRESS) {
         polled[kept++] = request;
       } else {
-        request.spent = request.handle;
+        request.spend(request.handle);
         this.#note(request, status);
       }
     }
@@ -330,7 +330,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
     this.#polled.pop();
-    request.spent = request.handle;
+    request.spend(request.handle);
     if (status < 0) {
       this.#note(request, status);
       return 0;
@@ -350,12 +350,12 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** A callback of C. */
   #onEnd(handle: number, index: number, status: Status): void {
-    if (this.overdue.ended(handle)) {
-      this.#spent.push(handle);
+    if (this.overdue.has(handle)) {
+      if (this.overdue.ended(handle)) this.#spent.push(handle);
       return;
     }
     const request = this.#all[index]!;
-    request.spent = handle;
+    request.spend(handle);
     this.#note(request, status);
   }
 
