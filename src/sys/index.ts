@@ -155,6 +155,15 @@ export {
   waitAtSignals,
   withEnvironmentLock,
 } from './process/process.ts';
+export {
+  hasEnded,
+  isOwn,
+  ownIdentity,
+  PROCESS_IDENTITY_BYTES,
+  type ProcessIdentity,
+  packIdentity,
+  unpackIdentity,
+} from './process/process-identity.ts';
 export { type BpfInstruction, installSeccompFilter, isSeccompListener, SeccompListener } from './process/seccomp.ts';
 export { hasWorker, startWorker } from './process/worker-thread.ts';
 export {

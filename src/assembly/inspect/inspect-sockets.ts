@@ -5,9 +5,18 @@
 import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defaultSocketPath, prepareFolder } from '../../emulator/index.ts';
-import { Errno, errnoOf, gettid, listenUnix, SocketType, SyscallError } from '../../sys/index.ts';
+import {
+  Errno,
+  errnoOf,
+  gettid,
+  hasEnded,
+  listenUnix,
+  ownIdentity,
+  type ProcessIdentity,
+  SocketType,
+  SyscallError,
+} from '../../sys/index.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { hasEnded, ownIdentity, type ProcessIdentity } from '../../uct/base/key/process-identity.ts';
 import { unlinkIfThere } from '../../uct/base/key/segment.ts';
 
 /** `.new`: not ready yet. */

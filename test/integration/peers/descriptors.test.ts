@@ -2,8 +2,14 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, MemoryType, type Request, Status } from '../../../src/index.ts';
-import { Errno, isProcessAlive, isSyscallError, processStartTime } from '../../../src/sys/index.ts';
-import { hasEnded, ownIdentity } from '../../../src/uct/base/key/process-identity.ts';
+import {
+  Errno,
+  hasEnded,
+  isProcessAlive,
+  isSyscallError,
+  ownIdentity,
+  processStartTime,
+} from '../../../src/sys/index.ts';
 import { Segment, scavenge } from '../../../src/uct/base/key/segment.ts';
 import { openCma, openPosix } from '../../contract/uct-implementations.ts';
 import { nativeWorker } from '../../fixtures/libucp/native-engine.ts';

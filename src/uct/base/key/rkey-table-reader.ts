@@ -1,10 +1,10 @@
 /** The reading side of rkey tables: validates the keys of memory domains of this node against the rkey tables of their owners. */
 
+import type { ProcessIdentity } from '../../../sys/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { SECRET_BYTES, sameSecret } from './keys.ts';
-import type { ProcessIdentity } from './process-identity.ts';
 import {
   NO_DEVICE,
   RKEY_TABLE_PAYLOAD_WORDS,

@@ -2,11 +2,11 @@ import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
+import { isOwn } from '../../../sys/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import { isOwn } from './process-identity.ts';
 import {
   PUBLISHED_KEYS_MAX,
   RKEY_TABLE_KEY_BYTES,

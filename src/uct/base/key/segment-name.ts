@@ -13,17 +13,15 @@ import {
   isThreadAlive,
   OpenFlag,
   open,
-  readlink,
-  SyscallError,
-} from '../../../sys/index.ts';
-import { systemRandomBytes } from '../../../ucs/sys/random.ts';
-import {
   ownIdentity,
   PROCESS_IDENTITY_BYTES,
   type ProcessIdentity,
   packIdentity,
+  readlink,
+  SyscallError,
   unpackIdentity,
-} from './process-identity.ts';
+} from '../../../sys/index.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 
 /** The default folder of segments. */
 export const SEGMENT_FOLDER = '/dev/shm';

@@ -4,10 +4,9 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
-import { gettid } from '../../../sys/index.ts';
+import { gettid, hasEnded, isOwn, ownIdentity, packIdentity } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { hasEnded, isOwn, ownIdentity, packIdentity } from './process-identity.ts';
 import { Segment, SegmentCache, scavenge } from './segment.ts';
 import { descriptorOf, SEGMENT_FOLDER, SEGMENT_NAME_BYTES, segmentPath, setDescriptor } from './segment-name.ts';
 

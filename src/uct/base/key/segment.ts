@@ -11,21 +11,25 @@ import {
   Errno,
   FileKind,
   fileStatus,
+  hasEnded,
+  isOwn,
   isSyscallError,
   isThreadAlive,
   type MappedMemory,
   mapFile,
   OpenFlag,
   open,
+  ownIdentity,
+  type ProcessIdentity,
   reserveFile,
   type SyscallError,
+  unpackIdentity,
   VIEW_LENGTH_MAX,
 } from '../../../sys/index.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import { checkString } from '../../../ucs/type/check-options.ts';
 import { asError, invalidParam, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { hasEnded, isOwn, ownIdentity, type ProcessIdentity, unpackIdentity } from './process-identity.ts';
 import {
   creatorOf,
   descriptorOf,

@@ -11,8 +11,12 @@ import {
   close as closeFd,
   Errno,
   listenUnix,
+  ownIdentity,
   PollEvent,
   type PollSubscription,
+  PROCESS_IDENTITY_BYTES,
+  type ProcessIdentity,
+  packIdentity,
   pollNow,
   pollReadable,
   SocketType,
@@ -25,12 +29,6 @@ import type { Log } from '../../../ucs/debug/log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
-import {
-  ownIdentity,
-  PROCESS_IDENTITY_BYTES,
-  type ProcessIdentity,
-  packIdentity,
-} from '../../base/key/process-identity.ts';
 import { ownFile, scavenge, unlinkIfThere } from '../../base/key/segment.ts';
 import { newTag, SEGMENT_NAME_BYTES, segmentPath } from '../../base/key/segment-name.ts';
 import {

@@ -1,11 +1,11 @@
 /** The configuration of gaudi_ipc: `UCX_GAUDI_IPC_*`. Names of gaudi_ipc. The errors of gaudi_ipc for unavailable remote memory. */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import type { ProcessIdentity } from '../../../sys/index.ts';
 import type { ConfigTable } from '../../../ucs/config/config.ts';
 import { bandwidthType, memorySizeType, timeType, uintInfType } from '../../../ucs/config/value.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 
 /** The values of the table. */
 export interface GaudiIpcConfig {

@@ -3,12 +3,12 @@
  * and returns NO_RESOURCE until the memory is available.
  */
 
+import { hasEnded, type ProcessIdentity } from '../../../sys/index.ts';
 import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import { isInside } from '../../base/checks.ts';
 import { Transfer } from '../../base/counters.ts';
-import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
 import { IOV_MAX } from '../base/config.ts';
 import { canShort, DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
 import { ownerGone, staleKey } from './config.ts';

@@ -6,7 +6,16 @@
 
 import { createHash } from 'node:crypto';
 import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
-import { bootId, folderIdentity } from '../../../sys/index.ts';
+import {
+  bootId,
+  folderIdentity,
+  hasEnded,
+  isOwn,
+  ownIdentity,
+  type ProcessIdentity,
+  packIdentity,
+  unpackIdentity,
+} from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { busIdOf } from '../../../ucs/sys/topology.ts';
@@ -25,14 +34,6 @@ import {
 import type { RemoteKey } from '../../api/memory.ts';
 import { checkAmHandler } from '../../base/checks.ts';
 import { type ClosableIface, unreachable } from '../../base/iface.ts';
-import {
-  hasEnded,
-  isOwn,
-  ownIdentity,
-  type ProcessIdentity,
-  packIdentity,
-  unpackIdentity,
-} from '../../base/key/process-identity.ts';
 import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 import type { GaudiCard } from '../base/cards.ts';
 import { cardRma, submitLimitation } from '../base/memory.ts';

@@ -4,9 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import type { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
-import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
+import { connectUnix, Errno, ownIdentity, SocketType } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { ownIdentity } from '../../base/key/process-identity.ts';
 import { servicePath } from './channel-service.ts';
 
 const fixture = useIpcPeers();

@@ -5,12 +5,12 @@
  */
 
 import type { DmaMemory, ImportedMapping } from '../../../hlthunk/index.ts';
+import type { ProcessIdentity } from '../../../sys/index.ts';
 import type { LruEntry } from '../../../ucs/datastruct/lru-list.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { busIdOf } from '../../../ucs/sys/topology.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { ChannelTraffic, RemoteKey, RemoteKeySource } from '../../api/memory.ts';
-import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 import { GAUDI_IPC_NAME } from './config.ts';
 import type { KeyPayload } from './layout.ts';

@@ -8,15 +8,16 @@ import {
   connectUnix,
   Errno,
   errnoName,
+  hasEnded,
   isSyscallError,
   type PollSubscription,
+  type ProcessIdentity,
   pollReadable,
   SocketType,
   type UnixSocket,
 } from '../../../sys/index.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
-import { hasEnded, type ProcessIdentity } from '../../base/key/process-identity.ts';
 import { servicePath } from './channel-service.ts';
 import { channelFailed, descriptorLost, ownerGone, staleKey } from './config.ts';
 import {

@@ -3,6 +3,7 @@
  * the address of memory in another process.
  */
 
+import type { ProcessIdentity } from '../../../sys/index.ts';
 import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -12,7 +13,6 @@ import { isInside } from '../../base/checks.ts';
 import { Transfer, type TransferCounters } from '../../base/counters.ts';
 import { checkIov, type HostIovEntry } from '../../base/host/memory.ts';
 import { RmaOnlyEndpoint } from '../../base/iface.ts';
-import type { ProcessIdentity } from '../../base/key/process-identity.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 
 /** What an endpoint reports to its interface. */

@@ -11,8 +11,14 @@ import {
   Errno,
   errnoName,
   errnoText,
+  hasEnded,
   isSyscallError,
+  ownIdentity,
+  PROCESS_IDENTITY_BYTES,
+  type ProcessIdentity,
+  packIdentity,
   pidfdOpen,
+  unpackIdentity,
 } from '../../../sys/index.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
@@ -31,14 +37,6 @@ import { checkAmHandler, checkTimeout } from '../../base/checks.ts';
 import { TransferCounters } from '../../base/counters.ts';
 import { hostIfaceAttributes } from '../../base/host/domain.ts';
 import { type ClosableIface, unreachable } from '../../base/iface.ts';
-import {
-  hasEnded,
-  ownIdentity,
-  PROCESS_IDENTITY_BYTES,
-  type ProcessIdentity,
-  packIdentity,
-  unpackIdentity,
-} from '../../base/key/process-identity.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';
 import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
 import { CMA_NAME, CmaEndpoint } from './endpoint.ts';

@@ -3,7 +3,7 @@
  * processes of a node by the kernel.
  */
 
-import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
+import { close as closeFd, Errno, isSyscallError, ownIdentity, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { describeValue, UcxError } from '../../../ucs/type/error.ts';
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
@@ -19,7 +19,6 @@ import {
 import { checkServices } from '../../base/checks.ts';
 import { unsupported } from '../../base/host/domain.ts';
 import type { HostMemory } from '../../base/host/memory.ts';
-import { ownIdentity } from '../../base/key/process-identity.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table.ts';
 import { scavenge } from '../../base/key/segment.ts';
 import { TableDomain } from '../base/table-domain.ts';

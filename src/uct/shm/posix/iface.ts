@@ -1,5 +1,6 @@
 /** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
 
+import { ownIdentity, unpackIdentity } from '../../../sys/index.ts';
 import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { Sleeper } from '../../../ucs/sys/sleeper.ts';
@@ -16,7 +17,6 @@ import { checkAmHandler, checkTimeout } from '../../base/checks.ts';
 import { TransferCounters } from '../../base/counters.ts';
 import { hostIfaceAttributes } from '../../base/host/domain.ts';
 import { type ClosableIface, identityText, unreachable } from '../../base/iface.ts';
-import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
 import { isLackOfResources, PATH_REMEDY } from '../../base/key/segment.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
 import { hasSameFolder, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';

@@ -8,7 +8,7 @@
  * a message, then the bit of that word in DOORBELL_SUMMARY, the one word that the receiver polls for all of them.
  */
 
-import { unpackIdentity } from '../../base/key/process-identity.ts';
+import { unpackIdentity } from '../../../sys/index.ts';
 import { SEGMENT_NAME_BYTES, type SharedFile, segmentPath } from '../../base/key/segment-name.ts';
 
 /** Maximum number of senders to one interface at a time; further ones get NO_RESOURCE until a slot is free. */

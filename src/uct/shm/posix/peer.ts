@@ -15,15 +15,16 @@ import {
   mkfifo,
   OpenFlag,
   open,
+  ownIdentity,
   PollEvent,
   type PollSubscription,
   pollNow,
   pollReadable,
   read,
+  unpackIdentity,
   write,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { ownIdentity, unpackIdentity } from '../../base/key/process-identity.ts';
 import { ownFile, Segment, segmentError, unlinkIfThere } from '../../base/key/segment.ts';
 import { hasMakerEnded, openShared, type SharedFile } from '../../base/key/segment-name.ts';
 import {

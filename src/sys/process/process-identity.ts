@@ -1,6 +1,7 @@
 /** Identity of a process for its peers: pid, start time, and pid namespace. Fixed-size bytes for names, keys and addresses. It grants no permission. */
 
-import { getpid, isProcessAlive, pidNamespace, processStartTime } from '../../../sys/index.ts';
+import { pidNamespace } from './namespace.ts';
+import { getpid, isProcessAlive, processStartTime } from './process.ts';
 
 /** Bytes of a packed identity: namespace, pid, start time. */
 export const PROCESS_IDENTITY_BYTES = 16;
