@@ -71,7 +71,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
     'security',
     'a key of host memory that was unmapped is refused with ERR_RKEY_STALE',
     'test/integration/peers/revoked-keys.test.ts > that was %s',
-    'libucp has no revocable keys: the operation ends with OK, in memory that the owner keeps until its context closes',
+    'libucp has no revocable keys: one that is unpacked later is refused if the memory was a segment of shared memory that is gone; else the operation ends with OK, in memory that the owner keeps until its context closes',
   ),
   both('security', 'the owner of unmapped memory lives', 'test/integration/peers/revoked-keys.test.ts > that was %s'),
   both(

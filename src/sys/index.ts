@@ -123,12 +123,14 @@ export {
   shareableRange,
   unmapLarge,
 } from './memory/shared-window.ts';
+export { attachSegment, detachSegment } from './memory/system-v.ts';
 export {
   bootId,
   deviceOfPath,
-  folderIdentity,
+  ipcNamespace,
   isInitialUserNamespace,
   networkNamespace,
+  pathIdentity,
   pidNamespace,
 } from './process/namespace.ts';
 export {

@@ -37,6 +37,7 @@ import { withMarkedId } from '../endpoint/unproven-peers.ts';
 import type { EngineContext } from '../engine/engine.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess, type UcpMemory } from '../mem/memory-handle.ts';
 import { MemoryMap } from '../mem/memory-map.ts';
+import { ownPlace } from '../mem/process-place.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
 import { openContext } from './open-context.ts';
 import { WORKER_CLASS, Worker } from './worker.ts';
@@ -103,6 +104,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     const { libucp, config, features } = this;
     const configuration = new UcpConfiguration(libucp.functions, config, features, this.#withoutFullPosix());
     this.configuration = configuration;
+    // While there are descriptors: addresses and keys need it later.
+    ownPlace();
     const unusedOfNode = this.node.emulated ? this.node.query().unavailable.map(({ name }) => name) : [];
     this.handle = openContext({ libucp, config, configuration, features, unusedOfNode });
     warnOfUnused(this.libucp, params.config, params.log);

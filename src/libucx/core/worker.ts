@@ -31,6 +31,7 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { fenceBlocks, requireFeature } from '../c/library.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
+import { EndedPeers } from '../endpoint/ended-peers.ts';
 import { Endpoint } from '../endpoint/endpoint.ts';
 import type { EndpointWorker } from '../endpoint/endpoint-worker.ts';
 import { SocketEndpoints } from '../endpoint/sockets.ts';
@@ -39,7 +40,7 @@ import { UnprovenPeers } from '../endpoint/unproven-peers.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
-import { packEnvelope, rawBytes, type UcxCall, unpackEnvelope } from '../mem/remote-key.ts';
+import { packAddress, rawBytes, type UcxCall, unpackAddress } from '../mem/remote-key.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { receiveMessageData, TagReceives } from '../messages/tag-receives.ts';
 import { Arrivals, type Descriptor, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
@@ -69,6 +70,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   readonly teardown: Teardown = new Teardown(this);
   readonly endpoints: EndpointTable;
   readonly unproven: UnprovenPeers;
+  readonly ended: EndedPeers;
   /** Operations on memory of cards. */
   readonly devices: DeviceTransfers;
   /** Memory for the header of the message that is being sent. */
@@ -112,6 +114,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     });
     this.endpoints = new EndpointTable(this);
     this.unproven = new UnprovenPeers(this.functions, this.requests.plainParam, context.clock, () => this.signal());
+    this.ended = new EndedPeers(context.clock, () => this.signal());
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.devices = new DeviceTransfers(this);
@@ -151,9 +154,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.checkOpen();
     this.attend();
     if (this.#address === undefined) {
-      const own = this.node.address();
-      this.#address = packEnvelope({ ucx: workerAddress(this.functions, this.handle), own }, 'worker address');
-      this.#idlePeers.announce(Buffer.from(own).toString('latin1'));
+      const node = this.node.address();
+      this.#address = packAddress({ ucx: workerAddress(this.functions, this.handle), node });
+      this.#idlePeers.announce(Buffer.from(node).toString('latin1'));
     }
     return this.#address.slice();
   }
@@ -163,8 +166,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     checkErrorHandling(options, ['rawAddress']);
     this.attend();
     if (checkRawAddress(options)) return connectToForeign(this, rawBytes(address, 'worker address').ucx, options);
-    const { ucx, own } = unpackEnvelope(address, 'worker address');
-    return connectToAddress(this, ucx, own, options);
+    return connectToAddress(this, unpackAddress(address), options);
   }
 
   listener(options: ListenerOptions = {}): Listener {
@@ -187,6 +189,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
     if (this.endpoints.isDue) count += this.endpoints.progress();
     if (this.unproven.isDue) count += this.unproven.progress();
+    if (this.ended.isDue) count += this.ended.progress();
     if (this.#sockets.isDue) count += this.#sockets.progress();
     if (this.isNodeBusy) count += this.node.progress();
     if (this.devices.isDue) count += this.devices.progress();
@@ -331,8 +334,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.arrivals.hasWaiting || this.streams.checkReady();
-    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue || this.unproven.isDue;
-    const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
+    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue;
+    const isDue = isNew || this.unproven.isDue || this.ended.isDue || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) inNextTurn(() => this.#wakeSleepers());
     else this.#alarm.arm();
@@ -410,6 +413,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.arrivals.drop();
     this.#alarm.close();
     this.unproven.close();
+    this.ended.close();
     await this.#destroy();
     this.arrivals.close();
     this.streams.close();

@@ -4,6 +4,7 @@ import type { NativeCallback } from '../../sys/index.ts';
 import type { DeviceTransfers } from '../device/transfers.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { StreamReceives } from '../messages/stream-receives.ts';
+import type { EndedPeers } from './ended-peers.ts';
 
 /** The endpoints of a worker. */
 export interface EndpointRegistry {
@@ -22,6 +23,7 @@ export interface EndpointWorker extends EngineWorker {
   readonly devices: DeviceTransfers;
   readonly endpoints: EndpointRegistry;
   readonly streams: StreamReceives;
+  readonly ended: EndedPeers;
   fence(): void;
   /** Ends the sleep of the worker, which then makes progress. */
   signal(): void;

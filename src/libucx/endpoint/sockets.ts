@@ -46,7 +46,7 @@ import { featureBits } from '../c/library.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import type { EndpointWorker } from './endpoint-worker.ts';
-import { createEndpoint } from './table.ts';
+import { createEndpoint, UNKNOWN_PEER } from './table.ts';
 import { isMarked } from './unproven-peers.ts';
 
 /** The id that libucp reports for a client that sent none. */
@@ -236,7 +236,7 @@ export class SocketEndpoints {
   #create(options: ConnectNbxOptions): EngineEndpoint {
     using address = allocateScratch(SOCKADDR_BYTES_MAX);
     const length = packSockaddr(options, address);
-    return createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
+    return createEndpoint(this.#worker, UNKNOWN_PEER, options, (params) => {
       const { clientId } = this.#worker;
       const isSent = options.sendClientId === true || (this.#worker.tellsEnds && isMarked(clientId));
       const sendsId = isSent ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
@@ -301,7 +301,7 @@ export class SocketEndpoints {
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
     if (this.#closed) throw closedError('worker');
     if (!socket.waiting.delete(request)) throw statusError(Status.NOT_CONNECTED, 'accept a client that was answered');
-    const endpoint = createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
+    const endpoint = createEndpoint(this.#worker, UNKNOWN_PEER, options, (params) => {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });

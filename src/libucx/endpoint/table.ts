@@ -4,7 +4,7 @@
  */
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
-import { allocateScratch, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, NativeCallback, type ProcessIdentity, type ScratchBlock } from '../../sys/index.ts';
 import { endpointConnect, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -13,6 +13,7 @@ import { Fields, OutValue } from '../c/fields.ts';
 import { requireDescriptors } from '../c/limits.ts';
 import { withoutTransports } from '../c/worker-address.ts';
 import type { EndpointHandling, EngineEndpoint } from '../engine/engine.ts';
+import type { AddressFields } from '../mem/remote-key.ts';
 import type { Senders } from '../request/arrivals.ts';
 import { TRANSPORT } from '../request/request.ts';
 import { Endpoint } from './endpoint.ts';
@@ -54,11 +55,13 @@ export class EndpointTable implements EndpointRegistry, Senders {
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
     const endpoint = new Endpoint(this.#worker, handle, nodeAddress, handling);
     this.#endpoints.set(handle, endpoint);
+    if (handling.isWatched && handling.process !== undefined) this.#worker.ended.watch(endpoint, handling.process);
     if (endpointConnect.hasSubscribers) endpointConnect.publish({ transports: endpoint.transports, status: Status.OK });
     return endpoint;
   }
 
   forget(endpoint: EngineEndpoint): void {
+    this.#worker.ended.forget(endpoint);
     // Its handle may be that of another peer by now.
     if (this.#endpoints.get(endpoint.handle) === endpoint) this.#endpoints.delete(endpoint.handle);
   }
@@ -118,19 +121,17 @@ const ADDRESS_PADDING = 64;
 
 /**
  * Connects to a worker.
- * @param ucx the address packed by libucp
- * @param nodeAddress address for the transports of the node
  * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
  */
 export function connectToAddress(
   worker: EndpointWorker,
-  ucx: Uint8Array,
-  nodeAddress: Uint8Array,
+  { ucx, node, place }: AddressFields,
   options: EndpointOptions,
 ): EngineEndpoint {
   using address = allocateScratch(ucx.byteLength + ADDRESS_PADDING);
   address.u8.set(ucx);
-  return createEndpoint(worker, nodeAddress.slice(), options, addressSetter(address));
+  const process = place.isNear ? place.process : undefined;
+  return createEndpoint(worker, { nodeAddress: node.slice(), process }, options, addressSetter(address));
 }
 
 /**
@@ -150,7 +151,7 @@ export function connectToForeign(
   whole.u8.set(ucx);
   answered.u8.set(withoutTransports(ucx, ownDetection) ?? ucx);
   const setPeer = { peer: addressSetter(answered), none: addressSetter(whole) };
-  const endpoint = createEndpoint(worker, new Uint8Array(0), options, setPeer);
+  const endpoint = createEndpoint(worker, UNKNOWN_PEER, options, setPeer);
   worker.unproven.expect(endpoint);
   return endpoint;
 }
@@ -165,13 +166,24 @@ function addressSetter(address: ScratchBlock): SetPeer {
 /** Sets the members that identify the peer, and returns their bits. */
 type SetPeer = (params: Fields<typeof UCP_EP_PARAMS.at>) => number;
 
+/** What an address of this engine tells about a peer. */
+export interface KnownPeer {
+  /** Address for the transports of the node; empty if it is unknown. */
+  readonly nodeAddress: Uint8Array;
+  /** Its process, if it runs on this machine. */
+  readonly process: ProcessIdentity | undefined;
+}
+
+/** A peer without an address of this engine. */
+export const UNKNOWN_PEER: KnownPeer = { nodeAddress: new Uint8Array(0), process: undefined };
+
 /**
  * Creates an endpoint. By default it has peer error handling, unless libucp has no transport with it.
  * @param setPeer the peer, also by error handling
  */
 export function createEndpoint(
   worker: EndpointWorker,
-  nodeAddress: Uint8Array,
+  { nodeAddress, process }: KnownPeer,
   options: EndpointOptions,
   setPeer: SetPeer | Readonly<Record<'peer' | 'none', SetPeer>>,
 ): EngineEndpoint {
@@ -197,5 +209,5 @@ export function createEndpoint(
     status = createAs('none');
   }
   checkStatus(status, 'ucp_ep_create');
-  return worker.endpoints.adopt(ep.value, nodeAddress, { options, isWatched });
+  return worker.endpoints.adopt(ep.value, nodeAddress, { options, isWatched, process });
 }

@@ -12,7 +12,7 @@ import type { RemoteRange } from '../../api/memory/owned.ts';
 import type { Operation } from '../../api/operation/call.ts';
 import type { CopyingContext, CopyingWorker } from '../../api/staging/device-copier.ts';
 import type { FragmentPool } from '../../api/staging/fragment-pool.ts';
-import type { ScratchBlock } from '../../sys/index.ts';
+import type { ProcessIdentity, ScratchBlock } from '../../sys/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -176,6 +176,8 @@ export interface EndpointHandling {
   readonly options: EndpointOptions;
   /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly isWatched: boolean;
+  /** The process of the peer, if it runs on this machine. */
+  readonly process?: ProcessIdentity | undefined;
   /** Whether libucp has made it for a peer, and frees it when the peer goes. Default false. */
   readonly isBorrowed?: boolean;
 }

@@ -30,18 +30,21 @@ import { checkRemote, OwnedRemoteKey, type RemoteRange } from '../../api/memory/
 import type { Call } from '../../api/operation/call.ts';
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
-import { checkStatus } from '../../ucs/type/error.ts';
+import { checkStatus, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import { identityOf, segmentsOf, whileThere } from './key-segments.ts';
 import type { LocalBuffer, LocalMemory, UcpMemory } from './memory-handle.ts';
+import { ownPlace, PLACE_BYTES, ProcessPlace } from './process-place.ts';
 
 /**
- * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory; then the key of the
- * node, which host memory has if there are cards. The first zeros are what a plain UCX program reads of memory that libucp does not reach: a key without
+ * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory, u64 identity of the
+ * files of libucp's segments, the place of the owner; then the key of the node, which host memory has if there are cards. The first zeros are what a plain UCX program reads of memory that libucp does not reach: a key without
  * memory domains (u64), of host memory (u8). It unpacks; no bytes exist that libucp refuses without risk (1.13: it releases parts that it has not unpacked).
  */
-const FIELDS_BYTES = 40;
-const FIELD = { MEMORY_TYPE: 9, DENIED: 10, ADDRESS: 16, LENGTH: 24, EXPORT_ID: 32 } as const;
+const FIELD = { MEMORY_TYPE: 9, DENIED: 10, ADDRESS: 16, LENGTH: 24, EXPORT_ID: 32, FILES: 40, PLACE: 48 } as const;
+const FIELDS_BYTES = FIELD.PLACE + PLACE_BYTES;
 
 /** The fields of a key. */
 export interface KeyFields {
@@ -52,6 +55,10 @@ export interface KeyFields {
   readonly access: number;
   /** 0 for host memory. */
   readonly exportId: number;
+  /** Where its owner runs; undefined for a key from a program that does not use this library. */
+  readonly place: ProcessPlace | undefined;
+  /** See identityOf. */
+  readonly files: bigint;
   readonly ucx: Uint8Array;
   readonly node: Uint8Array;
 }
@@ -72,8 +79,10 @@ export function packRemoteKey(
   view.setBigUint64(FIELD.ADDRESS, memory.address, true);
   view.setBigUint64(FIELD.LENGTH, BigInt(memory.byteLength), true);
   view.setBigUint64(FIELD.EXPORT_ID, BigInt(memory.exportId), true);
+  own.set(ownPlace(), FIELD.PLACE);
   own.set(nodeKey, FIELDS_BYTES);
   const ucx = memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0);
+  view.setBigUint64(FIELD.FILES, identityOf(segmentsOf(ucx)) ?? 0n, true);
   return packEnvelope({ ucx, own }, 'remote key');
 }
 
@@ -103,6 +112,8 @@ export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefin
     byteLength,
     access: REMOTE_ACCESS,
     exportId: 0,
+    place: undefined,
+    files: 0n,
     ucx,
     node: new Uint8Array(0),
   };
@@ -133,6 +144,8 @@ function parse(packed: Uint8Array): KeyFields {
     byteLength,
     access,
     exportId,
+    place: new ProcessPlace(own.subarray(FIELD.PLACE, FIELDS_BYTES)),
+    files: view.getBigUint64(FIELD.FILES, true),
     ucx,
     node: own.subarray(FIELDS_BYTES),
   };
@@ -170,14 +183,15 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   #inFlight = 0;
   readonly #functions: LibucpFunctions;
 
-  /** @throws UcxError of ucp_ep_rkey_unpack, such as UNREACHABLE */
+  /** @throws UcxError ERR_RKEY_STALE; of ucp_ep_rkey_unpack, such as UNREACHABLE */
   constructor(functions: LibucpFunctions, owner: KeyOwner, fields: KeyFields) {
     super(owner, fields);
     this.#functions = functions;
     this.exportId = fields.exportId;
     this.remoteAddress = Number(fields.address);
     const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
-    this.handle = isKnown ? unpackUcx(functions, owner.handle, fields.ucx) : 0;
+    if (fields.place?.hasEnded === true) throw stale(`its owner, process ${fields.place.process.pid}, has ended`);
+    this.handle = isKnown ? unpackNear(functions, owner.handle, fields) : 0;
     // Copied: the program may reuse the bytes that it has passed.
     this.#packedNode = fields.node.slice();
     if (fields.exportId !== 0) this.#node = this.node;
@@ -230,6 +244,25 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   }
 }
 
+/** Unpacks the key of libucp in a key of this engine, whose segments of shared memory must exist. Throws UcxError ERR_RKEY_STALE; of ucp_ep_rkey_unpack. */
+function unpackNear(functions: LibucpFunctions, ep: number, { ucx, place, files }: KeyFields): number {
+  const unpack = (): number => unpackUcx(functions, ep, ucx);
+  if (place?.isNear !== true) return unpack();
+  const segments = segmentsOf(ucx);
+  const handle = whileThere(place.sharesSegments ? segments : { ...segments, ids: [] }, files, unpack);
+  if (handle === undefined) throw stale('its owner has unmapped the memory, or has ended');
+  return handle;
+}
+
+function stale(rule: string): UcxError {
+  return new UcxError({
+    code: 'ERR_RKEY_STALE',
+    status: Status.INVALID_ADDR,
+    message: `remote key is stale: ${rule}`,
+    details: { rule },
+  });
+}
+
 /** Unpacks a key of libucp at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
 export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
   // Aligned, and followed by zeros: libucp reads as many bytes as the key specifies.
@@ -269,7 +302,7 @@ export function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Mo
 
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;
-const VERSION = 3;
+const VERSION = 4;
 /** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
 /** Maximum length of a parsed address or key. */
@@ -288,6 +321,26 @@ const RAW_OPTION: Readonly<Record<PackedKind, string>> = {
   'worker address': 'option rawAddress',
   'remote key': 'option raw',
 };
+
+/** The parts of a worker address. */
+export interface AddressFields {
+  readonly ucx: Uint8Array;
+  /** The address for the transports of the node. */
+  readonly node: Uint8Array;
+  readonly place: ProcessPlace;
+}
+
+/** Packs a worker address of this process. */
+export function packAddress({ ucx, node }: Omit<AddressFields, 'place'>): Uint8Array {
+  return packEnvelope({ ucx, own: Buffer.concat([ownPlace(), node]) }, 'worker address');
+}
+
+/** Unpacks a worker address. @throws UcxError ERR_ADDRESS_MALFORMED with the violated rule */
+export function unpackAddress(packed: Uint8Array): AddressFields {
+  const { ucx, own } = unpackEnvelope(packed, 'worker address');
+  if (own.byteLength < PLACE_BYTES) throw malformed('worker address', `has ${own.byteLength} bytes of fields`);
+  return { ucx, node: own.subarray(PLACE_BYTES), place: new ProcessPlace(own.subarray(0, PLACE_BYTES)) };
+}
 
 /** Packs both parts. */
 export function packEnvelope({ ucx, own }: Envelope, kind: PackedKind): Uint8Array {

@@ -61,6 +61,12 @@ export const mmap: (
   offset: number | bigint,
 ) => number = declare('mmap', 'int64_t', [POINTER, SIZE, 'int', 'int', 'int', 'int64_t']);
 export const munmap: (address: number, length: number) => number = declare('munmap', 'int', [POINTER, SIZE]);
+export const shmat: (id: number, address: number, flags: number) => number = declare('shmat', 'int64_t', [
+  'int',
+  POINTER,
+  'int',
+]);
+export const shmdt: (address: number) => number = declare('shmdt', 'int', [POINTER]);
 export const madvise: (address: number, length: number, advice: number) => number = declare('madvise', 'int', [
   POINTER,
   SIZE,

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Errno } from '../base/errno.ts';
-import { bootId, deviceOfPath, folderIdentity, pidNamespace } from '../process/namespace.ts';
+import { bootId, deviceOfPath, pathIdentity, pidNamespace } from '../process/namespace.ts';
 import { close, OpenFlag, open } from './file.ts';
 import { FileKind, fileStatus, mkfifo, reserveFile } from './file-status.ts';
 
@@ -49,8 +49,8 @@ describe('the namespace of a process', () => {
   it('distinguishes folders of one file system, whatever their paths are', () => {
     mkdirSync(join(folder, 'inner'));
     symlinkSync(folder, join(folder, 'inner', 'outer'));
-    expect(folderIdentity(join(folder, 'inner', 'outer'))).toBe(folderIdentity(folder));
-    expect(folderIdentity(join(folder, 'inner'))).not.toBe(folderIdentity(folder));
-    expect(folderIdentity(join(folder, 'none'))).toBeUndefined();
+    expect(pathIdentity(join(folder, 'inner', 'outer'))).toBe(pathIdentity(folder));
+    expect(pathIdentity(join(folder, 'inner'))).not.toBe(pathIdentity(folder));
+    expect(pathIdentity(join(folder, 'none'))).toBeUndefined();
   });
 });

@@ -7,6 +7,7 @@ import { SyscallError } from '../base/syscall-error.ts';
 import { errnoOf } from '../file/file.ts';
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+const IPC_NAMESPACE = '/proc/self/ns/ipc';
 const NETWORK_NAMESPACE = '/proc/self/ns/net';
 const PID_NAMESPACE = '/proc/self/ns/pid';
 const USER_NAMESPACE = '/proc/self/ns/user';
@@ -27,8 +28,7 @@ export function bootId(): Uint8Array<ArrayBuffer> {
 
 /** Identifies the namespace of the process ids of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
 export function pidNamespace(): number {
-  const link = fromProc(PID_NAMESPACE, () => fs.readlinkSync(PID_NAMESPACE));
-  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+  return namespaceOf(PID_NAMESPACE);
 }
 
 /** Whether this process is in the initial user namespace: capabilities in others do not affect global state. Throws SyscallError ENOENT without /proc. */
@@ -38,8 +38,12 @@ export function isInitialUserNamespace(): boolean {
 
 /** Identifies the network namespace of this process, whose interfaces and ports it sees; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
 export function networkNamespace(): number {
-  const link = fromProc(NETWORK_NAMESPACE, () => fs.readlinkSync(NETWORK_NAMESPACE));
-  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+  return namespaceOf(NETWORK_NAMESPACE);
+}
+
+/** Identifies the namespace of System V segments of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
+export function ipcNamespace(): number {
+  return namespaceOf(IPC_NAMESPACE);
 }
 
 /** The file system of a path, as a device number; undefined if the path does not exist. */
@@ -47,10 +51,15 @@ export function deviceOfPath(path: string): bigint | undefined {
   return fs.statSync(path, { bigint: true, throwIfNoEntry: false })?.dev;
 }
 
-/** Identifies a folder for all processes of the machine, whatever its path is: 64 bits of device and inode. Undefined if it does not exist. */
-export function folderIdentity(path: string): bigint | undefined {
+/** Identifies a folder or file for all processes of the machine, whatever its path is: 64 bits of device and inode. Undefined if it does not exist. */
+export function pathIdentity(path: string): bigint | undefined {
   const found = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
   return found === undefined ? undefined : BigInt.asUintN(64, (found.dev << 32n) ^ found.ino);
+}
+
+function namespaceOf(path: string): number {
+  const link = fromProc(path, () => fs.readlinkSync(path));
+  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
 }
 
 function fromProc<T>(path: string, read: () => T): T {

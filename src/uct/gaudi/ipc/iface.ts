@@ -8,12 +8,12 @@ import { createHash } from 'node:crypto';
 import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
 import {
   bootId,
-  folderIdentity,
   hasEnded,
   isOwn,
   ownIdentity,
   type ProcessIdentity,
   packIdentity,
+  pathIdentity,
   unpackIdentity,
 } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -227,7 +227,7 @@ function ipcAddress(node: DriverNode): Uint8Array {
   view.setUint32(AT_VERSION, VERSION, true);
   address.set(bootId().subarray(0, DIGEST_BYTES), AT_MACHINE);
   address.set(nodeDigest(node), AT_NODE);
-  view.setBigUint64(AT_FOLDER, folderIdentity(SEGMENT_FOLDER) ?? 0n, true);
+  view.setBigUint64(AT_FOLDER, pathIdentity(SEGMENT_FOLDER) ?? 0n, true);
   packIdentity(ownIdentity(), address, AT_PROCESS);
   return address;
 }

@@ -3,7 +3,7 @@
  * address that identifies the machine, and the folder of shared memory of an interface. Addresses from peers are validated.
  */
 
-import { bootId, folderIdentity } from '../../../sys/index.ts';
+import { bootId, pathIdentity } from '../../../sys/index.ts';
 import { HostDomain } from '../../base/host/domain.ts';
 import type { HostMemory } from '../../base/host/memory.ts';
 import { RkeyTable } from '../../base/key/rkey-table.ts';
@@ -57,7 +57,7 @@ export function packNode(kind: number, target: Uint8Array, folder: string = SEGM
   const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
   view.setUint32(0, kind, true);
   target.set(bootId(), AT_BOOT);
-  view.setBigUint64(AT_FOLDER, folderIdentity(folder) ?? 0n, true);
+  view.setBigUint64(AT_FOLDER, pathIdentity(folder) ?? 0n, true);
 }
 
 /**
@@ -81,6 +81,6 @@ export function otherNodeReason(kind: number, byteLength: number, address: Uint8
 /** Whether the peer has the same folder of shared memory. The address must have passed {@link otherNodeReason}. */
 export function hasSameFolder(address: Uint8Array, folder: string): boolean {
   return (
-    new DataView(address.buffer, address.byteOffset).getBigUint64(AT_FOLDER, true) === (folderIdentity(folder) ?? 0n)
+    new DataView(address.buffer, address.byteOffset).getBigUint64(AT_FOLDER, true) === (pathIdentity(folder) ?? 0n)
   );
 }

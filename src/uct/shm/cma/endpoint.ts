@@ -3,8 +3,15 @@
  * the address of memory in another process.
  */
 
-import type { ProcessIdentity } from '../../../sys/index.ts';
-import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
+import {
+  close as closeFd,
+  copyFromProcess,
+  copyToProcess,
+  Errno,
+  PollEvent,
+  type ProcessIdentity,
+  pollNow,
+} from '../../../sys/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';

@@ -1,0 +1,96 @@
+/**
+ * The segments of shared memory in remote keys of libucp. libucp 1.13 ends the process if it cannot attach one (uct_rkey_release of a part that it has not
+ * unpacked), so they are looked for before it is asked.
+ *
+ * A packed key (UCX: src/ucp/core/ucp_rkey.c) has 8 bytes with a bit for each memory domain, the memory type, and for each domain a length and as many bytes:
+ * of sysv the id of the segment (u32) and its address (u64), of posix the name of its file (u64), its address and its length (src/uct/sm/mm).
+ */
+
+import { attachSegment, detachSegment, isSyscallError, pathIdentity } from '../../sys/index.ts';
+
+const PARTS_OFFSET = 9;
+const SYSV_BYTES = 12;
+const POSIX_BYTES = 24;
+/** The file is /proc/PID/fd/FD. */
+const POSIX_PROC_LINK = 1n << 63n;
+/** The file is in /dev/shm; with {@link POSIX_PROC_LINK} it was, without either its folder follows. */
+const POSIX_SHM_OPEN = 1n << 62n;
+const POSIX_NUMBER_MASK = (1n << 60n) - 1n;
+const PID_BITS = 30n;
+const PID_MASK = (1n << PID_BITS) - 1n;
+
+/** The segments that a key names. */
+export interface KeySegments {
+  /** Ids of sysv. */
+  readonly ids: readonly number[];
+  /** Paths of the files of posix. */
+  readonly files: readonly string[];
+}
+
+/** Reads the names of segments in a packed key of libucp; those of layouts that are not known are left out. */
+export function segmentsOf(key: Uint8Array): KeySegments {
+  const view = new DataView(key.buffer, key.byteOffset, key.byteLength);
+  const [ids, files]: [number[], string[]] = [[], []];
+  if (key.byteLength < PARTS_OFFSET) return { ids, files };
+  let at = PARTS_OFFSET;
+  for (let domains = view.getBigUint64(0, true); domains > 0n && at < key.byteLength; domains &= domains - 1n) {
+    const byteLength = view.getUint8(at);
+    const begin = at + 1;
+    at = begin + byteLength;
+    if (at > key.byteLength) break;
+    if (byteLength === SYSV_BYTES) ids.push(view.getInt32(begin, true));
+    else if (byteLength >= POSIX_BYTES) {
+      const file = fileOf(view.getBigUint64(begin, true));
+      if (file !== undefined) files.push(file);
+    }
+  }
+  return { ids, files };
+}
+
+function fileOf(name: bigint): string | undefined {
+  const number = name & POSIX_NUMBER_MASK;
+  if ((name & POSIX_PROC_LINK) !== 0n) return `/proc/${number & PID_MASK}/fd/${number >> PID_BITS}`;
+  return (name & POSIX_SHM_OPEN) !== 0n ? `/dev/shm/ucx_shm_posix_${number.toString(16)}` : undefined;
+}
+
+/** Identifies the files of segments: a descriptor may be that of another file later. 0 without files; undefined if one does not exist. */
+export function identityOf({ files }: KeySegments): bigint | undefined {
+  let identity = 0n;
+  for (const file of files) {
+    const id = pathIdentity(file);
+    if (id === undefined) return undefined;
+    identity ^= id;
+  }
+  return identity;
+}
+
+/**
+ * Runs a function while the segments of a key exist, as far as this process can prevent their end: it can for sysv.
+ * @param identity of the files when the key was packed
+ * @returns undefined if one does not exist any more: the function was not called
+ */
+export function whileThere<T>(segments: KeySegments, identity: bigint, run: () => T): T | undefined {
+  const attached: number[] = [];
+  try {
+    for (const id of segments.ids) {
+      const address = unlessRefused(() => attachSegment(id), 0);
+      if (address === undefined) return undefined;
+      if (address !== 0) attached.push(address);
+    }
+    if (unlessRefused(() => identityOf(segments), identity) !== identity) return undefined;
+    return run();
+  } finally {
+    for (const address of attached) detachSegment(address);
+  }
+}
+
+/** The result of a look-up; `otherwise` if this process may not look: libucp is not kept from trying then. */
+function unlessRefused<T>(look: () => T, otherwise: T): T {
+  try {
+    return look();
+  } catch (error) {
+    if (isSyscallError(error) || (error instanceof Error && 'code' in error && error.code === 'EACCES'))
+      return otherwise;
+    throw error;
+  }
+}
