@@ -269,7 +269,9 @@ export class SocketEndpoints {
     }
     void endpoint.close({ force: true });
     if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#worker.context.features);
-    request.end(failure);
+    if (failure === Status.NOT_CONNECTED) request.error = refused(options);
+    // As over the native engine.
+    request.end(failure === Status.NOT_CONNECTED ? Status.UNREACHABLE : failure);
   }
 
   #onRequest(index: number, request: number): void {
@@ -313,6 +315,11 @@ export class SocketEndpoints {
 function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError {
   const why = `not established in ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
   return statusError(Status.TIMED_OUT, `connect to ${printSocketAddress(listener)} (${why})`);
+}
+
+/** Nothing listens at the address (ECONNREFUSED). */
+function refused(listener: SocketAddress): UcxError {
+  return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (nothing listens there)`);
 }
 
 /** Of a listener that has answered: nothing that listens at the address gives another status. */

@@ -127,6 +127,7 @@ describe('specOf', () => {
     ['-M multi', { t: 'tag_lat', M: 'multi' }],
     ['-A signal', { ...UCT, t: 'am_lat', A: 'signal' }],
     ['-B', { t: 'tag_lat', B: true }],
+    ['-P 1', { t: 'tag_lat', P: '1' }],
     ['-D shortiov', { ...UCT, t: 'am_lat', D: 'shortiov' }],
     ['-E sleep', { t: 'ucp_put_lat', E: 'sleep' }],
     ['-E sleep', { t: 'am_lat', x: 'posix', d: 'memory', E: 'sleep' }],

@@ -45,6 +45,7 @@ export interface TestOptions {
   readonly W?: string;
   readonly H?: string;
   readonly A?: string;
+  readonly P?: string;
   readonly T?: string;
   readonly M?: string;
   readonly C?: boolean;
@@ -96,6 +97,7 @@ export function declareTestOptions(command: Command): Command {
     .option('-T <threads>', `UCP: threads of each side, each with a worker and a partner of its own (1)`)
     .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
     .addOption(new Option('-A <mode>', 'UCT: refused').hideHelp())
+    .addOption(new Option('-P <mode>', 'refused, except 0').hideHelp())
     .addOption(new Option('-B', 'refused').hideHelp());
 }
 
@@ -192,9 +194,10 @@ export function sizesOfRange(text: string): number[] {
 }
 
 /** Options and values of ucx_perftest that this tool does not have. */
-function refuse({ M: threadMode = 'single', A, B, D }: TestOptions): void {
+function refuse({ M: threadMode = 'single', A, B, D, P = '0' }: TestOptions): void {
   if (threadMode !== 'single') throw unsupported(`-M ${threadMode}`, 'a worker belongs to one thread');
   if (A !== undefined) throw unsupported(`-A ${A}`, 'there is no asynchronous progress');
+  if (P !== '0') throw unsupported(`-P ${P}`, 'MPI does not start the two sides; start each by itself');
   if (B === true) throw unsupported('-B', 'registration has no such mode');
   if (D === 'shortiov') throw unsupported('-D shortiov', 'transports send no lists by short messages');
 }

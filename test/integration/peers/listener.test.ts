@@ -27,7 +27,7 @@ interface Sides {
 /** Codes of failures: libucp has fewer statuses, and no causes. */
 const CODES = {
   native: { absent: 'ERR_UNREACHABLE', foreign: 'ERR_SYSCALL_EADDRNOTAVAIL' },
-  libucx: { absent: 'ERR_NOT_CONNECTED', foreign: 'ERR_IO_ERROR' },
+  libucx: { absent: 'ERR_UNREACHABLE', foreign: 'ERR_IO_ERROR' },
 };
 
 describe.each(ENGINES)('over %s', (engine) => {

@@ -41,6 +41,7 @@ describe('the cards of a program', () => {
   });
 
   it('are those of the environment', () => {
+    expect(cardChoiceOf({ GAUDI_MAPPING_TABLE: '' }).mappingTable).toBeUndefined();
     expect(cardChoiceOf({ HABANA_VISIBLE_MODULES: '1', HABANA_VISIBLE_DEVICES: '2' })).toEqual({
       mappingTable: undefined,
       visibleModules: '1',

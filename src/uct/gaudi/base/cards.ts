@@ -230,7 +230,8 @@ const NUMBERS = /^\d{1,3}(,\d{1,3})*$/;
 /** Reads the selection from an environment. */
 export function cardChoiceOf(env: Readonly<Record<string, string | undefined>>): CardChoice {
   return {
-    mappingTable: env['GAUDI_MAPPING_TABLE'],
+    // An empty variable counts as unset.
+    mappingTable: env['GAUDI_MAPPING_TABLE'] || undefined,
     visibleModules: env['HABANA_VISIBLE_MODULES'],
     visibleDevices: env['HABANA_VISIBLE_DEVICES'],
   };
