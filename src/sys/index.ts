@@ -81,7 +81,7 @@ export {
   unshareMounts,
 } from './file/mount.ts';
 export { type HostDmabufDevice, Udmabuf } from './file/udmabuf.ts';
-export { ForeignMemory } from './memory/foreign-memory.ts';
+export { attachSegment, detachSegment, ForeignMemory } from './memory/foreign-memory.ts';
 export {
   addSeals,
   ftruncate,
@@ -123,7 +123,6 @@ export {
   shareableRange,
   unmapLarge,
 } from './memory/shared-window.ts';
-export { attachSegment, detachSegment } from './memory/system-v.ts';
 export {
   bootId,
   deviceOfPath,

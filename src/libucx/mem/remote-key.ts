@@ -34,9 +34,8 @@ import { checkStatus, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { identityOf, segmentsOf, whileThere } from './key-segments.ts';
+import { identityOf, ownPlace, PLACE_BYTES, ProcessPlace, segmentsOf, whileThere } from './key-segments.ts';
 import type { LocalBuffer, LocalMemory, UcpMemory } from './memory-handle.ts';
-import { ownPlace, PLACE_BYTES, ProcessPlace } from './process-place.ts';
 
 /**
  * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory, u64 identity of the

@@ -1,11 +1,13 @@
 /**
  * Memory that a C library of this process has mapped and will unmap: one view, which stays safe to access after that. Mappings of this package are in
- * mapped-memory.ts.
+ * mapped-memory.ts. Segments of System V of other libraries.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
-import { mmap, munmap, viewOfMemory } from '../base/libc.ts';
+import { Errno } from '../base/errno.ts';
+import { errno, mmap, munmap, shmat, shmdt, viewOfMemory } from '../base/libc.ts';
 import { checkViewLength, MapFlag, PAGE_SIZE, PROT_READ_WRITE } from '../base/mapped-memory.ts';
+import { SyscallError } from '../base/syscall-error.ts';
 
 /** Maps at the address only if nothing is mapped there (Linux 4.17): `include/uapi/asm-generic/mman-common.h`. */
 const MAP_FIXED_NOREPLACE = 0x10_0000;
@@ -53,4 +55,24 @@ export class ForeignMemory {
       placeholders.register(this.u8.buffer, { address, byteLength });
     }
   }
+}
+
+const SHM_RDONLY = 0o10000;
+
+/**
+ * Attaches a segment, which exists until it is detached, even if its owner ends.
+ * @returns the address for {@link detachSegment}; undefined if there is no such segment in this namespace
+ * @throws SyscallError EACCES, ENOMEM
+ */
+export function attachSegment(id: number): number | undefined {
+  const address = shmat(id, 0, SHM_RDONLY);
+  if (address !== -1) return address;
+  const code = errno();
+  if (code === Errno.EINVAL || code === Errno.EIDRM) return undefined;
+  throw new SyscallError('shmat', code, `segment ${id}`);
+}
+
+/** Detaches a segment. */
+export function detachSegment(address: number): void {
+  shmdt(address);
 }
