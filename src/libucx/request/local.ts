@@ -14,9 +14,8 @@ import {
 } from '../../api/memory/local.ts';
 import { OwnedMemory } from '../../api/memory/owned.ts';
 import { addressOf, allocateScratch } from '../../sys/index.ts';
-import { isBytes } from '../../ucs/memory/bytes.ts';
+import { isBytes, isResizable } from '../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { isResizable } from '../../ucs/type/resizable.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
 import type { DeviceAccess, LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';

@@ -6,10 +6,23 @@
 import { rmSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { dirname } from 'node:path';
-import { startNodeServer } from '../../assembly/node-server.ts';
+import { type NodeDescription, startNodeServer } from '../../assembly/node-server.ts';
 import { readProgram } from '../../assembly/program/program.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
-import type { ServerAnswer, ServerArguments } from './server-messages.ts';
+
+/** The argument of the server. */
+export interface ServerArguments {
+  /** Path of its socket, in a folder of its own that it removes. */
+  readonly socket: string;
+  readonly description: NodeDescription;
+  /** File for the trace of ioctls. */
+  readonly trace?: string;
+}
+
+/** Answer of the server, one line. */
+export type ServerAnswer =
+  | { readonly serving: true }
+  | { readonly serving: false; readonly message: string; readonly code?: string };
 
 const starter = new Socket({ fd: 3 });
 const { socket, description, trace }: ServerArguments = JSON.parse(process.argv[2]!);

@@ -18,7 +18,7 @@ import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { reportFailure } from '../base/command-line.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/node.ts';
-import type { ServerAnswer, ServerArguments } from './server-messages.ts';
+import type { ServerAnswer, ServerArguments } from './device-server-program.ts';
 
 const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
 /** Exit codes of env(1) and of shells: the program was found and cannot be run; it was not found. */

@@ -4,9 +4,9 @@
  * key, and move as one piece.
  */
 
+import { isResizable } from '../../ucs/memory/bytes.ts';
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
-import { isResizable } from '../../ucs/type/resizable.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';

@@ -7,8 +7,8 @@
 import { hostBytes, type LocalRange } from '../../api/memory/local.ts';
 import type { RemoteRange } from '../../api/memory/owned.ts';
 import { Operation } from '../../api/operation/call.ts';
+import { isResizable } from '../../ucs/memory/bytes.ts';
 import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
-import { isResizable } from '../../ucs/type/resizable.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';

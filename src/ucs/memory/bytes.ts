@@ -101,3 +101,9 @@ export function hasBytes(bytes: Uint8Array, end: number): boolean {
 export function isBytes(value: unknown): value is Uint8Array {
   return types.isUint8Array(value);
 }
+
+/** True for an ArrayBuffer whose length can change (ES2024), also for a SharedArrayBuffer that grows. */
+export function isResizable(buffer: ArrayBufferLike): boolean {
+  const candidate = buffer as { readonly resizable?: boolean; readonly growable?: boolean };
+  return candidate.resizable === true || candidate.growable === true;
+}

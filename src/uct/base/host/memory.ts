@@ -5,14 +5,13 @@
  */
 
 import { addressOf, isMapped, MadviseAdvice, madvise, PAGE_SIZE, VIEW_LENGTH_MAX, viewAt } from '../../../sys/index.ts';
-import { isBytes } from '../../../ucs/memory/bytes.ts';
+import { isBytes, isResizable } from '../../../ucs/memory/bytes.ts';
 import { MEMORY_TYPE_NAMES, MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RcacheConfig, Registrar } from '../../../ucs/rcache/options.ts';
 import { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { checkFlag, checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, outsideOf, UcxError } from '../../../ucs/type/error.ts';
-import { isResizable } from '../../../ucs/type/resizable.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
