@@ -52,6 +52,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/peers/listener-native.test.ts': 'see listener.test.ts',
   'integration/peers/listener-processes.test.ts': TRANSPORT,
   'integration/operations/lists.test.ts': 'see ucp-list.test.ts',
+  'integration/peers/many-connections.test.ts': TRANSPORT,
   'integration/peers/many-endpoints.test.ts': TRANSPORT,
   'integration/operations/message-trace.test.ts': 'see libucx-trace.test.ts',
   'integration/package/misuse-coll.test.ts': TEAM,

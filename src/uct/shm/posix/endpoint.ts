@@ -15,7 +15,7 @@ import { Transfer, type TransferCounters } from '../../base/counters.ts';
 import { checkIov, type HostIovEntry } from '../../base/host/memory.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 import { isLackOfResources, type Segment, type SegmentCache } from '../../base/key/segment.ts';
-import { messageBytesMax, type RingGeometry, type RingSender } from './layout.ts';
+import { messageBytesMax, type RingGeometry, type RingSender, SLOTS } from './layout.ts';
 import type { Peer } from './peer.ts';
 import { RingWriter } from './ring.ts';
 
@@ -196,6 +196,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   openMessages(): string | undefined {
+    if (!this.#peer.claim()) return `the peer has ${SLOTS} senders over ${POSIX_NAME}, the most that it can have`;
     try {
       this.#newRing ??= this.#makeRing();
       return undefined;

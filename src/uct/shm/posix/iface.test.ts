@@ -82,6 +82,23 @@ describe('an interface', () => {
     expect(received).toBe(SLOTS + 1);
   });
 
+  it('has no messages for more senders than it can have, until one of them closes', () => {
+    const endpoints = Array.from({ length: SLOTS }, () => receiver.connect(receiver.address));
+    for (const endpoint of endpoints) expect(endpoint.openMessages!()).toBeUndefined();
+    const late = receiver.connect(receiver.address);
+    expect(late.openMessages!()).toBe('the peer has 1024 senders over posix, the most that it can have');
+    // One that has not announced its ring gives its slot back at once, one that has when the receiver has seen it.
+    endpoints[500]!.close();
+    expect(late.openMessages!()).toBeUndefined();
+    expect(send(endpoints[7]!)).toBe(Status.OK);
+    receiver.progress();
+    endpoints[7]!.close();
+    const later = receiver.connect(receiver.address);
+    expect(later.openMessages!()).toBeUndefined();
+    receiver.progress();
+    expect(send(later)).toBe(Status.OK);
+  });
+
   it('frees a slot whose process died before it announced its ring, when slots are scarce', () => {
     const seen = directory();
     for (let slot = 0; slot < SLOTS; slot++) seen.words[slotAt(slot) + SlotWord.OWNER] = 2 ** 30;

@@ -46,8 +46,9 @@ export class Peer {
   readonly #words: Int32Array;
   readonly #line: WakeLine;
   readonly #folder: string;
-  /** The slot of the announced ring; negative if there is none. */
+  /** The claimed slot; negative if there is none. */
   #slot = -1;
+  #isAnnounced = false;
   /** Index of its word POLLED. */
   #polledAt = 0;
 
@@ -78,7 +79,8 @@ export class Peer {
 
   /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
   check(): Status {
-    const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
+    const isRefused =
+      this.#isAnnounced && this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
     if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
     return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
   }
@@ -103,24 +105,47 @@ export class Peer {
   }
 
   /**
+   * Claims a slot for a ring.
+   * @returns false if the receiver has the maximum number of senders, and none of them has closed
+   */
+  claim(): boolean {
+    return this.#claimed() || this.#hasClosing();
+  }
+
+  /**
    * Announces a ring.
    * @returns OK; NO_RESOURCE if the receiver has the maximum number of senders
    */
   announce(ringName: Uint8Array): Status {
+    if (!this.#claimed()) return Status.NO_RESOURCE;
     const words = this.#words;
-    for (let slot = 0; slot < SLOTS; slot++) {
-      const at = slotAt(slot);
-      if (Atomics.compareExchange(words, at + SlotWord.OWNER, 0, getpid()) !== 0) continue;
-      this.#directory.bytes.set(ringName, (at + SlotWord.NAME) * 4);
-      Atomics.store(words, at + SlotWord.STATE, SlotState.READY);
-      this.#slot = slot;
-      this.#polledAt = at + SlotWord.POLLED;
-      this.#countChange();
-      return Status.OK;
+    const at = slotAt(this.#slot);
+    this.#directory.bytes.set(ringName, (at + SlotWord.NAME) * 4);
+    Atomics.store(words, at + SlotWord.STATE, SlotState.READY);
+    this.#isAnnounced = true;
+    this.#polledAt = at + SlotWord.POLLED;
+    this.#countChange();
+    return Status.OK;
+  }
+
+  #claimed(): boolean {
+    const words = this.#words;
+    for (let slot = 0; slot < SLOTS && this.#slot < 0; slot++) {
+      if (Atomics.compareExchange(words, slotAt(slot) + SlotWord.OWNER, 0, getpid()) === 0) this.#slot = slot;
     }
+    if (this.#slot >= 0) return true;
     Atomics.store(words, DirectoryWord.SCARCE, 1);
     this.#countChange();
-    return Status.NO_RESOURCE;
+    return false;
+  }
+
+  /** Whether a slot will be free at the next progress of the receiver. */
+  #hasClosing(): boolean {
+    const words = this.#words;
+    for (let slot = 0; slot < SLOTS; slot++) {
+      if (Atomics.load(words, slotAt(slot) + SlotWord.STATE) === SlotState.CLOSED) return true;
+    }
+    return false;
   }
 
   /**
@@ -149,6 +174,11 @@ export class Peer {
    */
   retire(): boolean {
     if (this.#slot < 0) return false;
+    if (!this.#isAnnounced) {
+      Atomics.store(this.#words, slotAt(this.#slot) + SlotWord.OWNER, 0);
+      this.#slot = -1;
+      return false;
+    }
     // Stored before the receiver is checked, because a receiver that closes announces that before it reads the slots for the last time.
     Atomics.store(this.#words, slotAt(this.#slot) + SlotWord.STATE, SlotState.CLOSED);
     this.#slot = -1;
