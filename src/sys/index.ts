@@ -23,6 +23,7 @@ export {
   mapAnonymous,
   mapFile,
   mappedMemoryStatistics,
+  outlivesThread,
   PAGE_SIZE,
   VIEW_LENGTH_MAX,
   viewAt,

@@ -8,9 +8,10 @@
  * of code that kept only the address. What an ended worker thread leaves is released later (thread-resources.ts).
  */
 
+import { isMainThread } from 'node:worker_threads';
 import { IntervalMap } from '../../ucs/datastruct/interval-map.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
+import { addressOfView, errno, mmap, munmap, viewOfMemory } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
 import { forgetMapping, MappingKind, noteMapping } from './thread-resources.ts';
 
@@ -51,6 +52,14 @@ const live: IntervalMap<true> = new IntervalMap();
  */
 export function isOwnMapping(address: number, byteLength: number): boolean {
   return live.covering(address, address + byteLength) === true;
+}
+
+/**
+ * Whether memory stays when this thread ends: Node.js frees the ArrayBuffers of a worker thread, and gives the memory to others, as soon as the thread is
+ * terminated, while peers that have its address may still copy (process_vm_writev). The main thread ends with its process.
+ */
+export function outlivesThread(bytes: Uint8Array): boolean {
+  return isMainThread || isOwnMapping(addressOfView(bytes), bytes.byteLength);
 }
 
 function pageEnd(address: number, byteLength: number): number {

@@ -53,7 +53,7 @@ export class TcpMd extends HostDomain {
 
   /** @throws UcxError ERR_NO_DEVICE if no permitted network interface has an address; ERR_TCP_KEY_FILE */
   constructor(services: ComponentServices) {
-    super(TCP_NAME, true);
+    super(TCP_NAME, () => true);
     this.#services = services;
     const config = services.config.get(TCP_CONFIG_TABLE);
     this.#security = openSecurity(config, services.log);

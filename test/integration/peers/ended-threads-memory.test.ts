@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { Context, Status } from '../../../src/index.ts';
+import { Context, type Endpoint, type RemoteKey, Status } from '../../../src/index.ts';
 import { copyFromProcess, Errno, isMapped, mapAnonymous } from '../../../src/sys/index.ts';
 import { failureOf } from '../../fixtures/contexts.ts';
 import { expectNoLeaks } from '../../fixtures/leak-check.ts';
@@ -56,6 +56,28 @@ describe('the memory of a thread', { timeout: 20_000 }, () => {
       block.close();
     },
   );
+
+  it('is not reached by its address if it is an ArrayBuffer, which Node.js frees with the thread', async () => {
+    const env = envOf('posix,cma,self');
+    const context = await Context.create({ env, configDirectories: [] });
+    const endpointTo = (address: Uint8Array): Endpoint => context.worker().endpoint(address);
+    const { thread, memory } = await start(env);
+    const endpoint = endpointTo(memory.worker);
+    const [allocated, buffer] = [endpoint.unpackRkey(memory.key), endpoint.unpackRkey(memory.bufferKey)];
+    const domainsOf = (rkey: RemoteKey): readonly string[] => rkey.describe().map(({ md }) => md);
+    expect([domainsOf(allocated).includes('cma'), domainsOf(buffer).includes('cma')]).toEqual([true, false]);
+    const bytes = new Uint8Array(MEBIBYTE);
+    await endpoint.get(bytes, buffer);
+    expect(bytes.every((byte) => byte === 5)).toBe(true);
+    await endpoint.put(new Uint8Array(MEBIBYTE).fill(6), buffer);
+    await endpoint.get(bytes, buffer);
+    expect(bytes.every((byte) => byte === 6)).toBe(true);
+    await thread.terminate();
+    const late = await failureOf(() => endpoint.put(new Uint8Array(MEBIBYTE).fill(7), buffer));
+    expect(late.status).toBeLessThan(0);
+    await endpoint.close({ force: true });
+    await context.close();
+  });
 
   it('is not reused while peers have keys of it: their operations fail', async () => {
     const env = envOf('cma,tcp,self');

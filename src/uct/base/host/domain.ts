@@ -46,14 +46,14 @@ export abstract class HostDomain implements MemoryDomain {
   readonly #name: string;
   readonly #live: Set<HostMemory> = new Set();
   readonly #ifaces: OpenIfaces<ClosableIface> = new OpenIfaces();
-  readonly #registersPackable: boolean;
+  readonly #isPackable: (bytes: Uint8Array) => boolean;
   #generation = 0;
   #closed = false;
 
-  /** @param registersPackable whether registered memory can have keys */
-  constructor(name: string, registersPackable: boolean) {
+  /** @param isPackable whether registered memory can have keys */
+  constructor(name: string, isPackable: (bytes: Uint8Array) => boolean) {
     this.#name = name;
-    this.#registersPackable = registersPackable;
+    this.#isPackable = isPackable;
   }
 
   abstract memAlloc(byteLength: number, options: AllocateOptions): HostMemory;
@@ -78,7 +78,7 @@ export abstract class HostDomain implements MemoryDomain {
     // Memory of this domain gets another key.
     const known = source instanceof HostMemory ? this.#own(source) : undefined;
     const bytes = known?.bytes ?? hostBytesOf(source);
-    const packable = known?.packable ?? this.#registersPackable;
+    const packable = known?.packable ?? this.#isPackable(bytes);
     return this.own({ bytes, allocation: undefined, packable, access });
   }
 

@@ -17,11 +17,11 @@ export abstract class TableDomain extends HostDomain {
   readonly #table: RkeyTable<HostMemory>;
 
   /**
-   * @param registersPackable whether registered memory can have keys
+   * @param isPackable whether registered memory can have keys
    * @param options how rkey tables are shared
    */
-  constructor(name: string, registersPackable: boolean, options: SegmentOptions = {}) {
-    super(name, registersPackable);
+  constructor(name: string, isPackable: (bytes: Uint8Array) => boolean, options: SegmentOptions = {}) {
+    super(name, isPackable);
     this.#table = new RkeyTable(name, options);
     this.reader = new RkeyTableReader(name, options.folder);
   }

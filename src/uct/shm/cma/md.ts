@@ -3,7 +3,7 @@
  * processes of a node by the kernel.
  */
 
-import { close as closeFd, Errno, isSyscallError, ownIdentity, pidfdOpen } from '../../../sys/index.ts';
+import { close as closeFd, Errno, isSyscallError, outlivesThread, ownIdentity, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { describeValue, UcxError } from '../../../ucs/type/error.ts';
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
@@ -64,7 +64,7 @@ export class CmaMd extends TableDomain {
 
   /** @throws UcxError NO_DEVICE with the reason if the kernel cannot copy between processes */
   constructor(services: ComponentServices) {
-    super(CMA_NAME, true);
+    super(CMA_NAME, outlivesThread);
     this.#services = services;
     const refusal = machineRefusal();
     if (refusal !== undefined)

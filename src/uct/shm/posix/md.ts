@@ -85,7 +85,7 @@ export class PosixMd extends TableDomain {
   /** @throws UcxError NO_DEVICE if /dev/shm cannot be used, ERR_CONFIG_VALUE */
   constructor(services: ComponentServices) {
     const config = services.config.get(POSIX_CONFIG_TABLE);
-    super(POSIX_NAME, false, segmentOptions(config));
+    super(POSIX_NAME, () => false, segmentOptions(config));
     this.#services = services;
     this.#folder = config.DIR;
     this.#segmentOptions = segmentOptions(config);
