@@ -24,8 +24,8 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
-import { sendAfterPuts, sendPieces, shortBytes } from '../base/message-packer.ts';
-import { isObserved, WorkerCounter } from '../base/observation.ts';
+import { canSendAtOnce, sendAfterPuts, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
+import { WorkerCounter } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Notice } from '../base/request/list-request.ts';
@@ -97,18 +97,13 @@ export class ActiveMessages {
   tryShort(connection: Connection, id: number, local: LocalBuffer, localOffset: number, byteLength: number): Status {
     const bytes = plainBytesOf(local, this.#host.context);
     if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
-    const { amLane: lane, credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
-    // A connection that is not established has no credit.
-    const isFree = credit.bytes >= cost && !connection.hasPending && connection.failure === Status.OK && !isObserved();
     const isShort = AM_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
-    if (!isFree || !isShort || lane === undefined || !isAmId(id)) return Status.NO_RESOURCE;
+    if (!isShort || !canSendAtOnce(connection, cost) || !isAmId(id)) return Status.NO_RESOURCE;
     const words = writeAm(connection.remoteId, id, 0);
-    if (connection.isLoopback) lane.activity.busy = true;
-    const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
+    const status = sendMessage(connection, MessageId.AM, words, bytes, localOffset, byteLength);
     if (status === Status.NO_RESOURCE) return status;
-    credit.bytes -= cost;
-    if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.AM, words, byteLength);
+    connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.AM_TX);
     return status;
   }

@@ -7,6 +7,7 @@ import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
+import { isObserved } from './observation.ts';
 import type { Connection } from './request/request.ts';
 
 /** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs only during the call that it is passed to. */
@@ -84,6 +85,15 @@ export function sendMessage(
     PACKER.hold(header, payload, undefined, payloadOffset, payloadLength),
   );
   return afterPacked(connection, status, messageId, header, payloadLength);
+}
+
+/**
+ * Whether a message can go without a request: nothing waits in front of it, and the peer has given credit for it, which a connection that is not established
+ * does not have.
+ */
+export function canSendAtOnce(connection: Connection, cost: number): boolean {
+  const { credit, hasPending, failure } = connection;
+  return credit.bytes >= cost && !hasPending && failure === Status.OK && !isObserved();
 }
 
 /**

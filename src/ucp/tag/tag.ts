@@ -22,8 +22,8 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { lacksCredit } from '../base/credit-messages.ts';
-import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
-import { isObserved, WorkerCounter } from '../base/observation.ts';
+import { canSendAtOnce, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
+import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Connection, Request } from '../base/request/request.ts';
@@ -91,19 +91,14 @@ export class TagProtocol {
   tryShort(connection: Connection, local: LocalBuffer, localOffset: number, byteLength: number, tag: Tag): Status {
     const bytes = plainBytesOf(local, this.#host.context);
     if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
-    const { amLane: lane, credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
-    // A connection that is not established has no credit.
-    const isFree = credit.bytes >= cost && !connection.hasPending && connection.failure === Status.OK && !isObserved();
     const isShort = TAG_BYTES + byteLength <= connection.amShortMax;
-    if (!isFree || !isShort || lane === undefined) return Status.NO_RESOURCE;
+    if (!isShort || !canSendAtOnce(connection, cost)) return Status.NO_RESOURCE;
     if (!this.#isEager(connection, local as LocalMemory, byteLength)) return Status.NO_RESOURCE;
     const header = writeTag(connection.remoteId, 0, tagLow('tag', tag), tagHigh(tag));
-    if (connection.isLoopback) lane.activity.busy = true;
-    const status = lane.endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
+    const status = sendMessage(connection, MessageId.TAG, header, bytes, localOffset, byteLength);
     if (status === Status.NO_RESOURCE) return status;
-    credit.bytes -= cost;
-    if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.TAG, header, byteLength);
+    connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.TX_EAGER);
     return status;
   }
