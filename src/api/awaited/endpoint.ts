@@ -316,7 +316,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     return this.#closing;
   }
 
-  /** Closes it; with `force` if awaited operations have not ended: nobody waits for them outside of the block. */
+  /** Closes it; with `force` if awaited operations have not ended: the program has left the block that waits for them. */
   async [Symbol.asyncDispose](): Promise<void> {
     // Those that have ended settle.
     if (this.awaited > 0) await nextTurn();

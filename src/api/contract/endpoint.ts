@@ -456,8 +456,8 @@ export interface Endpoint extends AsyncDisposable {
   close(options?: CloseOptions): Promise<void>;
 
   /**
-   * Closes the endpoint at the end of an `await using` block. Awaited operations that have not ended by then are not waited for, because nobody outside of
-   * the block does: it closes with `force`. A block that an exception leaves ends, therefore, also if the peer never answers.
+   * Closes the endpoint at the end of an `await using` block; with `force` if awaited operations have not ended by then, as the program has left them. So
+   * an exception leaves the block also if the peer never answers.
    */
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** `bytes` of memory that was unmapped, which a program may still have: they are of nobody's memory, and `view()` throws. */
+/** `bytes` of memory that was unmapped, which a program may still have: they are private zero pages, and `view()` throws. */
 
 import { describe, expect, it } from 'vitest';
 import { useContexts } from '../../fixtures/contexts.ts';
