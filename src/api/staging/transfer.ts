@@ -1,128 +1,175 @@
 /**
- * Windows in flight: a message goes through fragments window by window, several at the same time. Its user provides the fragments, and fills and drains them.
+ * The transfer machine: moves a range slice by slice, several at the same time, and ends with the first failure. A range is the bytes of a message, or the
+ * blocks of a list. Its route names the verbs of the port that each slice goes through; the port does the work.
  *
- * ```
- * waiting --acquire--> filling --fill--> draining --drain--> ended
- *    |                    |                  |
- *    '---- refused -------'----- failed -----'---> stop: windows in flight end, no more begin
- * ```
+ * | State    | advance                                | block   | a slice ends                   | a slice fails | stop     |
+ * |----------|----------------------------------------|---------|--------------------------------|---------------|----------|
+ * | RUNNING  | begins slices up to the depth          | BLOCKED | advance; after the last: ENDED | STOPPING      | STOPPING |
+ * | BLOCKED  | nothing                                | -       | RUNNING, as above              | STOPPING      | STOPPING |
+ * | STOPPING | nothing in flight: ENDED               | -       | advance                        | advance       | advance  |
+ * | ENDED    | nothing                                | -       | -                              | -             | nothing  |
+ *
+ * A slice waits for its fragment, is filled, drained, and gives the fragment back. After a stop, fragments that come late go back at once, and a slice
+ * that a verb works on ends with that verb.
  */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { CopyDone } from './device-copier.ts';
 import type { FragmentUser } from './fragment-pool.ts';
 
-/** A part of a message in its fragment. */
-export interface StagedWindow<F> {
+/** What a port does with a slice. */
+export const Verb = {
+  /** Writes it to memory of the peer. */
+  PUT: 'put',
+  /** Reads it from memory of the peer. */
+  GET: 'get',
+  /** Sends it in messages, or asks the peer to send it: the end is its arrival. */
+  SEND: 'send',
+  /** Copies it between device memory and its fragment. */
+  COPY: 'copy',
+} as const;
+export type Verb = (typeof Verb)[keyof typeof Verb];
+
+/** A part of the range in flight. */
+export interface Slice<F> {
+  /** Undefined where the route has no fragments. */
   readonly fragment: F;
-  /** First byte of the message, and how many. */
+  /** First byte of the message, and how many; or the index of a block, and 1. */
   readonly from: number;
-  readonly byteLength: number;
+  readonly length: number;
 }
 
-/** The steps of a window, provided by the user of a pipeline. Every callback is called once, during the call or later. */
-export interface WindowSteps<F> {
-  /** Gets the fragment of the next window. */
+/** Where fragments come from. */
+export interface Fragments<F> {
+  /** Gets a fragment: `run` is called once, during the call or later. */
   acquire(run: FragmentUser<F>): void;
-  /** Puts the bytes of a window into its fragment. */
-  fill(window: StagedWindow<F>, done: CopyDone): void;
-  /** Moves them from there to where they belong. */
-  drain(window: StagedWindow<F>, done: CopyDone): void;
-  /** Gives a fragment back. */
   release(fragment: F): void;
-  /** Called once if no more windows begin although there are bytes left, with the later arguments of {@link ended}. */
-  stopped?(status: Status, error: unknown): void;
-  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or the status passed to {@link WindowPipeline.stop}. */
-  ended(status: Status, error: unknown): void;
 }
 
-/** State of a range: windows begin only while it is RUNNING, and are in flight until it has ENDED. */
-const RangeState = { RUNNING: 0, STOPPED: 1, ENDED: 2 } as const;
-type RangeState = (typeof RangeState)[keyof typeof RangeState];
+/** How the slices of a transfer move. */
+export interface Route<F, V extends Verb> {
+  /** The verb that puts a slice into its fragment; none if it stays where it is. */
+  readonly fill?: V;
+  /** The verb that moves it to where it belongs. */
+  readonly drain: V;
+  /** None for slices without a fragment. */
+  readonly fragments?: Fragments<F>;
+  /** Length of every slice but the last. */
+  readonly sliceLength: number;
+  /** Slices at most that are in flight or wait for a fragment. */
+  readonly depth: number;
+}
 
-/** One range of a message in flight. Begin it with {@link advance}. */
-export class WindowPipeline<F> {
-  /** Windows at most that are in flight or wait for a fragment; {@link advance} uses a new value. */
+/**
+ * The verbs of a route, and what hears of the end. A verb calls `done` once, during the call or later; while resources are missing it tries again by itself,
+ * and may {@link TransferMachine.block} the slices behind it.
+ */
+export type TransferPort<F, V extends Verb> = Readonly<Record<V, (slice: Slice<F>, done: CopyDone) => void>> & {
+  /** Called once if no more slices begin although the range has more, with the later arguments of `ended`. */
+  stopped?(status: Status, error: unknown): void;
+  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or the status of {@link TransferMachine.stop}. */
+  ended(status: Status, error: unknown): void;
+};
+
+/** The states of a transfer: see the table above. */
+const TransferState = { RUNNING: 0, BLOCKED: 1, STOPPING: 2, ENDED: 3 } as const;
+type TransferState = (typeof TransferState)[keyof typeof TransferState];
+
+/** One range on its route. Begin it with {@link advance}. */
+export class TransferMachine<F, V extends Verb> {
+  /** See {@link Route.depth}; {@link advance} uses a new value. */
   depth: number;
-  readonly #steps: WindowSteps<F>;
-  readonly #windowBytes: number;
-  /** First byte of the next window, and the end of the range. */
+  readonly #port: TransferPort<F, V>;
+  readonly #route: Route<F, V>;
+  /** Where the next slice begins, and the end of the range. */
   #next: number;
   readonly #end: number;
   #waiting = 0;
   #inFlight = 0;
-  #state: RangeState = RangeState.RUNNING;
+  #state: TransferState = TransferState.RUNNING;
   #outcome: Status = Status.OK;
   #error: unknown;
   #isAdvancing = false;
 
-  constructor(
-    steps: WindowSteps<F>,
-    [from, byteLength]: readonly [number, number],
-    { windowBytes, depth }: { readonly windowBytes: number; readonly depth: number },
-  ) {
-    this.#steps = steps;
+  constructor(port: TransferPort<F, V>, route: Route<F, V>, [from, length]: readonly [number, number]) {
+    this.#port = port;
+    this.#route = route;
     this.#next = from;
-    this.#end = from + byteLength;
-    this.#windowBytes = windowBytes;
-    this.depth = depth;
+    this.#end = from + length;
+    this.depth = route.depth;
   }
 
-  /** Begins windows as long as there are bytes and room. */
+  /** Begins slices as long as the range has more and the depth allows. */
   advance(): void {
-    // A window that ends during its own start comes back here: the loop below begins the next one, without recursion.
+    // A slice that ends during its own start comes back here: the loop below begins the next one, without recursion.
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
-    while (
-      this.#state === RangeState.RUNNING &&
-      this.#next + this.#waiting * this.#windowBytes < this.#end &&
-      this.#waiting + this.#inFlight < this.depth
-    ) {
-      this.#waiting += 1;
-      this.#steps.acquire((fragment, refusal) => this.#begin(fragment, refusal));
-    }
+    while (this.#hasNext()) this.#acquire();
     this.#isAdvancing = false;
-    const isOver =
-      this.#state === RangeState.STOPPED || (this.#state === RangeState.RUNNING && this.#next === this.#end);
-    if (!isOver || this.#inFlight > 0) return;
-    this.#state = RangeState.ENDED;
-    this.#steps.ended(this.#outcome, this.#error);
+    if (this.#inFlight > 0 || this.#state === TransferState.ENDED) return;
+    if (this.#state !== TransferState.STOPPING && this.#next < this.#end) return;
+    this.#state = TransferState.ENDED;
+    this.#port.ended(this.#outcome, this.#error);
   }
 
-  /** Begins no more windows: it ends when those in flight have ended. The first call counts. */
+  /** Begins no slices until one in flight has ended. For a verb that waits for resources. */
+  block(): void {
+    if (this.#state === TransferState.RUNNING) this.#state = TransferState.BLOCKED;
+  }
+
+  /** Begins no more slices: the transfer ends when those in flight have ended. The first call counts. */
   stop(status: Status, error?: unknown): void {
-    if (this.#state === RangeState.RUNNING) {
-      this.#state = RangeState.STOPPED;
+    if (this.#state < TransferState.STOPPING) {
+      this.#state = TransferState.STOPPING;
       this.#outcome = status;
       this.#error = error;
-      this.#steps.stopped?.(status, error);
+      this.#port.stopped?.(status, error);
     }
     this.advance();
   }
 
-  #begin(fragment: F | undefined, refusal: Status): void {
-    this.#waiting -= 1;
-    if (refusal < 0) {
-      this.stop(refusal);
+  #hasNext(): boolean {
+    const taken = this.#next + this.#waiting * this.#route.sliceLength;
+    const isBelowDepth = this.#waiting + this.#inFlight < this.depth;
+    return this.#state === TransferState.RUNNING && taken < this.#end && isBelowDepth;
+  }
+
+  #acquire(): void {
+    const { fragments } = this.#route;
+    if (fragments === undefined) {
+      this.#begin(undefined as F);
       return;
     }
-    if (this.#state !== RangeState.RUNNING) {
-      this.#steps.release(fragment as F);
-      return;
-    }
-    const from = this.#next;
-    const window = { fragment: fragment as F, from, byteLength: Math.min(this.#windowBytes, this.#end - from) };
-    this.#next += window.byteLength;
-    this.#inFlight += 1;
-    this.#steps.fill(window, (filled, error) => {
-      if (filled < 0 || this.#state !== RangeState.RUNNING) this.#windowEnded(window, filled, error);
-      else this.#steps.drain(window, (drained, cause) => this.#windowEnded(window, drained, cause));
+    this.#waiting += 1;
+    fragments.acquire((fragment, refusal) => {
+      this.#waiting -= 1;
+      if (refusal < 0) this.stop(refusal);
+      else if (this.#state < TransferState.STOPPING) this.#begin(fragment as F);
+      else fragments.release(fragment as F);
     });
   }
 
-  #windowEnded({ fragment }: StagedWindow<F>, status: Status, error: unknown): void {
-    this.#steps.release(fragment);
+  #begin(fragment: F): void {
+    const { fill, drain, sliceLength } = this.#route;
+    const from = this.#next;
+    const slice = { fragment, from, length: Math.min(sliceLength, this.#end - from) };
+    this.#next += slice.length;
+    this.#inFlight += 1;
+    const drained: CopyDone = (status, error) => this.#sliceEnded(slice, status, error);
+    if (fill === undefined) {
+      this.#port[drain](slice, drained);
+      return;
+    }
+    this.#port[fill](slice, (status, error) => {
+      if (status < 0 || this.#state >= TransferState.STOPPING) drained(status, error);
+      else this.#port[drain](slice, drained);
+    });
+  }
+
+  #sliceEnded({ fragment }: Slice<F>, status: Status, error: unknown): void {
+    this.#route.fragments?.release(fragment);
     this.#inFlight -= 1;
+    if (this.#state === TransferState.BLOCKED) this.#state = TransferState.RUNNING;
     if (status < 0) this.stop(status, error);
     else this.advance();
   }

@@ -8,6 +8,8 @@ import { entryError } from '../../api/list/list.ts';
 import type { FlushedList, ListStart } from '../../api/list/notify-order.ts';
 import { operationOf } from '../../api/operation/call.ts';
 import { Parts } from '../../api/operation/completion.ts';
+import type { CopyDone } from '../../api/staging/device-copier.ts';
+import { type Slice, TransferMachine, type TransferPort, type Verb } from '../../api/staging/transfer.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';
@@ -17,17 +19,18 @@ import { DeviceOperation, type OperationTracker, partsOf } from './operation.ts'
 /** Blocks of one list in flight: more do not make libucp faster, but take requests from other operations. */
 const BLOCKS_IN_FLIGHT_MAX = 256;
 
+type ListVerb = typeof Verb.PUT | typeof Verb.GET;
+
 /** The operation. */
-export class ListOperation extends DeviceOperation implements FlushedList {
+export class ListOperation extends DeviceOperation implements FlushedList, TransferPort<undefined, ListVerb> {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
   isDue = false;
   listStart: ListStart | undefined = undefined;
   readonly #plan: ListPlan;
   readonly #count: number;
-  #next = 0;
-  #inFlight = 0;
-  #isMoving = false;
+  /** Moves the blocks: a slice is one of them. */
+  readonly #machine: TransferMachine<undefined, ListVerb>;
   #isNotified = false;
   /** Ends the wait for the turn of the notification. */
   #takeTurn: (() => void) | undefined;
@@ -36,6 +39,8 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     super(tracker, endpoint, request);
     this.#plan = plan;
     this.#count = plan.selected?.length ?? plan.list.blockCount;
+    const route = { drain: plan.list.operation, sliceLength: 1, depth: BLOCKS_IN_FLIGHT_MAX };
+    this.#machine = new TransferMachine<undefined, ListVerb>(this, route, [0, this.#count]);
     if (plan.notification !== undefined) plan.order.add(this, true);
   }
 
@@ -51,7 +56,8 @@ export class ListOperation extends DeviceOperation implements FlushedList {
   protected override begin(): void {
     // A list without blocks is a notification.
     this.request.transfers = this.#count > 0 ? 0 : 1;
-    this.#move();
+    this.count += 1;
+    this.#machine.advance();
   }
 
   override onComplete(): void {
@@ -65,33 +71,36 @@ export class ListOperation extends DeviceOperation implements FlushedList {
     }
   }
 
-  /** Starts blocks, until none are left, or the worker has no free request. */
-  #move(): void {
-    // A block that ends in its call comes back here: the loop below starts the next one, without recursion.
-    if (this.#isMoving) return;
-    this.#isMoving = true;
-    while (this.#next < this.#count && this.#inFlight < BLOCKS_IN_FLIGHT_MAX && this.failure === Status.OK) {
-      if (!this.#moveNext()) break;
-    }
-    this.#isMoving = false;
-    if (this.#next === this.#count && this.#inFlight === 0) this.#flush();
+  put(slice: Slice<undefined>, done: CopyDone): void {
+    this.#moveBlock(slice, done);
   }
 
-  /** @returns false if the worker has no free request */
-  #moveNext(): boolean {
+  get(slice: Slice<undefined>, done: CopyDone): void {
+    this.#moveBlock(slice, done);
+  }
+
+  ended(): void {
+    this.#flush();
+    this.complete(Status.OK);
+  }
+
+  protected override onFailed(): void {
+    super.onFailed();
+    this.#machine.stop(this.failure);
+  }
+
+  #moveBlock({ from }: Slice<undefined>, done: CopyDone): void {
     const { list, selected } = this.#plan;
-    const block = list.blocks[selected === undefined ? this.#next : selected[this.#next]!]!;
-    this.#next += 1;
-    this.#inFlight += 1;
-    return this.run(
+    const block = list.blocks[selected === undefined ? from : selected[from]!]!;
+    const hasRequest = this.run(
       (params) => this.endpoint.moveBlock(operationOf(list.operation), block, params),
       (status, error, ended) => {
         this.#countBlock(ended);
         this.#fail(status, error, block.entry);
-        this.#inFlight -= 1;
-        this.#move();
+        done(status, error);
       },
     );
+    if (!hasRequest) this.#machine.block();
   }
 
   /** Counts the transfer of a block, unless the transports of the node moved it. A block that ended in its call was one of libucp. */

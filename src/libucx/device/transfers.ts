@@ -1,6 +1,6 @@
 /**
  * Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. The
- * paths are in operation.ts, windows.ts, remote.ts and messages.ts.
+ * paths are in operation.ts, staged-transfer.ts, remote.ts and messages.ts.
  */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
@@ -33,8 +33,8 @@ import { DeviceFlush, type DeviceOperation, InnerOperation, OperationTracker, pa
 import { choosePath, DevicePath } from './paths.ts';
 import { atomicQuestion, OwnerRequests, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
+import { StagedTransfer } from './staged-transfer.ts';
 import { CardSteps, type StepStart } from './steps.ts';
-import { Pipeline } from './windows.ts';
 
 /** The operations of one worker that access memory of cards. */
 export class DeviceTransfers implements DeviceCopies {
@@ -202,7 +202,7 @@ export class DeviceTransfers implements DeviceCopies {
   #operationOf(path: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
     const { endpoint, local } = transfer;
     if (path === DevicePath.PIPELINE && local instanceof UcpMemory)
-      return new Pipeline(this.#tracker, request, transfer, local);
+      return new StagedTransfer(this.#tracker, request, transfer, local);
     const parts = [endpoint, request] as const;
     const node = path === DevicePath.NODE ? startOnNode(transfer) : undefined;
     if (node !== undefined) return new InnerOperation(this.#tracker, parts, node);

@@ -11,7 +11,7 @@
  *                '-- connection lost --------------> LOST        the sender may still write: fragments that it has keys of are retired
  * ```
  *
- * The states of a window are those of staging/transfer.ts: filled by the sender, drained to device memory.
+ * The windows are slices of staging/transfer.ts: sent by the peer, then copied to device memory.
  */
 
 import { MessageId } from '../../api/layout/message.ts';
@@ -19,8 +19,8 @@ import { ATP_IN_TARGET, RTR_BYTES, writeRtr } from '../../api/layout/rendezvous.
 import { areHost, areMapped, bytesOf, scatter } from '../../api/memory/local.ts';
 import type { Operation } from '../../api/operation/call.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
-import { type FragmentUser, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
-import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
+import { fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
+import { type Fragments, type Slice, TransferMachine, type TransferPort, Verb } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
@@ -39,9 +39,9 @@ const FIRST_WINDOWS = 2;
 /** The fragment of a window: undefined if the CPU, or the sender, reaches the memory itself. */
 type Fragment = MemoryHandle | undefined;
 
-/** A window that is being filled. */
+/** A window that the sender was asked for, and that is not full. */
 interface OpenWindow {
-  readonly window: StagedWindow<Fragment>;
+  readonly window: Slice<Fragment>;
   /** The sender has a key of the fragment. */
   readonly isShared: boolean;
   readonly done: CopyDone;
@@ -64,8 +64,10 @@ type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
 /** The states in which it takes nothing more from the sender. */
 type ClosedState = typeof ReceiveState.FINISHED | typeof ReceiveState.ANSWERED | typeof ReceiveState.LOST;
 
+type ReceiveVerb = typeof Verb.SEND | typeof Verb.COPY;
+
 /** The receive of one message. */
-export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
+export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, ReceiveVerb> {
   readonly request: Request;
   readonly byteLength: number;
   readonly #host: ProtocolHost;
@@ -73,14 +75,12 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   readonly #connection: Connection;
   readonly #peerRequest: number;
   readonly #pieces: readonly LocalPiece[];
-  readonly #isHost: boolean;
   /** Key of the own memory, for a sender that can write it. */
   readonly #key: OwnKey | undefined;
-  readonly #pipeline: WindowPipeline<Fragment>;
-  /** Windows that are not full. */
+  readonly #machine: TransferMachine<Fragment, ReceiveVerb>;
   readonly #open: OpenWindow[] = [];
   /** Windows with some bytes in the fragment. */
-  readonly #staged: Set<StagedWindow<Fragment>> = new Set();
+  readonly #staged: Set<Slice<Fragment>> = new Set();
   /** Fragments that the sender may still write to. */
   readonly #exposed: Set<Fragment> = new Set();
   #state: ReceiveState = ReceiveState.ASKING;
@@ -94,10 +94,15 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     this.#peerRequest = message.peerRequest;
     this.#pieces = message.pieces;
     this.byteLength = bytesOf(message.pieces);
-    this.#isHost = areHost(message.pieces);
     this.#key = key;
-    const depth = key === undefined ? staging.windowsMax : FIRST_WINDOWS;
-    this.#pipeline = new WindowPipeline(this, [0, this.byteLength], { windowBytes: staging.fragmentBytes, depth });
+    const route = {
+      fill: Verb.SEND,
+      drain: Verb.COPY,
+      ...(areHost(message.pieces) ? {} : { fragments: this.#fragments() }),
+      sliceLength: staging.fragmentBytes,
+      depth: key === undefined ? staging.windowsMax : FIRST_WINDOWS,
+    };
+    this.#machine = new TransferMachine<Fragment, ReceiveVerb>(this, route, [0, this.byteLength]);
   }
 
   /** Asks for the first windows. */
@@ -109,7 +114,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     // A software get has asked already.
     if (request.requestId === 0) this.#connection.expect(request);
     else this.#connection.renew(request);
-    this.#pipeline.advance();
+    this.#machine.advance();
   }
 
   /** Ends the receive, of whose sender nothing more is awaited. False if the sender has a key of the memory: it may be writing there. */
@@ -154,14 +159,9 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     this.#received(open, byteLength, fragment !== undefined);
   }
 
-  acquire(run: FragmentUser<Fragment>): void {
-    if (this.#isHost) run(undefined, Status.OK);
-    else this.#staging.acquireToReceive(run);
-  }
-
   /** Asks the sender for a window. */
-  fill(window: StagedWindow<Fragment>, done: CopyDone): void {
-    const { fragment, from, byteLength } = window;
+  send(window: Slice<Fragment>, done: CopyDone): void {
+    const { fragment, from, length: byteLength } = window;
     const connection = this.#connection;
     const key = this.#key;
     // The sender keeps the key of the target from the first window on.
@@ -184,19 +184,13 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   }
 
   /** Writes a full fragment to device memory. */
-  drain(window: StagedWindow<Fragment>, done: CopyDone): void {
-    const { fragment, from, byteLength } = window;
+  copy(window: Slice<Fragment>, done: CopyDone): void {
+    const { fragment, from, length: byteLength } = window;
     if (fragment === undefined || !this.#staged.delete(window)) {
       done(areMapped(this.#pieces) ? Status.OK : Status.INVALID_ADDR);
       return;
     }
     this.#staging.write({ pieces: this.#pieces, from, byteLength }, fragment, done);
-  }
-
-  release(fragment: Fragment): void {
-    if (fragment === undefined) return;
-    if (this.#exposed.has(fragment)) this.#staging.retireReceived(fragment);
-    else this.#staging.releaseReceived(fragment);
   }
 
   stopped(status: Status, error: unknown): void {
@@ -210,13 +204,25 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     this.request.end(status);
   }
 
+  /** The half of the fragments that peers fill. One that the sender may still write to is retired. */
+  #fragments(): Fragments<Fragment> {
+    return {
+      acquire: (run) => this.#staging.acquireToReceive(run),
+      release: (fragment) => {
+        if (fragment === undefined) return;
+        if (this.#exposed.has(fragment)) this.#staging.retireReceived(fragment);
+        else this.#staging.releaseReceived(fragment);
+      },
+    };
+  }
+
   #received(open: OpenWindow, byteLength: number, isStaged: boolean): void {
     open.received += byteLength;
     if (isStaged) this.#staged.add(open.window);
     // The sender works window by window, so more windows in flight are useful.
-    this.#pipeline.depth = this.#staging.windowsMax;
-    if (open.received < open.window.byteLength) {
-      this.#pipeline.advance();
+    this.#machine.depth = this.#staging.windowsMax;
+    if (open.received < open.window.length) {
+      this.#machine.advance();
       return;
     }
     this.#open.splice(this.#open.indexOf(open), 1);
@@ -227,9 +233,9 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   #windowOf(from: number, byteLength: number): OpenWindow | undefined {
     if (byteLength <= 0) return undefined;
     const isIn = ({ window }: OpenWindow): boolean =>
-      from >= window.from && from + byteLength <= window.from + window.byteLength;
+      from >= window.from && from + byteLength <= window.from + window.length;
     const open = this.#open.find(isIn);
-    return open !== undefined && open.received + byteLength <= open.window.byteLength ? open : undefined;
+    return open !== undefined && open.received + byteLength <= open.window.length ? open : undefined;
   }
 
   /** Takes nothing more from the sender; the request ends when nothing is being written to device memory. */
@@ -239,7 +245,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     const { request } = this;
     if (request.requestId !== 0) this.#connection.forget(request);
     this.#key?.release();
-    this.#pipeline.stop(status);
+    this.#machine.stop(status);
     for (const { window, isShared, done } of this.#open.splice(0)) {
       // A sender that is not done may still be writing to a fragment whose key it has: no other message gets that fragment.
       if (isShared && state !== ReceiveState.ANSWERED) this.#exposed.add(window.fragment);

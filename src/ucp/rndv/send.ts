@@ -16,8 +16,14 @@ import { areHost, areMapped, bytesOf } from '../../api/memory/local.ts';
 import { Operation } from '../../api/operation/call.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
-import type { FragmentUser } from '../../api/staging/fragment-pool.ts';
-import { type StagedWindow, WindowPipeline, type WindowSteps } from '../../api/staging/transfer.ts';
+import {
+  type Fragments,
+  type Route,
+  type Slice,
+  TransferMachine,
+  type TransferPort,
+  Verb,
+} from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
@@ -28,6 +34,7 @@ import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { moveRemote, type RemoteMove, transfersOf } from '../transfer/move.ts';
 import type { Staging } from '../transfer/staging.ts';
+import type { Transfer } from '../transfer/transfer.ts';
 import type { OwnKey } from './own-key.ts';
 import { type RemoteRange, releaseRanges } from './receive.ts';
 import { carrierOf, nameProtocol, postReply } from './reply.ts';
@@ -65,8 +72,8 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   target: readonly RemoteRange[] | undefined = undefined;
   /** Fragments that are waited for. */
   waiting = 0;
-  /** Windows in flight that go through fragments. */
-  readonly staged: WindowPipeline<MemoryHandle>[] = [];
+  /** Windows in flight. */
+  readonly windows: Set<WindowMachine> = new Set();
   state: SendState = SendState.OFFERED;
   /** The receiver and its request, if it must be notified of the outcome. */
   #answerTo: Connection | undefined = undefined;
@@ -131,15 +138,8 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     return true;
   }
 
-  /** A window has ended. */
-  unstage(window: WindowPipeline<MemoryHandle>): void {
-    const at = this.staged.indexOf(window);
-    if (at >= 0) this.staged.splice(at, 1);
-  }
-
   #stopWindows(): void {
-    if (this.staged.length === 0) return;
-    for (const window of [...this.staged]) window.stop(Status.CANCELED);
+    for (const window of this.windows) window.stop(Status.CANCELED);
   }
 
   /** Ends both sides of the message: the receiver is notified when nothing writes its memory any more. */
@@ -195,13 +195,13 @@ interface Destination {
   readonly isTarget: boolean;
 }
 
-/** A destination, and how a part gets there: `write`, called once, reports when it is there. */
-interface Route {
+/** The transfers that write a part to a destination. */
+interface Write {
   readonly to: Destination;
-  readonly write: (done: CopyDone) => void;
+  readonly transfers: readonly Transfer[];
 }
 
-/** A part of the window: all of it, or the bytes in a fragment. */
+/** The bytes of a slice, and where they are: in the memory of the message, or in a fragment. */
 interface Part {
   /** First byte of the message, and how many. */
   readonly from: number;
@@ -220,8 +220,25 @@ interface WindowOfPeer {
   readonly fragmentKey: RemoteKey | undefined;
 }
 
+/** A fragment; undefined for a slice that is sent from the memory of the message. */
+type Fragment = MemoryHandle | undefined;
+type SendVerb = typeof Verb.PUT | typeof Verb.SEND | typeof Verb.COPY;
+type WindowMachine = TransferMachine<Fragment, SendVerb>;
+
+/** The ways of a window, the best first. */
+const ROUTES = {
+  /** Lanes write it from the memory of the message. */
+  written: { drain: Verb.PUT },
+  /** Host memory goes in messages. */
+  sent: { drain: Verb.SEND },
+  /** Its card copies it to memory of the receiver that is mapped into this process. */
+  mapped: { drain: Verb.COPY },
+  /** From device memory to fragments, and from there by lanes or in messages. */
+  staged: { fill: Verb.COPY, drain: Verb.PUT },
+} as const;
+
 /** One window. */
-export class SendWindow implements WindowSteps<MemoryHandle> {
+export class SendWindow implements TransferPort<Fragment, SendVerb> {
   readonly #host: ProtocolHost;
   readonly #staging: Staging;
   readonly #transfer: SendTransfer;
@@ -231,7 +248,9 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
   readonly #fragmentKey: RemoteKey | undefined;
   /** Where the window may be written, the best first. */
   readonly #destinations: readonly Destination[];
-  readonly #pipeline: WindowPipeline<MemoryHandle>;
+  /** How lanes write the window from the memory of the message, if they do. */
+  readonly #written: Write | undefined;
+  readonly #machine: WindowMachine;
 
   constructor(
     host: ProtocolHost,
@@ -251,48 +270,42 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
     if (target !== undefined) destinations.push({ rkey: target.rkey, offset: target.offset + from, isTarget: true });
     if (fragmentKey !== undefined) destinations.push({ rkey: fragmentKey, offset: 0, isTarget: false });
     this.#destinations = destinations;
-    const { fragmentBytes: windowBytes, windowsMax: depth } = staging;
-    this.#pipeline = new WindowPipeline(this, [from, byteLength], { windowBytes, depth });
+    this.#written = this.#writeOf(this.#partOf({ fragment: undefined, from, length: byteLength }));
+    this.#machine = new TransferMachine<Fragment, SendVerb>(this, this.#route(), [from, byteLength]);
   }
 
   /** Sends the window. */
   start(): void {
-    const { from, byteLength } = this.#asked;
     const transfer = this.#transfer;
-    const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
-    const direct = this.#routeOf(part) ?? this.#mappedRouteOf(part);
     transfer.count += 1;
-    if (direct !== undefined || transfer.isHost) {
-      this.#send(part, direct, (status) => this.ended(status));
+    transfer.windows.add(this.#machine);
+    this.#machine.advance();
+  }
+
+  /** Writes a slice by lanes; one that they do not write goes in messages. */
+  put(slice: Slice<Fragment>, done: CopyDone): void {
+    const part = this.#partOf(slice);
+    const write = slice.fragment === undefined ? this.#written : this.#writeOf(part);
+    if (write === undefined) {
+      this.send(slice, done);
       return;
     }
-    transfer.staged.push(this.#pipeline);
-    this.#pipeline.advance();
+    const { to, transfers } = write;
+    this.#write(part, to, done, (written) => moveRemote(this.#host, this.#transfer.request, transfers, written));
   }
 
-  acquire(run: FragmentUser<MemoryHandle>): void {
-    const transfer = this.#transfer;
-    transfer.waiting += 1;
-    this.#staging.acquire((fragment, refusal) => {
-      transfer.waiting -= 1;
-      run(fragment, refusal);
-    });
+  send(slice: Slice<Fragment>, done: CopyDone): void {
+    nameProtocol(this.#transfer.request, 'rndv/am');
+    this.#pump(this.#partOf(slice), done);
   }
 
-  /** Reads a part into a fragment. */
-  fill({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
-    this.#staging.read({ pieces: this.#transfer.pieces, from, byteLength }, fragment, done);
-  }
-
-  /** Sends a part from its fragment. */
-  drain({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
-    const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
-    const part: Part = { from, byteLength, pieces, start: 0, origin: deviceAt(this.#transfer.pieces, from) };
-    this.#send(part, this.#routeOf(part), done);
-  }
-
-  release(fragment: MemoryHandle): void {
-    this.#staging.release(fragment);
+  /** Copies a slice into its fragment, or to the mapped memory of the receiver. */
+  copy(slice: Slice<Fragment>, done: CopyDone): void {
+    const { fragment, from, length: byteLength } = slice;
+    const to = this.#mappedDestination();
+    if (fragment !== undefined) this.#staging.read({ pieces: this.#transfer.pieces, from, byteLength }, fragment, done);
+    else if (to === undefined) done(Status.INVALID_ADDR);
+    else this.#write(this.#partOf(slice), to, done, (written) => this.#writeMapped(slice, to.rkey, to.offset, written));
   }
 
   stopped(status: Status, error: unknown): void {
@@ -302,27 +315,54 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
 
   ended(status: Status): void {
     const transfer = this.#transfer;
-    transfer.unstage(this.#pipeline);
+    transfer.windows.delete(this.#machine);
     if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
     if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
     transfer.complete(Status.OK);
   }
 
-  #send(part: Part, route: Route | undefined, done: CopyDone): void {
+  #route(): Route<Fragment, SendVerb> {
+    const { byteLength } = this.#asked;
+    const whole = { sliceLength: byteLength, depth: 1 };
+    if (this.#written !== undefined) return { ...ROUTES.written, ...whole };
+    if (this.#transfer.isHost) return { ...ROUTES.sent, ...whole };
+    if (this.#mappedDestination() !== undefined) return { ...ROUTES.mapped, ...whole };
+    const { fragmentBytes, windowsMax } = this.#staging;
+    return { ...ROUTES.staged, fragments: this.#fragments(), sliceLength: fragmentBytes, depth: windowsMax };
+  }
+
+  /** The fragments that this worker sends from, and how many of them the message waits for. */
+  #fragments(): Fragments<Fragment> {
     const transfer = this.#transfer;
-    const { request } = transfer;
-    if (route === undefined) {
-      nameProtocol(request, 'rndv/am');
-      this.#pump(part, done);
-      return;
-    }
+    return {
+      acquire: (run) => {
+        transfer.waiting += 1;
+        this.#staging.acquire((fragment, refusal) => {
+          transfer.waiting -= 1;
+          run(fragment, refusal);
+        });
+      },
+      release: (fragment) => this.#staging.release(fragment!),
+    };
+  }
+
+  #partOf({ fragment, from, length: byteLength }: Slice<Fragment>): Part {
+    const { pieces } = this.#transfer;
+    if (fragment === undefined) return { from, byteLength, pieces, start: from, origin: undefined };
+    const copied = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
+    return { from, byteLength, pieces: copied, start: 0, origin: deviceAt(pieces, from) };
+  }
+
+  /** Writes a part, and tells the receiver that it is there. */
+  #write(part: Part, to: Destination, done: CopyDone, write: (written: CopyDone) => void): void {
+    const transfer = this.#transfer;
     if (transfer.state === SendState.OFFERED) {
       transfer.state = SendState.WRITING;
       this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
     }
-    nameProtocol(request, 'rndv/put-pipeline');
-    route.write((status, error) => {
-      if (status === Status.OK && !transfer.isEnding) this.#announce(part, route.to);
+    nameProtocol(transfer.request, 'rndv/put-pipeline');
+    write((status, error) => {
+      if (status === Status.OK && !transfer.isEnding) this.#announce(part, to);
       done(status, error);
     });
   }
@@ -363,34 +403,29 @@ export class SendWindow implements WindowSteps<MemoryHandle> {
   }
 
   /** How lanes write a part from the memory that it is in; undefined if they do not. */
-  #routeOf(part: Part): Route | undefined {
+  #writeOf(part: Part): Write | undefined {
     for (const to of this.#destinations) {
-      const move = this.#moveOf(part, to);
-      const transfers = transfersOf(this.#host, move);
-      if (transfers !== undefined) {
-        return { to, write: (done) => moveRemote(this.#host, this.#transfer.request, transfers, done) };
-      }
+      const transfers = transfersOf(this.#host, this.#moveOf(part, to));
+      if (transfers !== undefined) return { to, transfers };
     }
     return undefined;
   }
 
-  /** How the cards of a message write a part to memory of the receiver that is mapped into this process (ucp_rkey_ptr); undefined for a message of host memory. */
-  #mappedRouteOf(part: Part): Route | undefined {
-    if (this.#transfer.isHost) return undefined;
-    const to = this.#destinations.find(({ rkey }) => rkey.bytes !== undefined);
-    if (to === undefined) return undefined;
-    return { to, write: (done) => this.#writeMapped(part, to, done) };
+  /** Memory of the receiver that is mapped into this process (ucp_rkey_ptr). */
+  #mappedDestination(): Destination | undefined {
+    return this.#destinations.find(({ rkey }) => rkey.bytes !== undefined);
   }
 
-  #writeMapped({ from, start, byteLength, pieces }: Part, { rkey, offset }: Destination, done: CopyDone): void {
+  #writeMapped({ from, length: byteLength }: Slice<Fragment>, rkey: RemoteKey, offset: number, done: CopyDone): void {
     const { bytes } = rkey;
     if (bytes === undefined || !rkey.live) {
       done(Status.INVALID_ADDR);
       return;
     }
-    this.#transfer.request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
+    const { request, pieces } = this.#transfer;
+    request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
     const at = offset + from - this.#asked.from;
-    this.#staging.read({ pieces, from: start, byteLength }, bytes.subarray(at, at + byteLength), done);
+    this.#staging.read({ pieces, from, byteLength }, bytes.subarray(at, at + byteLength), done);
   }
 
   #moveOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {
