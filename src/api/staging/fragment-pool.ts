@@ -9,6 +9,14 @@ import { Status } from '../../ucs/type/status.ts';
  */
 export type FragmentUser<F> = (fragment: F | undefined, status: Status) => void;
 
+/** Where fragments come from. */
+export interface Fragments<F> {
+  /** Gets a fragment: `run` is called once, during the call or later. */
+  acquire(run: FragmentUser<F>): void;
+  /** Gives it back. */
+  release(fragment: F): void;
+}
+
 /** Allocates the memory of fragments. */
 export interface FragmentSource<F> {
   /** @throws UcxError if there is no memory */
@@ -18,7 +26,7 @@ export interface FragmentSource<F> {
 }
 
 /** The fragments of a worker or of a context. They are allocated at their first use and kept until {@link close}. */
-export class FragmentPool<F extends object> {
+export class FragmentPool<F extends object> implements Fragments<F> {
   /** Bytes of a fragment. */
   readonly fragmentBytes: number;
   /** Fragments at most. */

@@ -15,7 +15,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { CopyDone } from './device-copier.ts';
-import type { FragmentUser } from './fragment-pool.ts';
+import type { Fragments } from './fragment-pool.ts';
 
 /** What a port does with a slice. */
 export const Verb = {
@@ -37,13 +37,6 @@ export interface Slice<F> {
   /** First byte of the message, and how many; or the index of a block, and 1. */
   readonly from: number;
   readonly length: number;
-}
-
-/** Where fragments come from. */
-export interface Fragments<F> {
-  /** Gets a fragment: `run` is called once, during the call or later. */
-  acquire(run: FragmentUser<F>): void;
-  release(fragment: F): void;
 }
 
 /** How the slices of a transfer move. */

@@ -8,7 +8,7 @@ import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import type { LocalRange } from '../../api/memory/local.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
-import type { FragmentPool, FragmentUser } from '../../api/staging/fragment-pool.ts';
+import type { FragmentPool, Fragments, FragmentUser } from '../../api/staging/fragment-pool.ts';
 import { memcpy } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -25,7 +25,7 @@ export type StepStart = (params: RequestParams) => Status | Request;
 export type StepDone = (status: Status, error?: unknown, ended?: Request) => void;
 
 /** State that all transfers of device memory in one worker share. */
-export class CardSteps implements DeviceCopier {
+export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
   /** The fragment of {@link copyNow}, outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. */

@@ -19,8 +19,8 @@ import { ATP_IN_TARGET, RTR_BYTES, writeRtr } from '../../api/layout/rendezvous.
 import { areHost, areMapped, bytesOf, scatter } from '../../api/memory/local.ts';
 import type { Operation } from '../../api/operation/call.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
-import { fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
-import { type Fragments, type Slice, TransferMachine, type TransferPort, Verb } from '../../api/staging/transfer.ts';
+import { type Fragments, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
+import { type Slice, TransferMachine, type TransferPort, Verb } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';

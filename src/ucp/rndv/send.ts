@@ -16,6 +16,7 @@ import { areHost, areMapped, bytesOf } from '../../api/memory/local.ts';
 import { Operation } from '../../api/operation/call.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
+import type { Fragments } from '../../api/staging/fragment-pool.ts';
 import {
   type Fragments,
   type Route,
