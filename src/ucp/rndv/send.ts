@@ -17,14 +17,7 @@ import { Operation } from '../../api/operation/call.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import type { CopyDone } from '../../api/staging/device-copier.ts';
 import type { Fragments } from '../../api/staging/fragment-pool.ts';
-import {
-  type Fragments,
-  type Route,
-  type Slice,
-  TransferMachine,
-  type TransferPort,
-  Verb,
-} from '../../api/staging/transfer.ts';
+import { type Route, type Slice, TransferMachine, type TransferPort, Verb } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
