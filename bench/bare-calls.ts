@@ -50,17 +50,18 @@ function roundOf(worker: Worker, endpoint: Endpoint, memory: UcpMemory, isFirst:
   const { functions, handle, requests } = worker;
   const { ucp_request_check_status, ucp_request_free, ucp_tag_recv_nbx, ucp_tag_recv_request_test } = functions;
   const { ucp_tag_send_nbx, ucp_worker_progress } = functions;
-  const { plainParam, info } = requests;
+  const { plain } = requests.parameters;
+  const { info } = requests.polling;
   const [source, target] = [memory.ucpAddress, memory.ucpAddress + BYTES];
   const send = (): void => {
-    const sent = ucp_tag_send_nbx(endpoint.handle, source, BYTES, TAG, plainParam);
+    const sent = ucp_tag_send_nbx(endpoint.handle, source, BYTES, TAG, plain);
     if (sent < 0) throw new Error(`ucp_tag_send_nbx: ${sent}`);
     if (sent === 0) return;
     while (ucp_request_check_status(sent) === Status.INPROGRESS) ucp_worker_progress(handle);
     ucp_request_free(sent);
   };
   const receive = (): void => {
-    const received = ucp_tag_recv_nbx(handle, target, BYTES, TAG, MASK, plainParam);
+    const received = ucp_tag_recv_nbx(handle, target, BYTES, TAG, MASK, plain);
     if (received < 0) throw new Error(`ucp_tag_recv_nbx: ${received}`);
     if (received === 0) return;
     for (;;) {

@@ -113,7 +113,9 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
       },
     });
     this.endpoints = new EndpointTable(this);
-    this.unproven = new UnprovenPeers(this.functions, this.requests.plainParam, context.clock, () => this.signal());
+    this.unproven = new UnprovenPeers(this.functions, this.requests.parameters.plain, context.clock, () =>
+      this.signal(),
+    );
     this.ended = new EndedPeers(context.clock, () => this.signal());
     this.arrivals = new Arrivals(this.functions, this.handle, this, this.endpoints, this.requests.operations);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
@@ -185,7 +187,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     const events = this.#isAbandoned ? 0 : this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;
     if ((this.#progressCalls & LOOK_CALLS_MASK) === 0) this.#idlePeers.look(this.requests.coarse.nowMs);
-    let count = events + this.requests.progress(events) + this.streams.progress(events);
+    let count = events + this.requests.polling.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
     if (this.endpoints.isDue) count += this.endpoints.progress();
     if (this.unproven.isDue) count += this.unproven.progress();
@@ -280,7 +282,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     if (request === undefined) return Status.NO_RESOURCE;
     return this.requests.started(
       request,
-      this.functions.ucp_worker_flush_nbx(this.handle, this.requests.param),
+      this.functions.ucp_worker_flush_nbx(this.handle, this.requests.parameters.address),
       params,
     );
   }
@@ -334,7 +336,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.arrivals.hasWaiting || this.streams.checkReady();
-    const isNew = this.requests.checkEnded() || hasArrived || this.endpoints.isDue;
+    const isNew = this.requests.polling.checkEnded() || hasArrived || this.endpoints.isDue;
     const isDue = isNew || this.unproven.isDue || this.ended.isDue || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: events since the last progress are handled first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) inNextTurn(() => this.#wakeSleepers());
@@ -370,13 +372,13 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
   }
 
   get #isIdle(): boolean {
-    return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
+    return this.requests.polling.inProgress === 0 && !this.requests.polling.hasEnded && this.devices.isIdle;
   }
 
   /** Ends the operations that libucp has not ended. */
   #abandon(): void {
     this.devices.abort();
-    const { sends, others } = this.requests.abandonAll();
+    const { sends, others } = this.requests.polling.abandonAll();
     if (sends + others + this.unproven.size === 0) return;
     this.#isAbandoned = true;
     this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
@@ -387,8 +389,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, EndpointWorker, 
     // libucp ends the process if operations still wait for a connection, or receives for the rest of a message (1.13): its memory is leaked instead.
     if (this.#isAbandoned) this.context.onWorkerLeaked();
     else this.functions.ucp_worker_destroy(this.handle);
-    while (this.requests.hasEnded || !this.devices.isIdle) {
-      this.requests.progress(0);
+    while (this.requests.polling.hasEnded || !this.devices.isIdle) {
+      this.requests.polling.progress(0);
       this.node.progress();
       this.devices.progress();
       await nextTurn();

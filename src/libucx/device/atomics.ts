@@ -64,14 +64,22 @@ export function startAtomic(
   request.isLent = libucp.minor < PROTO_ENABLE_MINOR;
   const words = wordsOf(call, request.isLent ? requestBytes : 0);
   request.scratch = words;
-  if (request.isLent) requests.setRequest(words.address + REQUEST_OFFSET + requestBytes);
+  if (request.isLent) requests.parameters.setRequest(words.address + REQUEST_OFFSET + requestBytes);
   request.pinKey(rkey);
   request.settle = (ended, status) => takeWord(ended, status, isOpen());
-  requests.setDatatype(ucpDtMakeContig(call.wordBytes));
-  requests.setReplyBuffer(words.address + REPLY_OFFSET);
+  requests.parameters.setDatatype(ucpDtMakeContig(call.wordBytes));
+  requests.parameters.setReplyBuffer(words.address + REPLY_OFFSET);
   const opcode = ATOMIC_OPCODES[call.operation];
   const remote = rkey.remoteAddress + remoteOffset;
-  const started = functions.ucp_atomic_op_nbx(handle, opcode, words.address, 1, remote, rkey.handle, requests.param);
+  const started = functions.ucp_atomic_op_nbx(
+    handle,
+    opcode,
+    words.address,
+    1,
+    remote,
+    rkey.handle,
+    requests.parameters.address,
+  );
   return requests.started(request, started, params);
 }
 

@@ -36,8 +36,8 @@ export class CardDatatype implements DeviceDatatypes {
   initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number {
     if (this.#datatype === 0) this.#create();
     const { requests } = this.#staging.worker;
-    requests.setDatatype(this.#datatype);
-    requests.setMemoryType(UCS_MEMORY_TYPE.HOST);
+    requests.parameters.setDatatype(this.#datatype);
+    requests.parameters.setMemoryType(UCS_MEMORY_TYPE.HOST);
     if (request.kind !== RequestKind.SEND)
       return this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength));
     const message = new OutgoingMessage(this.#staging, pieces, byteLength);

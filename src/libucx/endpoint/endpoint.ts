@@ -241,7 +241,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
-    return requests.started(request, this.functions.ucp_ep_flush_nbx(this.handle, requests.param), params);
+    return requests.started(request, this.functions.ucp_ep_flush_nbx(this.handle, requests.parameters.address), params);
   }
 
   fence(): void {
@@ -308,7 +308,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.worker.devices.endpointGone(this, this.failure);
     if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
     this.receivedStream.fail(this.failure);
-    this.worker.requests.overdue.expect(this, this.failure);
+    this.worker.requests.polling.overdue.expect(this, this.failure);
     this.onceFailed?.(status);
     if (!this.closed) this.errorHandling.report(this, this.failure, this.worker);
   }
@@ -365,7 +365,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     checkKept(local);
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
-    const plain = requests.plainParameters(local);
+    const plain = requests.parameters.plainFor(local);
     const moved = this.functions[FUNCTIONS[operation]](this.handle, address, byteLength, remote, rkey.handle, plain);
     const started = { local, byteLength, rkey, params };
     return ofEndpoint(this, requests.startedWithoutRequest(RequestKind.SEND, moved, PROTOCOLS[operation], started));
@@ -378,10 +378,10 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
     request.pinKey(rkey);
-    const { address } = buffers;
+    const { address } = request;
     const remote = rkey.remoteAddress + remoteOffset;
     const start = this.functions[FUNCTIONS[operation]];
-    const started = start(this.handle, address, byteLength, remote, rkey.handle, requests.param);
+    const started = start(this.handle, address, byteLength, remote, rkey.handle, requests.parameters.address);
     return requests.started(request, started, params);
   }
 
@@ -491,9 +491,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (request === undefined) return Status.NO_RESOURCE;
     this.#isHandleClosed = true;
     const isForced = this.isForced || this.failure !== Status.OK;
-    if (isForced) requests.overdue.expect(this, Status.CANCELED);
-    if (isForced && this.#isWatched) requests.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
-    return requests.started(request, this.functions.ucp_ep_close_nbx(this.handle, requests.param), {
+    if (isForced) requests.polling.overdue.expect(this, Status.CANCELED);
+    if (isForced && this.#isWatched) requests.parameters.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
+    return requests.started(request, this.functions.ucp_ep_close_nbx(this.handle, requests.parameters.address), {
       noImmediateCompletion: true,
     });
   }

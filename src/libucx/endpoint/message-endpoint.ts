@@ -117,14 +117,20 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, call.isImmediate)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
-        const param = requests.plainParameters(local);
+        const param = requests.parameters.plainFor(local);
         const sent = this.functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
         return ofEndpoint(this, requests.startedWithoutRequest(RequestKind.SEND, sent, 'tag/libucp', call));
       }
     }
     const request = this.#initSend('tag/libucp', call);
     if (typeof request === 'number') return request;
-    const started = this.functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
+    const started = this.functions.ucp_tag_send_nbx(
+      this.handle,
+      request.address,
+      request.count,
+      tag,
+      requests.parameters.address,
+    );
     return requests.started(request, started, params);
   }
 
@@ -139,9 +145,9 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     tagLow('tag', tag);
     const request = this.#initSend('tag/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
-    const { buffers, requests } = this.worker;
-    const { address, count } = buffers;
-    const started = this.functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.param);
+    const { requests } = this.worker;
+    const { address, count } = request;
+    const started = this.functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.parameters.address);
     return requests.started(request, started, params);
   }
 
@@ -180,15 +186,23 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     header: Uint8Array | undefined,
     params: AmSendParams | undefined,
   ): Status | Request {
-    const { buffers, requests, headers } = this.worker;
+    const { requests, headers } = this.worker;
     const { protocol } = params ?? {};
     const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
-    requests.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
+    requests.parameters.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
     const headerLength = header?.byteLength ?? 0;
     if (header !== undefined && headerLength > 0) headers.u8.set(header);
-    const { address, count } = buffers;
+    const { address, count } = request;
     const at = headerLength > 0 ? headers.address : 0;
-    const started = this.functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);
+    const started = this.functions.ucp_am_send_nbx(
+      this.handle,
+      id,
+      at,
+      headerLength,
+      address,
+      count,
+      requests.parameters.address,
+    );
     // libucp reads the header until the request has ended.
     if (started > 0 && headerLength > 0) request.header = this.worker.takeHeader();
     return requests.started(request, started, params);
@@ -198,10 +212,15 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     this.require(UCP_FEATURE.STREAM, params);
     const request = this.#initSend('stream/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
-    const { buffers, requests } = this.worker;
+    const { requests } = this.worker;
     // libucp 1.13 ends the process of a receiver that matches a message without bytes.
     if (request.byteLength === 0) return requests.started(request, Status.OK, params);
-    const started = this.functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
+    const started = this.functions.ucp_stream_send_nbx(
+      this.handle,
+      request.address,
+      request.count,
+      requests.parameters.address,
+    );
     return requests.started(request, started, params);
   }
 

@@ -55,7 +55,7 @@ export class TagReceives {
     if (requests.canStartWithoutRequest(RequestKind.TAG_RECV, call.isImmediate)) {
       const plain = buffers.plainAddress(local, localOffset, byteLength);
       if (plain >= 0) {
-        const param = requests.plainParameters(local);
+        const param = requests.parameters.plainFor(local);
         const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
         const request = requests.startedWithoutRequest(RequestKind.TAG_RECV, received, 'tag/libucp', call);
         if (typeof request !== 'number') wants(request as UcpRequest, tag, mask);
@@ -65,8 +65,8 @@ export class TagReceives {
     const request = this.#begin(call);
     if (request === undefined) return Status.NO_RESOURCE;
     wants(request, tag, mask);
-    const { address, count } = buffers;
-    const started = functions.ucp_tag_recv_nbx(handle, address, count, tag, mask, requests.param);
+    const { address, count } = request;
+    const started = functions.ucp_tag_recv_nbx(handle, address, count, tag, mask, requests.parameters.address);
     return requests.receiveStarted(request, started, params);
   }
 
@@ -91,11 +91,11 @@ export class TagReceives {
     const { params } = call;
     const request = this.#begin(call);
     if (request === undefined) return Status.NO_RESOURCE;
-    const { functions, handle, buffers, requests } = this.#worker;
+    const { functions, handle, requests } = this.#worker;
     const { handle: taken } = message;
     message.handle = 0;
-    const { address, count } = buffers;
-    const started = functions.ucp_tag_msg_recv_nbx(handle, address, count, taken, requests.param);
+    const { address, count } = request;
+    const started = functions.ucp_tag_msg_recv_nbx(handle, address, count, taken, requests.parameters.address);
     return requests.receiveStarted(request, started, params);
   }
 
@@ -145,9 +145,9 @@ export function receiveMessageData(
   request.endpoint = sender;
   message.isReceived = true;
   message.waiting = undefined;
-  const { address, count } = buffers;
+  const { address, count } = request;
   const descriptor = arrivals.take(waiting as Descriptor);
-  const started = functions.ucp_am_recv_data_nbx(handle, descriptor, address, count, requests.param);
+  const started = functions.ucp_am_recv_data_nbx(handle, descriptor, address, count, requests.parameters.address);
   if (started === 0) request.receivedBytes = message.byteLength;
   return requests.started(request, started, params);
 }

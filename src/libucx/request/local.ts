@@ -41,9 +41,6 @@ export interface BuffersOwner extends RegistrationOwner {
 
 /** The local side of the operations of one worker, one at a time. */
 export class LocalRanges {
-  /** The address for libucp, after {@link begin}. */
-  address = 0;
-  count = 0;
   readonly #owner: BuffersOwner;
   readonly #requests: Requests;
   readonly #devices: DeviceDatatypes;
@@ -58,7 +55,7 @@ export class LocalRanges {
   }
 
   /**
-   * A request for an operation on local memory, with its parameters; undefined at the limit. The memory is checked, and stays pinned until the request has
+   * A request for an operation on local memory, with its parameters, address and count; undefined at the limit. The memory is checked, and stays pinned until the request has
    * ended.
    * @param access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM
@@ -104,23 +101,21 @@ export class LocalRanges {
     for (const { memory } of pieces) checkKept(memory);
     const bytes = bytesOf(pieces);
     this.#take(request, local, bytes);
-    this.address = 0;
-    if (bytes === 0) {
-      this.count = 0;
-    } else if (pieces.every(({ memory }) => isHost(memory))) {
+    if (bytes === 0) return;
+    if (pieces.every(({ memory }) => isHost(memory))) {
       this.#initList(request, pieces);
     } else {
-      this.count = 1;
-      this.address = this.#devices.initDatatype(request, pieces, bytes);
+      request.count = 1;
+      request.address = this.#devices.initDatatype(request, pieces, bytes);
     }
   }
 
   #initKnown(request: UcpRequest, local: LocalMemory, offset: number, byteLength: number): void {
     this.#take(request, local, byteLength);
-    if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.operationMemh);
-    if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
-    this.address = addressIn(local, offset);
-    this.count = byteLength;
+    if (!(local instanceof Uint8Array)) this.#requests.parameters.setMemh(local.operationMemh);
+    if (!isHost(local)) this.#requests.parameters.setMemoryType(this.#owner.access.memoryType);
+    request.address = addressIn(local, offset);
+    request.count = byteLength;
   }
 
   #needsHandle(local: LocalMemory, byteLength: number): boolean {
@@ -129,9 +124,9 @@ export class LocalRanges {
   }
 
   #register(request: UcpRequest): void {
-    const registration = this.#registrations.register(this.address, this.count);
+    const registration = this.#registrations.register(request.address, request.count);
     if (registration === undefined) return;
-    this.#requests.setMemh(registration.memh);
+    this.#requests.parameters.setMemh(registration.memh);
     request.registration = registration;
   }
 
@@ -170,9 +165,9 @@ export class LocalRanges {
       list.view.setBigUint64(at + UCP_DT_IOV.at.length, BigInt(byteLength), true);
     }
     request.scratch = list;
-    this.#requests.setDatatype(UCP_DATATYPE.IOV);
-    this.address = list.address;
-    this.count = used.length;
+    this.#requests.parameters.setDatatype(UCP_DATATYPE.IOV);
+    request.address = list.address;
+    request.count = used.length;
   }
 }
 

@@ -70,7 +70,7 @@ describe('the buffers of a worker', () => {
     const owner = { operations: { startNs: () => -1, ended: () => {} }, innerDepth: 0 };
     const request = new UcpRequest(owner as never, 0);
     const setMemh = vi.fn();
-    const requests = { begin: () => request, setMemh, discard: () => {} };
+    const requests = { begin: () => request, parameters: { setMemh }, discard: () => {} };
     const context = { libucp: { functions, minor }, handle: CONTEXT, access: {} };
     const buffers = new LocalRanges(context as never, requests as never, {} as never);
     const bytes = new Uint8Array(4096);

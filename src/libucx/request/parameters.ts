@@ -1,4 +1,4 @@
-/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. Requests are in requests.ts. */
+/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. */
 
 import { OwnedMemory } from '../../api/memory/owned.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -21,13 +21,13 @@ const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 
 /** The parameters of the operations of one worker, one operation at a time. */
-export class OperationParameters {
-  /** The parameters of the operation that is being started (ucp_request_param_t). */
-  readonly param: number;
-  /** Empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
-  readonly plainParam: number;
+export class ParameterBlock {
+  /** Address of the parameters of the operation that is being started. */
+  readonly address: number;
+  /** Address of empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
+  readonly plain: number;
   /** The same with the handle of mapped memory. */
-  readonly #mappedParam: number;
+  readonly #mapped: number;
   readonly #mappedWords: Uint32Array;
   /** The handle in these parameters. */
   #memh = 0;
@@ -35,25 +35,25 @@ export class OperationParameters {
   readonly #blocks: readonly ScratchBlock[];
 
   constructor() {
-    const param = allocateScratch(UCP_REQUEST_PARAM.size);
+    const started = allocateScratch(UCP_REQUEST_PARAM.size);
     const plain = allocateScratch(UCP_REQUEST_PARAM.size);
     const mapped = allocateScratch(UCP_REQUEST_PARAM.size);
-    this.#blocks = [param, plain, mapped];
-    this.param = param.address;
-    this.#words = param.words;
-    this.plainParam = plain.address;
-    this.#mappedParam = mapped.address;
+    this.#blocks = [started, plain, mapped];
+    this.address = started.address;
+    this.#words = started.words;
+    this.plain = plain.address;
+    this.#mapped = mapped.address;
     this.#mappedWords = mapped.words;
     this.#mappedWords[MASK] = UCP_OP_ATTR_FIELD.MEMH;
   }
 
   /** Begins new parameters, without a callback. */
-  protected resetParam(): void {
+  reset(): void {
     this.#words[MASK] = 0;
   }
 
   /** Begins new parameters. @param index number of the request, which the callback gets */
-  protected resetParamTo(callback: number, index: number): void {
+  resetTo(callback: number, index: number): void {
     const words = this.#words;
     words[MASK] = CALLBACK_BITS;
     words[CALLBACK] = callback;
@@ -62,25 +62,25 @@ export class OperationParameters {
   }
 
   /** Makes libucp return a request also for an operation that ends at once. */
-  protected requireRequest(): void {
+  requireRequest(): void {
     this.#words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
   }
 
   /** Sets where the result of a receive that ends at once goes. */
-  protected setReceiveInfo(address: number): void {
+  setReceiveInfo(address: number): void {
     this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, address);
   }
 
-  /** {@link plainParam}, with the memory handle of libucp if there is one: libucp then registers nothing. */
-  plainParameters(local: LocalBuffer): number {
-    if (!(local instanceof OwnedMemory) || local.operationMemh === 0) return this.plainParam;
+  /** {@link plain}, with the memory handle of libucp if there is one: libucp then registers nothing. */
+  plainFor(local: LocalBuffer): number {
+    if (!(local instanceof OwnedMemory) || local.operationMemh === 0) return this.plain;
     const { operationMemh } = local;
     if (operationMemh !== this.#memh) {
       this.#memh = operationMemh;
       this.#mappedWords[MEMH] = operationMemh;
       this.#mappedWords[MEMH + 1] = highOf(operationMemh);
     }
-    return this.#mappedParam;
+    return this.#mapped;
   }
 
   /** Adds flags to the parameters. */
@@ -114,7 +114,7 @@ export class OperationParameters {
   }
 
   /** Releases the memory. */
-  protected freeParam(): void {
+  close(): void {
     for (const block of this.#blocks) block.free();
   }
 

@@ -1,5 +1,5 @@
 /**
- * A request of the engine over libucp. requests.ts starts it and detects its end.
+ * A request of the engine over libucp. requests.ts starts it, polling.ts detects its end.
  *
  * ```
  * FREE --begin()--> POLLED or REPORTED --libucp has ended it--> ENDED --end()--> COMPLETED --free()--> FREE
@@ -143,6 +143,9 @@ export class UcpRequest implements ApiRequest {
   sender: MessageSender | undefined = undefined;
   /** The endpoint of an operation that libucp executes: its requests end with it. */
   endpoint: RequestEndpoint | undefined = undefined;
+  /** The local memory for the call of libucp that starts it: its address, and its bytes or the number of elements of its datatype. */
+  address = 0;
+  count = 0;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
   /** The remote key, which must not be destroyed before the end. */
@@ -241,6 +244,8 @@ export class UcpRequest implements ApiRequest {
     this.#transport = undefined;
     this.#device = undefined;
     this.#isLearned = false;
+    this.address = 0;
+    this.count = 0;
     this.handle = 0;
     this.isLent = false;
     this.wantedTag = undefined;

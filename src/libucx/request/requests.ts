@@ -1,25 +1,20 @@
 /**
- * The requests of one worker, and the detection of their end. A few are polled in every progress, which is fastest; callbacks of libucp
- * report the others. Callbacks of the application never run inside calls of C.
+ * The requests of one worker: taken from their pool with the parameters for libucp, started, given back. polling.ts detects their end.
  */
 
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { CoarseClock } from '../../api/snapshot/summary.ts';
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusOf } from '../../ucs/type/status.ts';
-import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type Carrier, RequestQuery } from '../c/queries.ts';
 import { OperationCounters } from './counters.ts';
-import { EndCallbacks } from './end-callbacks.ts';
-import { OverdueRequests } from './overdue-requests.ts';
-import { OperationParameters } from './parameters.ts';
+import { ParameterBlock } from './parameters.ts';
+import { Polling } from './polling.ts';
 import {
   ALONE,
   type PlainCall,
@@ -30,32 +25,19 @@ import {
   UcpRequest,
 } from './request.ts';
 
-/** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
-const POLLED_MAX = 4;
-/** Maximum number of polled requests, including those of sends that did not end at once. */
-const FOLLOWED_MAX = 32;
-/** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
-const SPENT_MAX = 16;
-/** Statuses of operations whose peer cannot be reached any more. */
-const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT];
-/** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
-const QUIET_CALLS_MASK = 63;
-
 /** The requests of one worker. */
-export class Requests extends OperationParameters implements RequestOwner {
+export class Requests implements RequestOwner {
   readonly operations: OperationCounters;
   innerDepth = 0;
-  /** Memory for the result of a receive that ends at once: a tag and a length, or a length. */
-  readonly info: number;
-  readonly #infoWords: Uint32Array;
-  readonly #infoBlock: ScratchBlock;
+  /** The parameters of the operation that is being started. */
+  readonly parameters: ParameterBlock = new ParameterBlock();
+  readonly polling: Polling;
   readonly #query: RequestQuery;
   /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
   /** Requests in use at most. */
   readonly max: number;
   readonly #events: Readonly<Record<'onFreed' | 'onDue' | 'onStarted', () => void>>;
-  readonly overdue: OverdueRequests;
   /** The handle of libucp's worker. */
   readonly #worker: number;
   readonly #functions: LibucpFunctions;
@@ -64,23 +46,13 @@ export class Requests extends OperationParameters implements RequestOwner {
   readonly #all: (UcpRequest | undefined)[] = [];
   /** Indices of requests that the pool has not kept. */
   readonly #freeIndices: number[] = [];
-  readonly #callbacks: EndCallbacks;
-  /** Addresses of the callbacks, by the kind of the request. */
-  readonly #callbackOf: readonly number[];
-  readonly #polled: UcpRequest[] = [];
-  /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
-  readonly #spent: number[] = [];
-  /** Requests that ended inside a call of C, with the status in `outcome`: their callbacks have not run. */
-  #ended: UcpRequest[] = [];
-  #progressCalls = 0;
-  #inProgress = 0;
   /** Number of endpoints that have failed or are being closed: libucp may not be asked about their requests. */
   #lost = 0;
 
   /**
    * @param worker the handle of libucp
    * @param services the clock; the log for a trace; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
-   * @param events onFreed: a request was freed; onDue: there is work for {@link progress} that libucp does not report; onStarted: an operation goes on
+   * @param events onFreed: a request was freed; onDue: there is work for {@link polling} that libucp does not report; onStarted: an operation goes on
    * after its call
    */
   constructor(
@@ -89,38 +61,20 @@ export class Requests extends OperationParameters implements RequestOwner {
     { clock, log, requestsMax }: { readonly clock: Clock; readonly log: Log; readonly requestsMax: number },
     events: Readonly<Record<'onFreed' | 'onDue' | 'onStarted', () => void>>,
   ) {
-    super();
     this.operations = new OperationCounters(clock, log);
     this.coarse = new CoarseClock(clock);
     this.max = requestsMax;
     this.#worker = worker;
     this.#events = events;
     this.#functions = functions;
-    this.overdue = new OverdueRequests(functions, this.#all, clock, events.onDue);
+    this.polling = new Polling(functions, this.#all, clock, { onDue: events.onDue, onQuiet: () => this.coarse.look() });
     this.#pool = new ObjectPool(requestsMax, () => {
       const index = this.#freeIndices.pop() ?? this.#all.length;
       const request = new UcpRequest(this, index);
       this.#all[index] = request;
       return request;
     });
-    const info = allocateScratch(UCP_TAG_RECV_INFO.size);
-    this.info = info.address;
-    this.#infoBlock = info;
-    this.#infoWords = info.words;
     this.#query = new RequestQuery(functions);
-    this.#callbacks = new EndCallbacks({
-      onEnd: (handle, index, status) => this.#onEnd(handle, index, status),
-      onTagEnd: (handle, index, status, received) => {
-        memcpy(this.info, received, UCP_TAG_RECV_INFO.size);
-        this.takeTagInfo(this.#all[index]!);
-        this.#onEnd(handle, index, status);
-      },
-      onReceiveEnd: (handle, index, status, byteLength) => {
-        if (!this.overdue.has(handle)) this.#all[index]!.receivedBytes = byteLength;
-        this.#onEnd(handle, index, status);
-      },
-    });
-    this.#callbackOf = this.#callbacks.addresses;
   }
 
   /** Requests by index, in use or not; undefined for indices without one. */
@@ -133,44 +87,34 @@ export class Requests extends OperationParameters implements RequestOwner {
     return this.#pool.inUse;
   }
 
-  /** Number of operations that libucp has not ended. */
-  get inProgress(): number {
-    return this.#inProgress;
-  }
-
-  /** True if requests have ended without their callbacks having run. */
-  get hasEnded(): boolean {
-    return this.#ended.length > 0;
-  }
-
-  /** A request for an operation of libucp, with its parameters in {@link param}; undefined at the limit. */
+  /** A request for an operation of libucp, with its {@link parameters}; undefined at the limit. */
   begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     if (request === undefined) return undefined;
-    const isPolled = kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX;
+    const { parameters, polling } = this;
+    const isPolled = polling.polls(kind);
     request.begin(kind, isPolled ? RequestState.POLLED : RequestState.REPORTED, protocol);
     request.lostBefore = this.#lost;
-    if (isPolled) this.resetParam();
-    else this.resetParamTo(this.#callbackOf[kind]!, request.index);
+    if (isPolled) parameters.reset();
+    else parameters.resetTo(polling.callbackOf[kind]!, request.index);
     // A receive that ends at once does not return its tag (1.13); a request does.
-    if (kind === RequestKind.TAG_RECV || this.#isAsked(request)) this.requireRequest();
-    else if (kind !== RequestKind.SEND) this.setReceiveInfo(this.info);
+    if (kind === RequestKind.TAG_RECV || this.#isAsked(request)) parameters.requireRequest();
+    else if (kind !== RequestKind.SEND) parameters.setReceiveInfo(polling.info);
     return request;
   }
 
   /**
-   * True if an operation on plain memory may be started with {@link plainParameters}: a request will be available, and polled in progress.
+   * True if an operation on plain memory may be started with {@link ParameterBlock.plainFor}: a request will be available, and polled in progress.
    * @param isImmediate false if the program wants a request in any case
    */
   canStartWithoutRequest(kind: RequestKind, isImmediate: boolean): boolean {
-    const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
     // Every observed operation has a request.
     if (operationEnd.hasSubscribers) return false;
-    return isImmediate && this.#polled.length < most && this.#pool.inUse < this.#pool.capacity;
+    return isImmediate && this.polling.canFollow(kind) && this.#pool.inUse < this.#pool.capacity;
   }
 
   /**
-   * Handles the result of an operation that was started with {@link plainParameters}.
+   * Handles the result of an operation that was started with {@link ParameterBlock.plainFor}.
    * @param pointer 0 or a failure if the operation has ended, else the request of libucp
    * @param operation its local memory stays pinned until the end
    */
@@ -186,9 +130,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     request.transport = TRANSPORT;
     request.pin(local, byteLength);
     if (rkey !== undefined) request.pinKey(rkey);
-    request.handle = pointer;
-    this.#inProgress += 1;
-    this.#polled.push(request);
+    this.polling.follow(request, pointer);
     return this.adopt(request, params);
   }
 
@@ -222,19 +164,16 @@ export class Requests extends OperationParameters implements RequestOwner {
         return this.endedAtOnce(request, status, params);
       }
     }
-    this.#inProgress += 1;
-    // Its callback may have run inside the call.
-    if (request.state < RequestState.ENDED) request.handle = pointer;
-    if (request.state === RequestState.POLLED) this.#polled.push(request);
+    this.polling.follow(request, pointer);
     return this.adopt(request, params);
   }
 
   /** Like {@link started} for a receive of a tagged message, which may have matched a message that had arrived. */
   receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer > 0 && request.state === RequestState.POLLED) {
-      const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info);
+      const status = this.#functions.ucp_tag_recv_request_test(pointer, this.polling.info);
       if (status !== Status.INPROGRESS) {
-        this.takeTagInfo(request);
+        this.polling.takeTagInfo(request);
         this.#functions.ucp_request_free(pointer);
         return this.endedAtOnce(request, status, params);
       }
@@ -271,136 +210,6 @@ export class Requests extends OperationParameters implements RequestOwner {
     return request.state === RequestState.FREE ? request.status : request;
   }
 
-  /** Reads the tag and the length of a received message from {@link info}. */
-  takeTagInfo(request: UcpRequest): void {
-    const words = this.#infoWords;
-    request.tagLow = words[0]!;
-    request.tagHigh = words[1]!;
-    request.receivedBytes = joinWords(words[2]!, words[3]!);
-  }
-
-  /**
-   * Ends the requests that libucp has ended, after it has made progress.
-   * @param events number of events that libucp has reported
-   */
-  progress(events: number): number {
-    let count = 0;
-    this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
-    if (this.#progressCalls === 0) {
-      this.coarse.look();
-      this.overdue.poll();
-    }
-    if (this.overdue.isDue) this.overdue.progress(this.#endOverdue);
-    if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
-      count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
-    }
-    if (this.#ended.length > 0) count += this.#runCallbacks();
-    if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
-    return count;
-  }
-
-  /** Checks for ended operations before sleeping. */
-  checkEnded(): boolean {
-    if (this.#polled.length > 0) this.#poll();
-    return this.#ended.length > 0 || this.overdue.isDue;
-  }
-
-  /** Polls the polled requests now: also a call that starts an operation may have ended others. */
-  #poll(): number {
-    const polled = this.#polled;
-    let kept = 0;
-    for (let i = 0; i < polled.length; i++) {
-      const request = polled[i]!;
-      const status = this.#statusOf(request);
-      if (status === Status.INPROGRESS) {
-        polled[kept++] = request;
-      } else {
-        request.spend(request.handle);
-        this.#note(request, status);
-      }
-    }
-    const count = polled.length - kept;
-    // Not by setting the length, which releases the memory of an empty array.
-    for (let i = 0; i < count; i++) polled.pop();
-    return count;
-  }
-
-  /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
-  #endOnly(request: UcpRequest): number {
-    const status = this.#statusOf(request);
-    if (status === Status.INPROGRESS) return 0;
-    this.#polled.pop();
-    request.spend(request.handle);
-    if (status < 0) {
-      this.#note(request, status);
-      return 0;
-    }
-    request.handle = 0;
-    this.#inProgress -= 1;
-    if (request.deferEnd?.(request, status) !== true) request.end(status);
-    return 1;
-  }
-
-  #statusOf(request: UcpRequest): Status {
-    if (request.kind !== RequestKind.TAG_RECV) return this.#functions.ucp_request_check_status(request.handle);
-    const status = this.#functions.ucp_tag_recv_request_test(request.handle, this.info);
-    if (status !== Status.INPROGRESS) this.takeTagInfo(request);
-    return status;
-  }
-
-  /** A callback of C. */
-  #onEnd(handle: number, index: number, status: Status): void {
-    if (this.overdue.has(handle)) {
-      if (this.overdue.ended(handle)) this.#spent.push(handle);
-      return;
-    }
-    const request = this.#all[index]!;
-    request.spend(handle);
-    this.#note(request, status);
-  }
-
-  /** Records the end of an operation: its callback runs when libucp has returned. */
-  #note(request: UcpRequest, status: Status): void {
-    const { endpoint } = request;
-    request.state = RequestState.ENDED;
-    request.handle = 0;
-    this.#inProgress -= 1;
-    request.outcome = status;
-    this.#ended.push(request);
-    if (status >= 0 || endpoint === undefined) return;
-    // After a failure, closing by force cancels.
-    if (endpoint.status !== Status.OK && !request.isCanceled) {
-      request.outcome = endpoint.status;
-      request.error = endpoint.cause;
-    }
-    // The only report of the failure.
-    else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
-  }
-
-  /** Ends a request that libucp has not ended in time. */
-  readonly #endOverdue = (request: UcpRequest, status: Status): void => {
-    const at = this.#polled.indexOf(request);
-    if (at >= 0) this.#polled.splice(at, 1);
-    this.#note(request, status);
-  };
-
-  #freeSpent(): void {
-    for (let pointer = this.#spent.pop(); pointer !== undefined; pointer = this.#spent.pop()) {
-      this.#functions.ucp_request_free(pointer);
-    }
-  }
-
-  /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
-  #runCallbacks(): number {
-    let count = 0;
-    for (let request = this.#ended.shift(); request !== undefined; request = this.#ended.shift()) {
-      const { outcome } = request;
-      count += 1;
-      if (request.deferEnd?.(request, outcome) !== true) request.end(outcome);
-    }
-    return count;
-  }
-
   /** What carried an operation that has succeeded; undefined if libucp does not say, or may not be asked any more. */
   carrierOf({ spent, status, lostBefore }: UcpRequest): Carrier | undefined {
     const isThere = spent !== 0 && status === Status.OK && lostBefore === this.#lost;
@@ -424,10 +233,7 @@ export class Requests extends OperationParameters implements RequestOwner {
     if (request.abandon !== undefined) return request.abandon();
     if (request.handle === 0) return false;
     this.#functions.ucp_request_cancel(this.#worker, request.handle);
-    if (request.state === RequestState.POLLED) this.#poll();
-    const at = this.#ended.indexOf(request);
-    if (at < 0 || request.outcome !== Status.CANCELED) return false;
-    this.#ended.splice(at, 1);
+    if (!this.polling.takeCanceled(request)) return false;
     if (request.deferEnd?.(request, Status.CANCELED) === true) return false;
     request.end(Status.CANCELED);
     return true;
@@ -437,19 +243,6 @@ export class Requests extends OperationParameters implements RequestOwner {
   cancelAll(): void {
     for (const request of this.#all)
       if (request !== undefined && request.state !== RequestState.FREE) this.cancel(request);
-  }
-
-  /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
-  abandonAll(): { readonly sends: number; readonly others: number } {
-    for (const request of this.#all) if (request !== undefined) this.#release(request);
-    this.#freeSpent();
-    const abandoned = this.#all.filter(
-      (request): request is UcpRequest => request !== undefined && request.handle !== 0,
-    );
-    this.#polled.length = 0;
-    for (const request of abandoned) this.#note(request, Status.CANCELED);
-    const sends = abandoned.filter(({ kind }) => kind === RequestKind.SEND).length;
-    return { sends: sends + this.overdue.size, others: abandoned.length - sends };
   }
 
   /** See Request.free. */
@@ -469,22 +262,13 @@ export class Requests extends OperationParameters implements RequestOwner {
 
   /** Releases the callbacks; libucp has no request any more. */
   close(): void {
-    this.overdue.close();
-    this.#callbacks.close();
-    this.#infoBlock.free();
+    this.polling.close();
     this.#query.close();
-    this.freeParam();
-  }
-
-  /** Releases the request of libucp, once its operation has ended. */
-  #release(request: UcpRequest): void {
-    if (request.spent === 0) return;
-    this.#spent.push(request.spent);
-    request.spent = 0;
+    this.parameters.close();
   }
 
   #recycle(request: UcpRequest): void {
-    this.#release(request);
+    this.polling.release(request);
     request.state = RequestState.FREE;
     request.callback = undefined;
     request.userData = undefined;

@@ -1,0 +1,271 @@
+/**
+ * The detection of the end of operations of libucp, for one worker. A few requests are polled in every progress, which is fastest; callbacks of libucp report
+ * the others. Callbacks of the application never run inside calls of C.
+ */
+
+import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import { EndCallbacks } from './end-callbacks.ts';
+import { OverdueRequests } from './overdue-requests.ts';
+import { RequestKind, RequestState, type UcpRequest } from './request.ts';
+
+/** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
+const POLLED_MAX = 4;
+/** Maximum number of polled requests, including those of sends that did not end at once. */
+const FOLLOWED_MAX = 32;
+/** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
+const SPENT_MAX = 16;
+/** Statuses of operations whose peer cannot be reached any more. */
+const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT];
+/** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
+const QUIET_CALLS_MASK = 63;
+
+/** The operations of one worker that libucp has not ended, and those whose end has not reached the program. */
+export class Polling {
+  readonly overdue: OverdueRequests;
+  /** Address of the result of a receive that ends at once: a tag and a length, or a length. */
+  readonly info: number;
+  /** Addresses of the callbacks, by the kind of the request. */
+  readonly callbackOf: readonly number[];
+  /** Number of operations that libucp has not ended. */
+  inProgress = 0;
+  readonly #functions: LibucpFunctions;
+  readonly #all: readonly (UcpRequest | undefined)[];
+  /** Called at every 64th progress. */
+  readonly #onQuiet: () => void;
+  readonly #infoWords: Uint32Array;
+  readonly #infoBlock: ScratchBlock;
+  readonly #callbacks: EndCallbacks;
+  readonly #polled: UcpRequest[] = [];
+  /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
+  readonly #spent: number[] = [];
+  /** Requests that ended inside a call of C, with the status in `outcome`: their callbacks have not run. */
+  #ended: UcpRequest[] = [];
+  #progressCalls = 0;
+
+  /**
+   * @param all the requests by index
+   * @param events onDue: there is work for {@link progress} that libucp does not report; onQuiet: called at every 64th progress
+   */
+  constructor(
+    functions: LibucpFunctions,
+    all: readonly (UcpRequest | undefined)[],
+    clock: Clock,
+    events: Readonly<Record<'onDue' | 'onQuiet', () => void>>,
+  ) {
+    this.#functions = functions;
+    this.#all = all;
+    this.#onQuiet = events.onQuiet;
+    this.overdue = new OverdueRequests(functions, all, clock, events.onDue);
+    const info = allocateScratch(UCP_TAG_RECV_INFO.size);
+    this.info = info.address;
+    this.#infoBlock = info;
+    this.#infoWords = info.words;
+    this.#callbacks = new EndCallbacks({
+      onEnd: (handle, index, status) => this.#onEnd(handle, index, status),
+      onTagEnd: (handle, index, status, received) => {
+        memcpy(this.info, received, UCP_TAG_RECV_INFO.size);
+        this.takeTagInfo(this.#all[index]!);
+        this.#onEnd(handle, index, status);
+      },
+      onReceiveEnd: (handle, index, status, byteLength) => {
+        if (!this.overdue.has(handle)) this.#all[index]!.receivedBytes = byteLength;
+        this.#onEnd(handle, index, status);
+      },
+    });
+    this.callbackOf = this.#callbacks.addresses;
+  }
+
+  /** True if requests have ended without their callbacks having run. */
+  get hasEnded(): boolean {
+    return this.#ended.length > 0;
+  }
+
+  /** Whether one more request of a kind is polled, instead of reported by a callback. */
+  polls(kind: RequestKind): boolean {
+    return kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX;
+  }
+
+  /** Whether an operation without a callback can be polled until its end. */
+  canFollow(kind: RequestKind): boolean {
+    return this.#polled.length < (kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX);
+  }
+
+  /** Waits for the end of an operation that libucp goes on with. @param handle of libucp */
+  follow(request: UcpRequest, handle: number): void {
+    this.inProgress += 1;
+    // Its callback may have run inside the call.
+    if (request.state < RequestState.ENDED) request.handle = handle;
+    if (request.state === RequestState.POLLED) this.#polled.push(request);
+  }
+
+  /** Reads the tag and the length of a received message from {@link info}. */
+  takeTagInfo(request: UcpRequest): void {
+    const words = this.#infoWords;
+    request.tagLow = words[0]!;
+    request.tagHigh = words[1]!;
+    request.receivedBytes = joinWords(words[2]!, words[3]!);
+  }
+
+  /**
+   * Ends the requests that libucp has ended, after it has made progress.
+   * @param events number of events that libucp has reported
+   */
+  progress(events: number): number {
+    let count = 0;
+    this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.#progressCalls === 0) {
+      this.#onQuiet();
+      this.overdue.poll();
+    }
+    if (this.overdue.isDue) this.overdue.progress(this.#endOverdue);
+    if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
+      count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
+    }
+    if (this.#ended.length > 0) count += this.#runCallbacks();
+    if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
+    return count;
+  }
+
+  /** Checks for ended operations before sleeping. */
+  checkEnded(): boolean {
+    if (this.#polled.length > 0) this.#poll();
+    return this.#ended.length > 0 || this.overdue.isDue;
+  }
+
+  /** Called when libucp was asked to cancel an operation. @returns true if that has ended it with CANCELED, which nothing else reports any more */
+  takeCanceled(request: UcpRequest): boolean {
+    if (request.state === RequestState.POLLED) this.#poll();
+    const at = this.#ended.indexOf(request);
+    if (at < 0 || request.outcome !== Status.CANCELED) return false;
+    this.#ended.splice(at, 1);
+    return true;
+  }
+
+  /** Releases the request of libucp, once its operation has ended. */
+  release(request: UcpRequest): void {
+    if (request.spent === 0) return;
+    this.#spent.push(request.spent);
+    request.spent = 0;
+  }
+
+  /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
+  abandonAll(): { readonly sends: number; readonly others: number } {
+    for (const request of this.#all) if (request !== undefined) this.release(request);
+    this.#freeSpent();
+    const abandoned = this.#all.filter(
+      (request): request is UcpRequest => request !== undefined && request.handle !== 0,
+    );
+    this.#polled.length = 0;
+    for (const request of abandoned) this.#note(request, Status.CANCELED);
+    const sends = abandoned.filter(({ kind }) => kind === RequestKind.SEND).length;
+    return { sends: sends + this.overdue.size, others: abandoned.length - sends };
+  }
+
+  /** Releases the callbacks; libucp has no request any more. */
+  close(): void {
+    this.overdue.close();
+    this.#callbacks.close();
+    this.#infoBlock.free();
+  }
+
+  /** Polls the polled requests now: also a call that starts an operation may have ended others. */
+  #poll(): number {
+    const polled = this.#polled;
+    let kept = 0;
+    for (let i = 0; i < polled.length; i++) {
+      const request = polled[i]!;
+      const status = this.#statusOf(request);
+      if (status === Status.INPROGRESS) {
+        polled[kept++] = request;
+      } else {
+        request.spend(request.handle);
+        this.#note(request, status);
+      }
+    }
+    const count = polled.length - kept;
+    // Not by setting the length, which releases the memory of an empty array.
+    for (let i = 0; i < count; i++) polled.pop();
+    return count;
+  }
+
+  /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
+  #endOnly(request: UcpRequest): number {
+    const status = this.#statusOf(request);
+    if (status === Status.INPROGRESS) return 0;
+    this.#polled.pop();
+    request.spend(request.handle);
+    if (status < 0) {
+      this.#note(request, status);
+      return 0;
+    }
+    request.handle = 0;
+    this.inProgress -= 1;
+    if (request.deferEnd?.(request, status) !== true) request.end(status);
+    return 1;
+  }
+
+  #statusOf(request: UcpRequest): Status {
+    if (request.kind !== RequestKind.TAG_RECV) return this.#functions.ucp_request_check_status(request.handle);
+    const status = this.#functions.ucp_tag_recv_request_test(request.handle, this.info);
+    if (status !== Status.INPROGRESS) this.takeTagInfo(request);
+    return status;
+  }
+
+  /** A callback of C. */
+  #onEnd(handle: number, index: number, status: Status): void {
+    if (this.overdue.has(handle)) {
+      if (this.overdue.ended(handle)) this.#spent.push(handle);
+      return;
+    }
+    const request = this.#all[index]!;
+    request.spend(handle);
+    this.#note(request, status);
+  }
+
+  /** Records the end of an operation: its callback runs when libucp has returned. */
+  #note(request: UcpRequest, status: Status): void {
+    const { endpoint } = request;
+    request.state = RequestState.ENDED;
+    request.handle = 0;
+    this.inProgress -= 1;
+    request.outcome = status;
+    this.#ended.push(request);
+    if (status >= 0 || endpoint === undefined) return;
+    // After a failure, closing by force cancels.
+    if (endpoint.status !== Status.OK && !request.isCanceled) {
+      request.outcome = endpoint.status;
+      request.error = endpoint.cause;
+    }
+    // The only report of the failure.
+    else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
+  }
+
+  /** Ends a request that libucp has not ended in time. */
+  readonly #endOverdue = (request: UcpRequest, status: Status): void => {
+    const at = this.#polled.indexOf(request);
+    if (at >= 0) this.#polled.splice(at, 1);
+    this.#note(request, status);
+  };
+
+  #freeSpent(): void {
+    for (let pointer = this.#spent.pop(); pointer !== undefined; pointer = this.#spent.pop()) {
+      this.#functions.ucp_request_free(pointer);
+    }
+  }
+
+  /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
+  #runCallbacks(): number {
+    let count = 0;
+    for (let request = this.#ended.shift(); request !== undefined; request = this.#ended.shift()) {
+      const { outcome } = request;
+      count += 1;
+      if (request.deferEnd?.(request, outcome) !== true) request.end(outcome);
+    }
+    return count;
+  }
+}
