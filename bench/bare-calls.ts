@@ -47,7 +47,7 @@ async function play(position: number, exchange: (address: string) => Promise<str
 
 /** Sends and receives as many messages; the first end begins. */
 function roundOf(worker: Worker, endpoint: Endpoint, memory: UcpMemory, isFirst: boolean): (turns: number) => void {
-  const { functions, handle, requests } = worker;
+  const { functions, handle, requests } = worker.core;
   const { ucp_request_check_status, ucp_request_free, ucp_tag_recv_nbx, ucp_tag_recv_request_test } = functions;
   const { ucp_tag_send_nbx, ucp_worker_progress } = functions;
   const { plain } = requests.parameters;

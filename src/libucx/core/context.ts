@@ -146,7 +146,12 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
 
   protected override newWorker(options: WorkerOptions): Worker {
     // Listeners of this engine recognise the worker by it.
-    return new Worker(this, withMarkedId(options));
+    return new Worker(this, withMarkedId(options), {
+      onClosed: (worker) => this.forget(worker),
+      onLeaked: () => {
+        this.#isLeaked = true;
+      },
+    });
   }
 
   memMap(params: MemMapParams): MemoryHandle {
@@ -245,11 +250,6 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     if (tls === undefined || reason === undefined) return {};
     this.log.warn(`libucp does not use posix: ${reason}`);
     return { UCX_TLS: tls };
-  }
-
-  /** Records that a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
-  onWorkerLeaked(): void {
-    this.#isLeaked = true;
   }
 
   protected override async shutDown(): Promise<void> {

@@ -12,7 +12,8 @@ import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 import { UCP_ATOMIC_OP, ucpDtMakeContig } from '../c/abi.ts';
 import { queryEndpoint } from '../c/queries.ts';
-import type { EngineContext, EngineEndpoint, EngineWorker, RemoteWord } from '../engine/engine.ts';
+import type { EngineContext, EngineEndpoint, RemoteWord } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
@@ -51,7 +52,7 @@ export function isWrong({ operation }: WordOperation, { minor }: { readonly mino
  * Starts an operation of an endpoint, whose operands and word were checked.
  */
 export function startAtomic(
-  { worker: { functions, requests, context }, handle }: { readonly worker: EngineWorker; readonly handle: number },
+  { core: { functions, requests, context }, handle }: { readonly core: WorkerCore; readonly handle: number },
   call: WordOperation,
   { rkey, remoteOffset }: RemoteWord,
   { params, isOpen }: { readonly params: AtomicParams | undefined; readonly isOpen: () => boolean },
@@ -173,7 +174,7 @@ export class CompareSwapLoop extends DeviceOperation {
     this.run(
       (params) => {
         const how = { params: { ...params, noImmediateCompletion: true }, isOpen };
-        const endpoint = { worker: this.staging.worker, handle: this.endpoint.handle };
+        const endpoint = { core: this.staging.core, handle: this.endpoint.handle };
         return startAtomic(endpoint, swap, this.#word, how);
       },
       (status, _error, ended) => {

@@ -9,9 +9,7 @@ import { checkStatus } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_GENERIC_DT_OPS, UCS_MEMORY_TYPE } from '../c/abi.ts';
 import { Fields, OutValue } from '../c/fields.ts';
-import type { ArrivedBytes } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
-import type { DeviceDatatypes } from '../request/local.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { type CopiedMessage, IncomingMessage, OutgoingMessage } from './staged.ts';
 import type { CardSteps } from './steps.ts';
@@ -19,7 +17,7 @@ import type { CardSteps } from './steps.ts';
 const U64 = 'uint64_t';
 
 /** The messages of one worker. */
-export class CardDatatype implements DeviceDatatypes {
+export class CardDatatype {
   readonly #staging: CardSteps;
   /** Messages by the number that libucp receives in place of an address. */
   readonly #outgoing: Map<number, OutgoingMessage> = new Map();
@@ -33,9 +31,10 @@ export class CardDatatype implements DeviceDatatypes {
     this.#staging = staging;
   }
 
+  /** See {@link LocalRanges}. */
   initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number {
     if (this.#datatype === 0) this.#create();
-    const { requests } = this.#staging.worker;
+    const { requests } = this.#staging.core;
     requests.parameters.setDatatype(this.#datatype);
     requests.parameters.setMemoryType(UCS_MEMORY_TYPE.HOST);
     if (request.kind !== RequestKind.SEND)
@@ -49,7 +48,11 @@ export class CardDatatype implements DeviceDatatypes {
   copyOut(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
-    { source, dataOffset, byteLength }: ArrivedBytes,
+    {
+      source,
+      dataOffset,
+      byteLength,
+    }: { readonly source: Uint8Array; readonly dataOffset: number; readonly byteLength: number },
   ): void {
     const message = new IncomingMessage(this.#staging, pieces, byteLength);
     this.#add(this.#incoming, request, message);
@@ -59,7 +62,7 @@ export class CardDatatype implements DeviceDatatypes {
   /** Releases the datatype; libucp has no message any more. */
   close(): void {
     if (this.#datatype === 0) return;
-    this.#staging.worker.functions.ucp_dt_destroy(this.#datatype);
+    this.#staging.core.functions.ucp_dt_destroy(this.#datatype);
     for (const callback of this.#callbacks) callback.close();
   }
 
@@ -77,7 +80,7 @@ export class CardDatatype implements DeviceDatatypes {
   }
 
   #create(): void {
-    const { functions } = this.#staging.worker;
+    const { functions } = this.#staging.core;
     const start = new NativeCallback({
       result: U64,
       parameters: [U64, U64, U64],

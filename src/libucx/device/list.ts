@@ -129,12 +129,12 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
   }
 
   #notify(): void {
-    const { notification, notify, order } = this.#plan;
+    const { notification, notifyId, order } = this.#plan;
     if (this.failure !== Status.OK || notification === undefined) return;
     const send = (): void => {
       this.#isNotified = true;
       this.run(
-        (params) => notify(notification, params),
+        (params) => this.endpoint.sendOwn(notifyId, notification, undefined, params),
         (status, error) => this.#fail(status, error),
       );
     };

@@ -5,7 +5,8 @@ import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceFlush, DeviceOperation, OperationTracker } from './operation.ts';
@@ -13,7 +14,7 @@ import { CardSteps, type StepStart } from './steps.ts';
 
 function makeTracker(): OperationTracker {
   const fragments = new FragmentPool<UcpMemory>({ allocate: () => ({}) as UcpMemory, free: () => {} }, 4096, 1);
-  const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as EngineWorker;
+  const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as WorkerCore;
   return new OperationTracker(new CardSteps(worker));
 }
 

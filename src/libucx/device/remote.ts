@@ -22,6 +22,7 @@ import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { type CardRequest, firstWord, packMessage } from './layout.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
+import type { DataReceives } from './receives.ts';
 
 /** Maximum number of unanswered operations of one endpoint. */
 const UNANSWERED_MAX = 16;
@@ -104,7 +105,7 @@ export class RemoteOperation extends DeviceOperation {
     // Not a wait: libucp writes to the memory until it has ended.
     this.count += 1;
     const isWanted = (): boolean => this.failure === Status.OK;
-    this.staging.receive(message, target, isWanted, (status, error) => {
+    this.#remote.receives.receiveOwn(message, target, isWanted, (status, error) => {
       this.fail(status, error);
       this.complete(Status.OK);
     });
@@ -151,8 +152,13 @@ interface Window {
 
 /** The operations of one worker that remote owners execute. */
 export class OwnerRequests {
+  readonly receives: DataReceives;
   readonly #windows: Map<EngineEndpoint, Window> = new Map();
   #lastId = 0;
+
+  constructor(receives: DataReceives) {
+    this.receives = receives;
+  }
 
   /** Handles an answer from the peer of an endpoint; one without an operation is dropped. */
   answered(endpoint: EngineEndpoint, answer: CardRequest, message: ReceivedMessage): void {

@@ -18,6 +18,7 @@ import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { type CardRequest, firstWord, packMessage } from './layout.ts';
+import type { DataReceives } from './receives.ts';
 import type { CardSteps } from './steps.ts';
 
 /** A range of memory that a peer may access. */
@@ -30,13 +31,15 @@ interface Place {
 /** The service of one worker. */
 export class DeviceService {
   readonly #staging: CardSteps;
+  readonly #receives: DataReceives;
   readonly #words: DeviceWords;
   /** Closed endpoints: answers for them, and data that they have sent, are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   #inFlight = 0;
 
-  constructor(staging: CardSteps) {
+  constructor(staging: CardSteps, receives: DataReceives) {
     this.#staging = staging;
+    this.#receives = receives;
     this.#words = new DeviceWords(staging);
   }
 
@@ -66,7 +69,7 @@ export class DeviceService {
 
   /** The memory range of a request; undefined for a wrong key, memory that is not for its access, or a range outside the memory. */
   #placeOf(exportId: number, offset: number, byteLength: number, access: number): Place | undefined {
-    const memory = this.#staging.worker.context.memory.exported(exportId);
+    const memory = this.#staging.core.context.memory.exported(exportId);
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
     if ((memory.access & access) !== access) return undefined;
     return { local: memory, localOffset: offset, byteLength };
@@ -95,7 +98,7 @@ export class DeviceService {
     }
     this.#inFlight += 1;
     const isWanted = (): boolean => !this.#gone.has(endpoint);
-    this.#staging.receive(message, place, isWanted, (status) => {
+    this.#receives.receiveOwn(message, place, isWanted, (status) => {
       this.#inFlight -= 1;
       this.#reply(endpoint, request, status);
     });

@@ -135,7 +135,7 @@ export class OutgoingMessage extends CopiedMessage {
   override settle({ sender }: UcpRequest, status: Status): Status {
     if (this.failure === Status.OK) return status;
     if (sender === undefined) return this.failure;
-    const { log } = this.staging.worker.context;
+    const { log } = this.staging.core.context;
     log.error('the memory of a message could not be read, and its receiver gets zeros: the connection is given up');
     sender.onFailed(this.failure);
     return this.failure;

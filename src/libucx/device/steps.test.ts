@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineWorker } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { CardSteps } from './steps.ts';
 
@@ -11,7 +11,7 @@ import { CardSteps } from './steps.ts';
 function makeStaging(): { readonly staging: CardSteps; readonly fragments: FragmentPool<UcpMemory> } {
   const source = { allocate: () => ({}) as UcpMemory, free: () => {} };
   const fragments = new FragmentPool<UcpMemory>(source, 4096, 1);
-  const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as EngineWorker;
+  const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as WorkerCore;
   return { staging: new CardSteps(worker), fragments };
 }
 

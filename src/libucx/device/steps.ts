@@ -3,17 +3,15 @@
  * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
  */
 
-import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
-import type { LocalRange } from '../../api/memory/local.ts';
 import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/device-copier.ts';
 import type { FragmentPool, Fragments, FragmentUser } from '../../api/staging/fragment-pool.ts';
 import { memcpy } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineWorker } from '../engine/engine.ts';
-import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
+import type { UcpMemory } from '../mem/memory-handle.ts';
 
 /** Longest wait inside a call of C: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;
@@ -26,7 +24,7 @@ export type StepDone = (status: Status, error?: unknown, ended?: Request) => voi
 
 /** State that all transfers of device memory in one worker share. */
 export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
-  readonly worker: EngineWorker;
+  readonly core: WorkerCore;
   readonly fragments: FragmentPool<UcpMemory>;
   /** The fragment of {@link copyNow}, outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. */
   #ownFragment: UcpMemory | undefined;
@@ -34,9 +32,9 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   #tasks: (() => void)[] = [];
   #copying = 0;
 
-  constructor(worker: EngineWorker) {
-    this.worker = worker;
-    this.fragments = worker.context.fragments;
+  constructor(core: WorkerCore) {
+    this.core = core;
+    this.fragments = core.context.fragments;
   }
 
   /** Whether there is work for {@link progress}. */
@@ -52,7 +50,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   /** Schedules a task for the next progress, where every call is permitted. May be called inside calls of C. */
   schedule(task: () => void): void {
     this.#tasks.push(task);
-    this.worker.promises.wake();
+    this.core.promises.wake();
   }
 
   /** Runs the tasks that were scheduled before. If a callback of the application throws, the others run in the next call. */
@@ -82,32 +80,6 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
     return started !== Status.NO_RESOURCE;
   }
 
-  /**
-   * Receives the data of an internal message into memory of any kind, as a step.
-   * @param isWanted false to drop the data if they are not being received yet
-   */
-  receive(
-    message: ReceivedMessage,
-    { local, localOffset }: LocalRange<LocalMemory>,
-    isWanted: () => boolean,
-    done: StepDone,
-  ): void {
-    let waiting: ReceivedMessage | undefined = message;
-    const start: StepStart = (params) => {
-      if (waiting === undefined || !isWanted()) return Status.CANCELED;
-      // What the memory may be used for was checked: the operation of a peer does not need local access.
-      const range = { local, localOffset, byteLength: waiting.byteLength };
-      const started = this.worker.receiveData(waiting, range, params, 0);
-      if (started !== Status.NO_RESOURCE) waiting = undefined;
-      else if (waiting.isView) waiting = waiting.retain();
-      return started;
-    };
-    this.run(start, (status, error) => {
-      waiting?.release();
-      done(status, error);
-    });
-  }
-
   /** Acquires a fragment of the pool: `run` is called during this call, or from a task. */
   acquire(run: FragmentUser<UcpMemory>): void {
     const fragment = this.fragments.tryAcquire();
@@ -128,7 +100,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   /** Like {@link copy}, but `done` may also be called inside calls of C: it may only record the result, or {@link schedule}. */
   startCopy(isToCard: boolean, copy: DeviceCopy, done: CopyDone): void {
     this.#copying += 1;
-    this.worker.node.copier.copy(isToCard, copy, (status, error) => {
+    this.core.node.copier.copy(isToCard, copy, (status, error) => {
       this.#copying -= 1;
       done(status, error);
     });
@@ -137,7 +109,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   /** Copies at once, in pieces, and returns when the bytes are copied: for calls of C without an available fragment. */
   copyNow(isToCard: boolean, device: MemoryHandle, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
-      this.#ownFragment ??= this.worker.context.memory.map({ allocate: this.fragments.fragmentBytes });
+      this.#ownFragment ??= this.core.context.memory.map({ allocate: this.fragments.fragmentBytes });
       const fragment = this.#ownFragment;
       const bytes = Math.min(fragment.byteLength, byteLength - done);
       if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
@@ -158,7 +130,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
 
   /** Waits for the end of a copy, in calls of C and of the application: DMA takes microseconds. @returns its status; TIMED_OUT if the card does not finish */
   wait(statusOf: () => Status): Status {
-    const { context, node } = this.worker;
+    const { context, node } = this.core;
     const deadline = context.clock.nowNs() + WAIT_NS_MAX;
     while (statusOf() === Status.INPROGRESS) {
       node.progress();
@@ -170,7 +142,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   /** Closes the staging when no copies are in flight. */
   close(): void {
     this.#isClosed = true;
-    if (this.#ownFragment !== undefined) this.worker.context.memory.unmap(this.#ownFragment);
+    if (this.#ownFragment !== undefined) this.core.context.memory.unmap(this.#ownFragment);
   }
 
   /** Called when a fragment is available late. A worker that is closed meanwhile runs no more tasks. */

@@ -6,24 +6,16 @@
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
-import { type GivenMemory, piecesOf } from '../../api/memory/local.ts';
 import { Operation } from '../../api/operation/call.ts';
 import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/library.ts';
-import type {
-  ArrivedBytes,
-  DeviceCopies,
-  EngineEndpoint,
-  EngineWorker,
-  ListPlan,
-  RemoteTransfer,
-  RemoteWord,
-} from '../engine/engine.ts';
-import { type LocalBuffer, type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { EngineEndpoint, ListPlan, RemoteTransfer, RemoteWord } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
+import { type LocalBuffer, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
-import { STAGING_AM_ID } from '../request/arrivals.ts';
+import { type Arrivals, STAGING_AM_ID } from '../request/arrivals.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { CompareSwapLoop } from './atomics.ts';
 import { CardDatatype } from './datatype.ts';
@@ -31,30 +23,34 @@ import { parseMessage } from './layout.ts';
 import { ListOperation } from './list.ts';
 import { DeviceFlush, type DeviceOperation, InnerOperation, OperationTracker, partsOf } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
+import { DataReceives } from './receives.ts';
 import { atomicQuestion, OwnerRequests, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
 import { StagedTransfer } from './staged-transfer.ts';
 import { CardSteps, type StepStart } from './steps.ts';
 
 /** The operations of one worker that access memory of cards. */
-export class DeviceTransfers implements DeviceCopies {
+export class DeviceTransfers {
   /** Messages from and to memory of cards. */
   readonly messages: CardDatatype;
-  readonly #worker: EngineWorker;
+  readonly receives: DataReceives;
+  readonly #core: WorkerCore;
   readonly #staging: CardSteps;
   readonly #tracker: OperationTracker;
-  readonly #remote: OwnerRequests = new OwnerRequests();
+  readonly #remote: OwnerRequests;
   readonly #service: DeviceService;
   /** Barriers that operations wait for, by endpoint. */
   readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
 
-  constructor(worker: EngineWorker) {
-    this.#worker = worker;
-    this.#staging = new CardSteps(worker);
+  constructor(core: WorkerCore, arrivals: Arrivals) {
+    this.#core = core;
+    this.#staging = new CardSteps(core);
     this.#tracker = new OperationTracker(this.#staging);
     this.messages = new CardDatatype(this.#staging);
-    this.#service = new DeviceService(this.#staging);
-    worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
+    this.receives = new DataReceives(core, arrivals, this.#staging, this.messages);
+    this.#remote = new OwnerRequests(this.receives);
+    this.#service = new DeviceService(this.#staging, this.receives);
+    arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
   /** Whether no operation is in flight. */
@@ -65,7 +61,7 @@ export class DeviceTransfers implements DeviceCopies {
 
   /** Whether operations are in flight, here or in the transports of the node: then libucp does not cover everything that a flush waits for. */
   get isUsed(): boolean {
-    return !this.#tracker.isEmpty || this.#worker.node.requestsInUse > 0;
+    return !this.#tracker.isEmpty || this.#core.node.requestsInUse > 0;
   }
 
   /** Whether there is work for {@link progress}. */
@@ -79,7 +75,7 @@ export class DeviceTransfers implements DeviceCopies {
   }
 
   progress(): number {
-    return this.#worker.requests.runInner(() => this.#staging.progress());
+    return this.#core.requests.runInner(() => this.#staging.progress());
   }
 
   atomic(
@@ -118,7 +114,7 @@ export class DeviceTransfers implements DeviceCopies {
 
   /** Like {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request {
-    const worker = this.#worker;
+    const worker = this.#core;
     return this.#flush(undefined, [(inner) => worker.flushUcp(inner), (inner) => worker.node.flushNbx(inner)], params);
   }
 
@@ -129,7 +125,7 @@ export class DeviceTransfers implements DeviceCopies {
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
     if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNodeEndpoint === undefined) return;
     const barrier = new DeviceFlush(this.#tracker, endpoint, undefined, partsOf(endpoint));
-    this.#worker.requests.runInner(() => barrier.start());
+    this.#core.requests.runInner(() => barrier.start());
     if (barrier.hasEnded) return;
     this.#barriers.set(endpoint, barrier);
     endpoint.isFenced = true;
@@ -151,23 +147,6 @@ export class DeviceTransfers implements DeviceCopies {
     if (request === undefined) return Status.NO_RESOURCE;
     const barrier = this.#barriers.get(endpoint);
     return this.#start(new InnerOperation(this.#tracker, [endpoint, request], begin, barrier), request, params);
-  }
-
-  copyOut(
-    arrived: ArrivedBytes,
-    { local, localOffset }: GivenMemory<LocalMemory>,
-    params: RequestParams | undefined,
-    access: number,
-  ): Status | Request {
-    const { context, requests } = this.#worker;
-    const { byteLength } = arrived;
-    const pieces = piecesOf<LocalMemory>(context, { local, localOffset, byteLength }, access);
-    const request = this.#begin('am/libucp', local, byteLength);
-    if (request === undefined) return Status.NO_RESOURCE;
-    arrived.isReceived = true;
-    request.receivedBytes = byteLength;
-    this.messages.copyOut(request, pieces, arrived);
-    return requests.endedAtOnce(request, Status.OK, params);
   }
 
   /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
@@ -225,7 +204,7 @@ export class DeviceTransfers implements DeviceCopies {
     byteLength: number,
     rkey?: UcpRemoteKey,
   ): UcpRequest | undefined {
-    const request = this.#worker.requests.beginComposite(protocol);
+    const request = this.#core.requests.beginComposite(protocol);
     if (request === undefined) return undefined;
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
@@ -236,7 +215,7 @@ export class DeviceTransfers implements DeviceCopies {
   }
 
   #start(operation: DeviceOperation, request: UcpRequest, params: RequestParams | undefined): Status | Request {
-    const { requests } = this.#worker;
+    const { requests } = this.#core;
     requests.runInner(() => operation.start());
     if (!operation.hasEnded) {
       request.abandon = () => {
@@ -254,14 +233,14 @@ export class DeviceTransfers implements DeviceCopies {
 
   /** Cards of other nodes are reached by active messages. @throws UcxError ERR_FEATURE_MISSING */
   #requireMessages(): void {
-    requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+    requireFeature(this.#core.context.features, UCP_FEATURE.AM);
   }
 
   #onMessage(message: ReceivedMessage): void {
     const parsed = parseMessage(message.header);
     if (parsed === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
-    this.#worker.requests.runInner(() => {
+    this.#core.requests.runInner(() => {
       if (parsed.exportId === undefined) this.#remote.answered(endpoint, parsed, message);
       else this.#service.serve(endpoint, parsed, parsed.exportId, message);
     });

@@ -41,7 +41,7 @@ import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { ofEndpoint, RequestKind } from '../request/request.ts';
 import { BorrowedHandle } from './borrowed-handle.ts';
-import type { EndpointWorker } from './endpoint-worker.ts';
+import type { EndpointParts } from './endpoint-parts.ts';
 import { explainOver } from './explain.ts';
 import { EndpointLists, MessageEndpoint } from './message-endpoint.ts';
 import { Notice } from './unproven-peers.ts';
@@ -88,17 +88,17 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** @param handle of libucp, whose failure is reported to the worker */
   constructor(
-    worker: EndpointWorker,
+    parts: EndpointParts,
     handle: number,
     nodeAddress: Uint8Array,
     { options, isWatched, isBorrowed }: EndpointHandling,
   ) {
-    super(worker, handle, nodeAddress);
+    super(parts, handle, nodeAddress);
     this.#isOfEngine = nodeAddress.byteLength > 0;
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
-    this.#borrowed = isBorrowed === true ? new BorrowedHandle(handle, worker.handle) : undefined;
-    this.#lists = new EndpointLists(worker, this);
+    this.#borrowed = isBorrowed === true ? new BorrowedHandle(handle, this.core.handle) : undefined;
+    this.#lists = new EndpointLists(parts, this);
   }
 
   /** Whether libucp has made it for a peer, and frees it when the peer goes. */
@@ -107,11 +107,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   get isDirect(): boolean {
-    return this.worker.context.access.isDirect;
+    return this.core.context.access.isDirect;
   }
 
   get transports(): readonly string[] {
-    return this.closed || this.#hasNoHandle ? [] : queryEndpoint(this.worker.context.libucp, this.handle).transports;
+    return this.closed || this.#hasNoHandle ? [] : queryEndpoint(this.core.context.libucp, this.handle).transports;
   }
 
   /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
@@ -127,7 +127,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   query(): EndpointAttributes {
     this.checkOpen();
     if (this.#hasNoHandle) throw statusError(this.failure, 'query');
-    return queryEndpoint(this.worker.context.libucp, this.handle);
+    return queryEndpoint(this.core.context.libucp, this.handle);
   }
 
   putNbx(
@@ -142,7 +142,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       return this.putListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
     this.require(UCP_FEATURE.RMA, params, PARAM_FIELDS.put);
-    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    const call = this.core.call.begin(undefined, params).memory(local, localOffset, byteLength);
     try {
       return this.#rma(Operation.PUT, moveOf(call, rkey, remoteOffset), params, call.isImmediate);
     } finally {
@@ -162,7 +162,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       return this.getListNbx(entriesOf({ local, localOffset, byteLength, rkey, remoteOffset }), params);
     }
     this.require(UCP_FEATURE.RMA, params);
-    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    const call = this.core.call.begin(undefined, params).memory(local, localOffset, byteLength);
     try {
       return this.#rma(Operation.GET, moveOf(call, rkey, remoteOffset), params, call.isImmediate);
     } finally {
@@ -204,20 +204,17 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (this.failure !== Status.OK) return this.failure;
     const remote = { rkey: rkey as UcpRemoteKey, remoteOffset };
     const isOfCard = remote.rkey.exportId !== 0;
-    if (!isOfCard) this.#hasAtomics ||= requireAtomics(this.worker.context, this.handle, this.#isWatched);
+    if (!isOfCard) this.#hasAtomics ||= requireAtomics(this.core.context, this.handle, this.#isWatched);
     if (this.isFenced) {
       const begin = (inner: RequestParams): Status | Request =>
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
-      return this.worker.devices.defer(this, 'amo/libucp', begin, params);
+      return this.parts.devices.defer(this, 'amo/libucp', begin, params);
     }
-    if (isOfCard || isWrong(word, this.worker.context.libucp)) {
-      return this.worker.devices.atomic(this, word, remote, params);
+    if (isOfCard || isWrong(word, this.core.context.libucp)) {
+      return this.parts.devices.atomic(this, word, remote, params);
     }
     const isOpen = (): boolean => !this.isForced && this.failure === Status.OK;
-    return ofEndpoint(
-      this,
-      startAtomic({ worker: this.worker, handle: this.handle }, word, remote, { params, isOpen }),
-    );
+    return ofEndpoint(this, startAtomic({ core: this.core, handle: this.handle }, word, remote, { params, isOpen }));
   }
 
   flushNbx(params?: RequestParams): Status | Request {
@@ -228,7 +225,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Flushes an endpoint that may be closing. */
   flushAll(params: RequestParams | undefined): Status | Request {
-    if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.worker.devices.flush(this, params);
+    if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.parts.devices.flush(this, params);
     return this.flushUcp(params);
   }
 
@@ -237,7 +234,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.checkHandle();
     // An awaited put may have ended, and flushes, after a close by force.
     if (this.#isHandleClosed || this.#hasNoHandle) return this.failure === Status.OK ? Status.CANCELED : this.failure;
-    const { requests } = this.worker;
+    const { requests } = this.core;
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
@@ -246,9 +243,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   fence(): void {
     this.checkOpen();
-    const isAlone = fenceBlocks(this.worker.context.libucp);
-    if (!isAlone) this.worker.fence();
-    this.worker.devices.fence(this, isAlone);
+    const isAlone = fenceBlocks(this.core.context.libucp);
+    if (!isAlone) this.core.fenceUcp();
+    this.parts.devices.fence(this, isAlone);
   }
 
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): UcpRemoteKey {
@@ -268,13 +265,13 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.checkOpen();
-    checkSides(this.worker.context, this, accessesOf(operation), { local, rkey, ...NO_RANGE });
-    return explainOver(this.worker.context, this, operation, { local, rkey: rkey as UcpRemoteKey });
+    checkSides(this.core.context, this, accessesOf(operation), { local, rkey, ...NO_RANGE });
+    return explainOver(this.core.context, this, operation, { local, rkey: rkey as UcpRemoteKey });
   }
 
   #connectNode(): ApiEndpoint | undefined {
     try {
-      return this.worker.node.endpoint(this.nodeAddress, { errorHandling: 'none' });
+      return this.core.node.endpoint(this.nodeAddress, { errorHandling: 'none' });
     } catch (error) {
       if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
       throw error;
@@ -282,7 +279,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   protected override onForced(): void {
-    this.worker.promises.wake();
+    this.core.promises.wake();
   }
 
   /** Whether libucp has freed its endpoint, or is about to. */
@@ -293,7 +290,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   protected override checkHandle(): void {
     if (this.#borrowed === undefined || this.failure !== Status.OK || !this.#borrowed.isFreed) return;
-    this.worker.endpoints.forget(this);
+    this.parts.endpoints.forget(this);
     this.onFailed(Status.CONNECTION_RESET);
   }
 
@@ -305,12 +302,12 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       // A peer that learns that this end closes may close without a message.
       if (closedByPeer || (this.#tellsEnd && !this.closed)) this.closedByPeer = closedByPeer;
     }
-    this.worker.devices.endpointGone(this, this.failure);
+    this.parts.devices.endpointGone(this, this.failure);
     if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
     this.receivedStream.fail(this.failure);
-    this.worker.requests.polling.overdue.expect(this, this.failure);
+    this.core.requests.polling.overdue.expect(this, this.failure);
     this.onceFailed?.(status);
-    if (!this.closed) this.errorHandling.report(this, this.failure, this.worker);
+    if (!this.closed) this.errorHandling.report(this, this.failure, this.core.driver);
   }
 
   dropHandle(): boolean {
@@ -318,7 +315,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     if (this.#isHandleClosed || this.#borrowed !== undefined || !this.#isWatched) return false;
     this.receivedStream.detach(false);
     const closing = this.#closeUcp();
-    if (typeof closing !== 'number') this.worker.teardown.freeEventually(closing);
+    if (typeof closing !== 'number') this.core.teardown.freeEventually(closing);
     return this.#isHandleClosed;
   }
 
@@ -329,7 +326,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     params: RequestParams | undefined,
     isImmediate = endsInCall(params),
   ): Status | Request {
-    checkSides(this.worker.context, this, ACCESSES[operation], move);
+    checkSides(this.core.context, this, ACCESSES[operation], move);
     if (move.byteLength === 0) return Status.OK;
     if (this.failure !== Status.OK) return this.failure;
     if (this.isFenced) {
@@ -338,7 +335,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
         this.require(UCP_FEATURE.RMA, inner);
         return this.#rma(operation, { local, localOffset, byteLength, rkey, remoteOffset }, inner);
       };
-      return this.worker.devices.defer(this, PROTOCOLS[operation], begin, params);
+      return this.parts.devices.defer(this, PROTOCOLS[operation], begin, params);
     }
     return this.#move(operation, move, params, isImmediate);
   }
@@ -348,7 +345,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.checkOpen();
     const isThere = local instanceof Uint8Array ? localOffset + byteLength <= local.length : local.mapped;
     // These say what is gone.
-    if (!isThere || rkey.released) checkSides(this.worker.context, this, ACCESSES[operation], block);
+    if (!isThere || rkey.released) checkSides(this.core.context, this, ACCESSES[operation], block);
     if (this.failure !== Status.OK) return this.failure;
     return this.#move(operation, block, params, endsInCall(params));
   }
@@ -356,7 +353,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   /** Starts a put or get whose arguments are checked. */
   #move(operation: Operation, move: Move, params: RequestParams | undefined, isImmediate: boolean): Status | Request {
     const { local, localOffset, byteLength, rkey, remoteOffset } = move;
-    const { devices, requests } = this.worker;
+    const { devices } = this.parts;
+    const { requests } = this.core;
     if (rkey.exportId !== 0 || !isHost(local)) {
       const transfer = { operation, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset };
       return devices.transfer(transfer, params);
@@ -373,7 +371,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   moveKnown(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request {
     const { local, localOffset, byteLength, rkey, remoteOffset } = move;
-    const { requests, buffers } = this.worker;
+    const { requests, buffers } = this.core;
     const request = buffers.beginKnown(PROTOCOLS[operation], local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.endpoint = this;
@@ -392,9 +390,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.require(UCP_FEATURE.RMA);
-    checkSides(this.worker.context, this, accessesOf(name), { local, rkey, ...NO_RANGE });
+    checkSides(this.core.context, this, accessesOf(name), { local, rkey, ...NO_RANGE });
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(name, local, rkey, options);
-    const { promises } = this.worker;
+    const { promises } = this.core;
     const move = { local, localOffset, byteLength, rkey: rkey as UcpRemoteKey, remoteOffset };
     const outcome = await promises.run(name, options.signal, (params) => {
       this.require(UCP_FEATURE.RMA, params, name === 'put' ? PARAM_FIELDS.put : undefined);
@@ -406,32 +404,32 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   protected override async shutDown(): Promise<void> {
-    const { promises } = this.worker;
+    const { promises } = this.core;
     this.checkHandle();
     this.receivedStream.cancelAll();
     // On one that has failed, libucp ends some of them only when it is closed (1.13, over shared memory).
     await promises.until(() => this.isForced || this.failure !== Status.OK || this.awaited === 0);
     // libucp would cancel it on a close by force.
     const message = this.#sendCloseMessage();
-    await this.worker.teardown.closed(message, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
+    await this.core.teardown.closed(message, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
     // By socket addresses libucp tells the peer over another connection, which overtakes messages: the peer then drops them.
     const isOver = (): boolean => this.#isAcknowledged || this.failure !== Status.OK;
     if (this.#isBySocket && typeof message !== 'number') {
-      await this.worker.teardown.within(isOver, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
+      await this.core.teardown.within(isOver, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
     }
     if (!this.isForced && this.failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
-      if (typeof flush !== 'number') this.worker.teardown.freeEventually(flush);
+      if (typeof flush !== 'number') this.core.teardown.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
     this.receivedStream.close();
-    this.worker.devices.endpointGone(this, Status.CANCELED);
+    this.parts.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
-    await this.worker.teardown.closed(closing, () => this.isForced && !this.#isWatched);
+    await this.core.teardown.closed(closing, () => this.isForced && !this.#isWatched);
     // Also libucp's handle of one that has failed was closed by force.
     if (this.isForced || this.failure !== Status.OK) this.onceDropped?.();
-    this.worker.endpoints.forget(this);
+    this.parts.endpoints.forget(this);
     await this.#nodeEndpoint?.close({ force: true });
   }
 
@@ -450,11 +448,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */
   get #tellsEnd(): boolean {
-    return this.worker.tellsEnds && this.#isOfEngine;
+    return this.core.tellsEnds && this.#isOfEngine;
   }
 
   greet(): void {
-    if (!this.worker.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
+    if (!this.core.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
     this.#hasGreeted = this.#sendNotice(Notice.GREETING);
     this.#isOfEngine ||= this.#hasGreeted;
   }
@@ -476,12 +474,12 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     // libucp frees the handle of a peer that has no endpoint here without a report.
     if (this.#borrowed !== undefined || this.#isHandleClosed || this.#hasNoHandle) return false;
     const sent = this.sendOwn(CLOSE_AM_ID, Uint8Array.of(notice), undefined, { noImmediateCompletion: true });
-    if (typeof sent !== 'number') this.worker.teardown.freeEventually(sent);
+    if (typeof sent !== 'number') this.core.teardown.freeEventually(sent);
     return typeof sent !== 'number' || sent === Status.OK;
   }
 
   #closeUcp(): Status | Request {
-    const { requests } = this.worker;
+    const { requests } = this.core;
     // Closed before its requests were overdue.
     if (this.#isHandleClosed) return Status.OK;
     requests.endpointLost();

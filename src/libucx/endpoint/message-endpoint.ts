@@ -39,12 +39,13 @@ import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { requireFeature } from '../c/library.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { UcxCall } from '../mem/remote-key.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
-import type { EndpointWorker } from './endpoint-worker.ts';
+import type { EndpointParts } from './endpoint-parts.ts';
 
 const NO_DATA: LocalRange<LocalMemory> = { local: new Uint8Array(0), localOffset: 0, byteLength: 0 };
 
@@ -54,19 +55,22 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   readonly handle: number;
   /** The address of the peer for the transports of the node; empty if it is unknown. */
   protected readonly nodeAddress: Uint8Array;
-  protected readonly worker: EndpointWorker;
+  protected readonly parts: EndpointParts;
+  protected readonly core: WorkerCore;
   protected readonly functions: LibucpFunctions;
   protected readonly receivedStream: EndpointStream;
   /** Status with which it has failed. */
   protected failure: Status = Status.OK;
 
-  constructor(worker: EndpointWorker, handle: number, nodeAddress: Uint8Array) {
-    super(worker.promises);
+  constructor(parts: EndpointParts, handle: number, nodeAddress: Uint8Array) {
+    const { core, streams } = parts;
+    super(core.promises);
     this.nodeAddress = nodeAddress;
-    this.worker = worker;
-    this.functions = worker.functions;
+    this.parts = parts;
+    this.core = core;
+    this.functions = core.functions;
     this.handle = handle;
-    this.receivedStream = new EndpointStream(worker, worker.streams, handle);
+    this.receivedStream = new EndpointStream(core, streams, handle);
   }
 
   abstract readonly isBorrowed: boolean;
@@ -103,7 +107,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   ): Status | Request {
     this.require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
-    const call = this.worker.call.begin(undefined, params).memory(local, localOffset, byteLength);
+    const call = this.core.call.begin(undefined, params).memory(local, localOffset, byteLength);
     try {
       return this.#sendTag(call, tag);
     } finally {
@@ -112,7 +116,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   }
 
   #sendTag(call: UcxCall, tag: Tag): Status | Request {
-    const { buffers, requests } = this.worker;
+    const { buffers, requests } = this.core;
     const { local, localOffset, byteLength, params } = call;
     if (this.failure === Status.OK && requests.canStartWithoutRequest(RequestKind.SEND, call.isImmediate)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
@@ -145,7 +149,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     tagLow('tag', tag);
     const request = this.#initSend('tag/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
-    const { requests } = this.worker;
+    const { requests } = this.core;
     const { address, count } = request;
     const started = this.functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.parameters.address);
     return requests.started(request, started, params);
@@ -173,7 +177,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     data: LocalRange<LocalMemory> | undefined,
     params: AmSendParams | undefined,
   ): Status | Request {
-    const request = this.worker.requests.runInner(() => this.#initSend('am/libucp', data ?? NO_DATA, 0));
+    const request = this.core.requests.runInner(() => this.#initSend('am/libucp', data ?? NO_DATA, 0));
     if (typeof request === 'number') return request;
     request.sender = undefined;
     return this.#sendMessage(request, id, header, params);
@@ -186,7 +190,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     header: Uint8Array | undefined,
     params: AmSendParams | undefined,
   ): Status | Request {
-    const { requests, headers } = this.worker;
+    const { requests, headers } = this.core;
     const { protocol } = params ?? {};
     const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
     requests.parameters.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
@@ -204,7 +208,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
       requests.parameters.address,
     );
     // libucp reads the header until the request has ended.
-    if (started > 0 && headerLength > 0) request.header = this.worker.takeHeader();
+    if (started > 0 && headerLength > 0) request.header = this.core.takeHeader();
     return requests.started(request, started, params);
   }
 
@@ -212,7 +216,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     this.require(UCP_FEATURE.STREAM, params);
     const request = this.#initSend('stream/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
-    const { requests } = this.worker;
+    const { requests } = this.core;
     // libucp 1.13 ends the process of a receiver that matches a message without bytes.
     if (request.byteLength === 0) return requests.started(request, Status.OK, params);
     const started = this.functions.ucp_stream_send_nbx(
@@ -246,7 +250,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     given: GivenMemory<LocalMemory>,
     access: number = MemAccess.LOCAL_READ,
   ): UcpRequest | Status {
-    const { buffers, requests } = this.worker;
+    const { buffers, requests } = this.core;
     this.checkHandle();
     if (this.failure !== Status.OK) {
       buffers.check(given, access);
@@ -277,7 +281,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */
   protected require(feature: number, params?: RequestParams, names?: readonly string[]): void {
     this.check(params, names);
-    requireFeature(this.worker.context.features, feature);
+    requireFeature(this.core.context.features, feature);
   }
 }
 
@@ -296,12 +300,12 @@ function checkMessage(id: number, header: Uint8Array | undefined, params: AmSend
 
 /** The lists. */
 export class EndpointLists {
-  readonly #worker: EndpointWorker;
+  readonly #parts: EndpointParts;
   readonly #endpoint: EngineEndpoint;
   readonly #order: NotifyOrder = new NotifyOrder();
 
-  constructor(worker: EndpointWorker, endpoint: EngineEndpoint) {
-    this.#worker = worker;
+  constructor(parts: EndpointParts, endpoint: EngineEndpoint) {
+    this.#parts = parts;
     this.#endpoint = endpoint;
   }
 
@@ -319,7 +323,7 @@ export class EndpointLists {
   ): Status | Request {
     if (params !== undefined) checkListParams(operation, params, list);
     if (params?.notifyId !== undefined) checkProgramId(params.notifyId);
-    if (params?.notify !== undefined) requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
+    if (params?.notify !== undefined) requireFeature(this.#parts.core.context.features, UCP_FEATURE.AM);
     if (list instanceof PlannedList) {
       list.check(operation, this.#endpoint);
       return this.#move(list, params);
@@ -334,13 +338,13 @@ export class EndpointLists {
   }
 
   #plan(operation: 'put' | 'get', list: readonly TransferEntry[], strict: boolean): PlannedList {
-    const owners = { memory: this.#worker.context, keys: this.#endpoint };
+    const owners = { memory: this.#parts.core.context, keys: this.#endpoint };
     return new PlannedList(operation, this.#endpoint, checkList(owners, operation, list, strict));
   }
 
   #move(list: PlannedList, params: ListParams | undefined): Status | Request {
     const endpoint = this.#endpoint;
-    const { devices } = this.#worker;
+    const { devices } = this.#parts;
     if (endpoint.status !== Status.OK) return endpoint.status;
     const { blocks, flush = false, notifyId = NOTIFICATION_AM_ID } = params ?? {};
     const notification = notificationOf(params);
@@ -355,7 +359,7 @@ export class EndpointLists {
       notification,
       flushes: flush || notification !== undefined,
       order: this.#order,
-      notify: (bytes: Uint8Array, inner: RequestParams) => endpoint.sendOwn(notifyId, bytes, undefined, inner),
+      notifyId,
     };
     return devices.list(endpoint, plan, params);
   }

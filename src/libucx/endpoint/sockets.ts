@@ -10,7 +10,6 @@ import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import {
   ConnectionRequest,
   checkListenerOptions,
-  type Driver,
   Listener,
   type ListenerOptions,
   printSocketAddress,
@@ -26,6 +25,7 @@ import {
   SOCKADDR_BYTES_MAX,
   SyscallError,
 } from '../../sys/index.ts';
+import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Timer } from '../../ucs/sys/clock.ts';
 import { checkStatus, closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -44,9 +44,10 @@ import {
 import { Fields, OutValue } from '../c/fields.ts';
 import { featureBits } from '../c/library.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { EndpointWorker } from './endpoint-worker.ts';
-import { createEndpoint, UNKNOWN_PEER } from './table.ts';
+import { createEndpoint, UNKNOWN_PEER } from './create.ts';
+import type { EndpointParts } from './endpoint-parts.ts';
 import { isMarked } from './unproven-peers.ts';
 
 /** The id that libucp reports for a client that sent none. */
@@ -58,42 +59,46 @@ class UcpListener implements SocketListener {
   readonly address: SocketAddress;
   /** Clients that wait for an accept decision, by the handle of libucp. */
   readonly waiting: Set<number> = new Set();
-  readonly #worker: EndpointWorker;
+  readonly #core: WorkerCore;
   readonly #onClose: () => void;
   #closed = false;
 
-  constructor(worker: EndpointWorker, address: SocketAddress, callback: number, index: number, onClose: () => void) {
-    this.#worker = worker;
+  constructor(core: WorkerCore, address: SocketAddress, callback: number, index: number, onClose: () => void) {
+    this.#core = core;
     this.#onClose = onClose;
-    this.handle = listen(worker, address, callback, index);
-    this.address = { address: address.address, port: portOf(worker, this.handle) };
+    this.handle = listen(core, address, callback, index);
+    this.address = { address: address.address, port: portOf(core, this.handle) };
   }
 
   /** Rejects a client. */
   reject(request: number): void {
     if (!this.waiting.delete(request)) return;
-    this.#worker.functions.ucp_listener_reject(this.handle, request);
+    this.#core.functions.ucp_listener_reject(this.handle, request);
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     for (const request of this.waiting) this.reject(request);
-    this.#worker.functions.ucp_listener_destroy(this.handle);
+    this.#core.functions.ucp_listener_destroy(this.handle);
     this.#onClose();
   }
 }
 
 /** The worker of the listeners and attempts. */
-interface SocketsWorker extends EndpointWorker, Progressable {
+interface SocketsWorker extends Progressable {
   /** Whether only the program makes progress. */
   readonly isManual: boolean;
+  readonly closed: boolean;
 }
 
 /** The listeners and connection attempts of one worker. */
 export class SocketEndpoints {
+  readonly #parts: EndpointParts;
+  readonly #core: WorkerCore;
   readonly #worker: SocketsWorker;
-  readonly #driver: Driver;
+  /** Called when {@link isDue} becomes true outside of progress. */
+  readonly #onDue: () => void;
   readonly #callback: NativeCallback;
   readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
   /** Connection requests that libucp has reported during its progress: the listener and the handle. */
@@ -106,10 +111,12 @@ export class SocketEndpoints {
   #nextIndex = 1;
   #closed = false;
 
-  constructor(worker: SocketsWorker, driver: Driver) {
+  constructor(parts: EndpointParts, worker: SocketsWorker, onDue: () => void) {
+    this.#parts = parts;
+    this.#core = parts.core;
     this.#worker = worker;
+    this.#onDue = onDue;
     this.#backgroundProgress = new BackgroundProgress(worker);
-    this.#driver = driver;
     this.#callback = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'uint64_t'],
@@ -146,9 +153,9 @@ export class SocketEndpoints {
     let socket: UcpListener | undefined;
     const shown = new Listener(
       checked,
-      this.#driver,
+      this.#core.driver,
       () => {
-        socket = new UcpListener(this.#worker, checked, this.#callback.address, index, () =>
+        socket = new UcpListener(this.#core, checked, this.#callback.address, index, () =>
           this.#listeners.delete(index),
         );
         return socket;
@@ -163,7 +170,7 @@ export class SocketEndpoints {
   connect(options: ConnectNbxOptions, params: RequestParams | undefined): Status | Request {
     checkConnectOptions(options);
     if (this.#closed) throw closedError('worker');
-    const { context, requests } = this.#worker;
+    const { context, requests } = this.#core;
     const { answerTimeoutNs } = context;
     const request = requests.beginComposite('connect');
     if (request === undefined) return Status.NO_RESOURCE;
@@ -225,20 +232,20 @@ export class SocketEndpoints {
 
   /** Calls a function of an attempt in progress when the listener had its time to answer: libucp may wait without a limit (1.21, 1.22). */
   #limit(onExpired: () => void): Timer | undefined {
-    const { clock, answerTimeoutNs } = this.#worker.context;
+    const { clock, answerTimeoutNs } = this.#core.context;
     if (answerTimeoutNs === Number.POSITIVE_INFINITY) return undefined;
     return clock.setTimer(answerTimeoutNs, () => {
       this.#expired.push(onExpired);
-      this.#worker.signal();
+      this.#onDue();
     });
   }
 
   #create(options: ConnectNbxOptions): EngineEndpoint {
     using address = allocateScratch(SOCKADDR_BYTES_MAX);
     const length = packSockaddr(options, address);
-    return createEndpoint(this.#worker, UNKNOWN_PEER, options, (params) => {
-      const { clientId } = this.#worker;
-      const isSent = options.sendClientId === true || (this.#worker.tellsEnds && isMarked(clientId));
+    return createEndpoint(this.#parts, UNKNOWN_PEER, options, (params) => {
+      const { clientId, tellsEnds } = this.#core;
+      const isSent = options.sendClientId === true || (tellsEnds && isMarked(clientId));
       const sendsId = isSent ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
       params.setU32('flags', UCP_EP_PARAMS_FLAGS.CLIENT_SERVER | sendsId);
       params.setU64('sockaddr.addr', address.address).setU32('sockaddr.addrlen', length);
@@ -249,7 +256,20 @@ export class SocketEndpoints {
   /** Starts background progress: the other end connects and closes by messages that libucp exchanges during progress. */
   #keepProgressing(endpoint: EngineEndpoint): void {
     if (this.#worker.isManual) this.#backgroundProgress.keepProgressing(endpoint);
-    endpoint.onceDropped = () => this.#worker.teardown.dropLanes();
+    endpoint.onceDropped = () => this.#dropLanes();
+  }
+
+  /**
+   * Makes progress for a limited time: during progress, libucp drops the lanes of an endpoint that was closed by force, and the peer detects it then. The
+   * result is not waited for, because hanging operations on other endpoints may delay it.
+   */
+  #dropLanes(): void {
+    const { teardown } = this.#core;
+    if (teardown.hasBegun) return;
+    const flush = this.#core.flushUcp({ noImmediateCompletion: true });
+    if (typeof flush === 'number') return;
+    const isOver = teardown.freeEventually(flush);
+    teardown.waitFor(() => isOver() || this.#worker.closed).catch(throwLater);
   }
 
   /** Ends an attempt with its result; later results are ignored. */
@@ -268,7 +288,7 @@ export class SocketEndpoints {
       return;
     }
     void endpoint.close({ force: true });
-    if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#worker.context.features);
+    if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#core.context.features);
     if (failure === Status.NOT_CONNECTED) request.error = refused(options);
     // As over the native engine.
     request.end(failure === Status.NOT_CONNECTED ? Status.UNREACHABLE : failure);
@@ -279,7 +299,7 @@ export class SocketEndpoints {
     // The listener was closed while libucp reported: its clients were rejected.
     if (listener === undefined) return;
     const { shown, socket } = listener;
-    const { clientAddress, clientId } = queryClient(this.#worker, request);
+    const { clientAddress, clientId } = queryClient(this.#core, request);
     socket.waiting.add(request);
     const client = {
       clientAddress,
@@ -303,7 +323,7 @@ export class SocketEndpoints {
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
     if (this.#closed) throw closedError('worker');
     if (!socket.waiting.delete(request)) throw statusError(Status.NOT_CONNECTED, 'accept a client that was answered');
-    const endpoint = createEndpoint(this.#worker, UNKNOWN_PEER, options, (params) => {
+    const endpoint = createEndpoint(this.#parts, UNKNOWN_PEER, options, (params) => {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });
@@ -329,7 +349,7 @@ function unreachable(listener: SocketAddress, features: number): UcxError {
   return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
-function listen(worker: EndpointWorker, address: SocketAddress, callback: number, index: number): number {
+function listen(worker: WorkerCore, address: SocketAddress, callback: number, index: number): number {
   using sockaddr = allocateScratch(SOCKADDR_BYTES_MAX);
   using params = new Fields(UCP_LISTENER_PARAMS);
   using out = new OutValue();
@@ -344,7 +364,7 @@ function listen(worker: EndpointWorker, address: SocketAddress, callback: number
   return out.value;
 }
 
-function portOf({ functions }: EndpointWorker, listener: number): number {
+function portOf({ functions }: WorkerCore, listener: number): number {
   using attributes = new Fields(UCP_LISTENER_ATTR);
   attributes.setU64('field_mask', UCP_LISTENER_ATTR_FIELD.SOCKADDR);
   checkStatus(functions.ucp_listener_query(listener, attributes.address), 'ucp_listener_query');
@@ -352,7 +372,7 @@ function portOf({ functions }: EndpointWorker, listener: number): number {
 }
 
 function queryClient(
-  { functions }: EndpointWorker,
+  { functions }: WorkerCore,
   request: number,
 ): { readonly clientAddress: SocketAddress; readonly clientId: bigint | undefined } {
   using attributes = new Fields(UCP_CONN_REQUEST_ATTR);

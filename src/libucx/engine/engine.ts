@@ -1,31 +1,23 @@
-/** The interfaces between the parts of the engine over libucp: a context, its workers, their endpoints. Types only. */
-
-import type { ReceivedMessage } from '../../api/awaited/messages.ts';
-import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { Engine } from '../../api/contract/explanation.ts';
 import type { AmSendParams, Request, RequestParams } from '../../api/contract/request.ts';
 import type { ListBlock, PlannedList } from '../../api/list/list.ts';
 import type { NotifyOrder } from '../../api/list/notify-order.ts';
-import type { GivenMemory, LocalRange } from '../../api/memory/local.ts';
+import type { LocalRange } from '../../api/memory/local.ts';
 import type { RemoteRange } from '../../api/memory/owned.ts';
 import type { Operation } from '../../api/operation/call.ts';
-import type { CopyingContext, CopyingWorker } from '../../api/staging/device-copier.ts';
+import type { CopyingContext } from '../../api/staging/device-copier.ts';
 import type { FragmentPool } from '../../api/staging/fragment-pool.ts';
-import type { ProcessIdentity, ScratchBlock } from '../../sys/index.ts';
+import type { ProcessIdentity } from '../../sys/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
-import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
 import type { DeviceAccess, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
-import type { KeyOwner, Move, UcpRemoteKey, UcxCall } from '../mem/remote-key.ts';
-import type { Arrivals } from '../request/arrivals.ts';
-import type { LocalRanges } from '../request/local.ts';
-import type { Requests } from '../request/requests.ts';
-import type { Teardown } from './teardown.ts';
+import type { KeyOwner, Move, UcpRemoteKey } from '../mem/remote-key.ts';
+import type { RequestEndpoint } from '../request/request.ts';
 
 /** The context of a worker. */
 export interface EngineContext {
@@ -52,13 +44,10 @@ export interface EngineContext {
   readonly handle: number;
   /** What libucp needs that is missing on this machine: the cause if it cannot create a worker. */
   readonly shortage: Error | undefined;
-  forget(worker: object): void;
-  /** Called when a worker of libucp could not be destroyed; then its context cannot be destroyed either. */
-  onWorkerLeaked(): void;
 }
 
 /** An endpoint of a worker. */
-export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
+export interface EngineEndpoint extends ApiEndpoint, KeyOwner, RequestEndpoint {
   /** Number of operations on memory of cards in flight: a flush waits for them. */
   unconfirmed: number;
   /** Whether operations wait for those before a fence. */
@@ -82,20 +71,16 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   ): Status | Request;
   /** Tells a peer of this engine, by a message, that this end is of it too. */
   greet(): void;
+  /** The peer has sent a notice; called outside the calls of C. */
+  onNotice(notice: number): void;
+  /** The peer closes its endpoint; called outside the calls of C. */
+  onLeft(): void;
   /** Starts a put or get by libucp, to which both memories are known; its arguments are checked. */
   moveKnown(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request;
   /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
   moveBlock(operation: Operation, block: ListBlock, params: RequestParams | undefined): Status | Request;
   /** Called when libucp has reported a failure. @param cause what is known about it, for the errors of its operations */
   onFailed(status: Status, closedByPeer?: boolean, cause?: unknown): void;
-}
-
-/** Received bytes of a message or a stream, in memory of this program. */
-export interface ArrivedBytes {
-  readonly source: Uint8Array;
-  readonly dataOffset: number;
-  readonly byteLength: number;
-  isReceived: boolean;
 }
 
 /** A block of a checked list: of memory and a key of this engine. */
@@ -121,54 +106,10 @@ export interface ListPlan {
   readonly notification: Uint8Array | undefined;
   /** Whether it ends only when all bytes are in remote memory: always before a notification. */
   readonly flushes: boolean;
+  /** The AM id of the notification. */
+  readonly notifyId: number;
   /** Notifications of the endpoint. */
   readonly order: NotifyOrder;
-  /** Sends the notification. */
-  notify(bytes: Uint8Array, params: RequestParams): Status | Request;
-}
-
-/** Copies to memory of cards. */
-export interface DeviceCopies {
-  /** Copies received bytes into local memory. @param access for which it must be mapped: bits of MemAccess */
-  copyOut(
-    arrived: ArrivedBytes,
-    given: GivenMemory<LocalMemory>,
-    params: RequestParams | undefined,
-    access: number,
-  ): Status | Request;
-}
-
-/** The worker of an endpoint, for all parts of this engine. */
-export interface EngineWorker {
-  readonly context: EngineContext;
-  readonly functions: LibucpFunctions;
-  /** The handle of libucp. */
-  readonly handle: number;
-  readonly requests: Requests;
-  readonly buffers: LocalRanges;
-  /** The arguments of the operation that is being started: see Call. */
-  readonly call: UcxCall;
-  readonly promises: PromiseTier;
-  readonly arrivals: Arrivals;
-  readonly teardown: Teardown;
-  readonly devices: DeviceCopies;
-  /** The worker of the node's transports. */
-  readonly node: CopyingWorker;
-  /** Memory for the header of the message that is being sent. */
-  readonly headers: ScratchBlock;
-  /** Memory for headers, until the next call: the block in use now belongs to a request. */
-  takeHeader(): ScratchBlock;
-  /** Receives the data of an active message. @param access for which the memory must be mapped: bits of MemAccess. Default local writes */
-  receiveData(
-    message: ReceivedMessage,
-    given: GivenMemory<LocalMemory>,
-    params: RequestParams | undefined,
-    access?: number,
-  ): Status | Request;
-  /** A callback of the application has thrown this. */
-  onThrown(error: unknown): void;
-  /** Flushes only the operations given to libucp. */
-  flushUcp(params: RequestParams | undefined): Status | Request;
 }
 
 /** Error handling of an endpoint, as requested and as libucp provides it. */

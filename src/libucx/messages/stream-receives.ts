@@ -14,7 +14,8 @@ import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import type { EngineWorker } from '../engine/engine.ts';
+import type { DataReceives } from '../device/receives.ts';
+import type { WorkerCore } from '../engine/worker-core.ts';
 import { type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
@@ -59,8 +60,13 @@ class StreamReceive {
 export class StreamReceives {
   /** Memory to which libucp writes the number of bytes. */
   readonly length: ScratchBlock = allocateScratch(8);
+  readonly receives: DataReceives;
   readonly #streams: Set<EndpointStream> = new Set();
   #turns = 0;
+
+  constructor(receives: DataReceives) {
+    this.receives = receives;
+  }
 
   /** @param events number of events that libucp has reported */
   progress(events: number): number {
@@ -104,7 +110,7 @@ interface Chunk {
 
 /** The receiving side of the stream of one endpoint. */
 export class EndpointStream {
-  readonly #worker: EngineWorker;
+  readonly #core: WorkerCore;
   readonly #streams: StreamReceives;
   /** The handle of libucp's endpoint. */
   readonly #ep: number;
@@ -121,8 +127,8 @@ export class EndpointStream {
   /** Whether bytes that have not been received were dropped. */
   #isClosed = false;
 
-  constructor(worker: EngineWorker, streams: StreamReceives, ep: number) {
-    this.#worker = worker;
+  constructor(core: WorkerCore, streams: StreamReceives, ep: number) {
+    this.#core = core;
     this.#streams = streams;
     this.#ep = ep;
   }
@@ -144,7 +150,7 @@ export class EndpointStream {
 
   /** See Endpoint.streamRecvNbx. */
   receive(given: GivenMemory<LocalMemory>, params: StreamRecvParams | undefined): Status | Request {
-    const { context, requests } = this.#worker;
+    const { context, requests } = this.#core;
     const { local } = given;
     const pieces = piecesOf<LocalMemory>(context, given, MemAccess.LOCAL_WRITE);
     for (const { memory } of pieces) checkKept(memory);
@@ -208,7 +214,7 @@ export class EndpointStream {
     for (const [index, { address, byteLength }] of this.#chunks.entries()) {
       const copy = new Uint8Array(byteLength);
       memcpy(addressOf(copy), address, byteLength);
-      if (!isFreed) this.#worker.functions.ucp_stream_data_release(this.#ep, address);
+      if (!isFreed) this.#core.functions.ucp_stream_data_release(this.#ep, address);
       this.#chunks[index] = { address: addressOf(copy), byteLength, copy };
     }
   }
@@ -235,7 +241,7 @@ export class EndpointStream {
   #fetch(): boolean {
     if (this.#isClosed || this.#isDetached) return false;
     const { length } = this.#streams;
-    const chunk = this.#worker.functions.ucp_stream_recv_data_nb(this.#ep, length.address);
+    const chunk = this.#core.functions.ucp_stream_recv_data_nb(this.#ep, length.address);
     if (chunk <= 0) return false;
     this.#chunks.push({
       address: chunk,
@@ -251,7 +257,7 @@ export class EndpointStream {
 
   #release(): void {
     const { address, copy } = this.#chunks.shift()!;
-    if (copy === undefined) this.#worker.functions.ucp_stream_data_release(this.#ep, address);
+    if (copy === undefined) this.#core.functions.ucp_stream_data_release(this.#ep, address);
     this.#chunkUsed = 0;
   }
 
@@ -279,7 +285,7 @@ export class EndpointStream {
       this.serve();
     };
     // Checked when the receive began.
-    const started = this.#worker.devices.copyOut(
+    const started = this.#streams.receives.copyOut(
       arrived,
       { local: target, localOffset: 0, byteLength: arrived.byteLength },
       { callback },

@@ -65,13 +65,11 @@ class Arrival {
   }
 }
 
-/** The endpoints by their handles of libucp. */
-export interface Senders {
-  endpointOf(ep: number): object;
-  /** Called inside a call of C when the peer closes its endpoint. */
-  left(ep: number): void;
-  /** Called inside a call of C when the peer sends a notice: see libucx/endpoint/unproven-peers.ts. */
-  noticed(ep: number, notice: number): void;
+/** The worker that the messages arrive at. */
+interface ArrivalUser {
+  readonly owner: MessageOwner;
+  readonly senderOf: (ep: number) => object;
+  readonly onNotice: (ep: number, notice: number | undefined) => void;
 }
 
 /** The active messages of one worker. */
@@ -86,18 +84,23 @@ export class Arrivals implements MessageHandlers {
   #waiting: Arrival[] = [];
   /** Descriptors of long messages that libucp keeps, by their addresses. */
   readonly #held: Set<number> = new Set();
-  readonly #senders: Senders;
+  readonly #senderOf: (ep: number) => object;
+  readonly #onNotice: (ep: number, notice: number | undefined) => void;
   readonly #operations: OperationCounters;
 
-  /** @param worker the handle of libucp */
+  /**
+   * @param worker the handle of libucp
+   * @param owner what hears of messages; senderOf: the endpoint of a handle of libucp; onNotice: called inside a call of C when the peer sends a notice
+   * (see libucx/endpoint/unproven-peers.ts), undefined when it closes its endpoint
+   */
   constructor(
     functions: LibucpFunctions,
     worker: number,
-    owner: MessageOwner,
-    senders: Senders,
     operations: OperationCounters,
+    { owner, senderOf, onNotice }: ArrivalUser,
   ) {
-    this.#senders = senders;
+    this.#senderOf = senderOf;
+    this.#onNotice = onNotice;
     this.#operations = operations;
     this.#functions = functions;
     this.#worker = worker;
@@ -221,12 +224,8 @@ export class Arrivals implements MessageHandlers {
     // Endpoints of this engine request a reply endpoint with every message.
     if (!hasSender && OWN_IDS.includes(id)) return Status.OK;
     if (id === CLOSE_AM_ID) {
-      if (headerLength === 0) {
-        this.#senders.left(sender);
-      } else {
-        memcpy(this.#param.address, header, 1);
-        this.#senders.noticed(sender, this.#param.u8[0]!);
-      }
+      if (headerLength > 0) memcpy(this.#param.address, header, 1);
+      this.#onNotice(sender, headerLength > 0 ? this.#param.u8[0]! : undefined);
       return Status.OK;
     }
     const isLong = (attributes & UCP_AM_RECV_ATTR.FLAG_RNDV) !== 0;
@@ -236,7 +235,7 @@ export class Arrivals implements MessageHandlers {
     if (!isLong && byteLength > 0) memcpy(arrival.address + headerLength, data, byteLength);
     const { message } = arrival;
     message.id = id;
-    message.sender = hasSender ? this.#senders.endpointOf(sender) : undefined;
+    message.sender = hasSender ? this.#senderOf(sender) : undefined;
     message.source = arrival.bytes;
     message.headerOffset = 0;
     message.headerLength = headerLength;

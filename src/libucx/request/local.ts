@@ -23,16 +23,9 @@ import { MessageRegistrations, type RegistrationOwner } from './message-registra
 import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
 
-/** Provides datatypes for memory that cannot be passed to libucp. */
-export interface DeviceDatatypes {
-  /**
-   * Sets the datatype of a request whose message is in memory of cards, at least in part, and its refusal if a card cannot read it.
-   * @returns the value to be passed as the address
-   */
-  initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number;
-}
-
 const LOCAL = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
+
+type InitDatatype = (request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number) => number;
 
 /** The context that the memory must belong to. */
 export interface BuffersOwner extends RegistrationOwner {
@@ -43,14 +36,18 @@ export interface BuffersOwner extends RegistrationOwner {
 export class LocalRanges {
   readonly #owner: BuffersOwner;
   readonly #requests: Requests;
-  readonly #devices: DeviceDatatypes;
+  readonly #initDatatype: InitDatatype;
   readonly #registrations: MessageRegistrations;
 
-  /** @param owner the context that the memory must belong to */
-  constructor(owner: BuffersOwner, requests: Requests, devices: DeviceDatatypes) {
+  /**
+   * @param owner the context that the memory must belong to
+   * @param initDatatype sets the datatype of a request whose message is in memory of cards, at least in part, and its refusal if a card cannot read it; returns
+   * the value to be passed as the address
+   */
+  constructor(owner: BuffersOwner, requests: Requests, initDatatype: InitDatatype) {
     this.#owner = owner;
     this.#requests = requests;
-    this.#devices = devices;
+    this.#initDatatype = initDatatype;
     this.#registrations = new MessageRegistrations(owner);
   }
 
@@ -106,7 +103,7 @@ export class LocalRanges {
       this.#initList(request, pieces);
     } else {
       request.count = 1;
-      request.address = this.#devices.initDatatype(request, pieces, bytes);
+      request.address = this.#initDatatype(request, pieces, bytes);
     }
   }
 

@@ -85,13 +85,10 @@ export interface RequestEndpoint {
   readonly peerId: string;
   /** Whether libucp has made it for a peer, and frees it without a report. */
   readonly isBorrowed: boolean;
+  /** Fails its connection: a message cannot be completed. */
+  onFailed(status: Status): void;
   /** Closes its handle of libucp by force, which ends its operations. @returns false if that is not possible, or has been done */
   dropHandle(): boolean;
-}
-
-/** The sender of a message, whose connection fails if the message cannot be completed. */
-export interface MessageSender {
-  onFailed(status: Status): void;
 }
 
 /** A request. */
@@ -140,7 +137,7 @@ export class UcpRequest implements ApiRequest {
   /** Whether its cancellation was requested. */
   isCanceled = false;
   /** The sending endpoint of a message: it fails if the message cannot be read. */
-  sender: MessageSender | undefined = undefined;
+  sender: RequestEndpoint | undefined = undefined;
   /** The endpoint of an operation that libucp executes: its requests end with it. */
   endpoint: RequestEndpoint | undefined = undefined;
   /** The local memory for the call of libucp that starts it: its address, and its bytes or the number of elements of its datatype. */
