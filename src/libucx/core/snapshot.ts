@@ -12,15 +12,9 @@ import {
 } from '../../api/contract/snapshot.ts';
 import { PendingRequests } from '../../api/snapshot/summary.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
 import { RequestKind, RequestState, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
-
-/** The properties of an endpoint that are read. */
-interface SnapshotEndpoint {
-  readonly status: Status;
-  readonly closed: boolean;
-  query(): EndpointAttributes;
-}
 
 /** The properties of a worker that are read. */
 export interface SnapshotWorker {
@@ -28,7 +22,7 @@ export interface SnapshotWorker {
   readonly shownId: string;
   readonly clientId: bigint;
   readonly requests: Requests;
-  readonly endpoints: readonly SnapshotEndpoint[];
+  readonly endpoints: readonly EngineEndpoint[];
 }
 
 /** Reads a worker. */
@@ -72,10 +66,10 @@ export function workerSnapshot({ shownId, clientId, requests, endpoints }: Snaps
 }
 
 /** Numbers of the endpoints that were shown, from 1: no number is used again. */
-const ids = new WeakMap<SnapshotEndpoint, number>();
+const ids = new WeakMap<EngineEndpoint, number>();
 let shown = 0;
 
-function idOf(endpoint: SnapshotEndpoint): number {
+function idOf(endpoint: EngineEndpoint): number {
   const known = ids.get(endpoint);
   if (known !== undefined) return known;
   shown += 1;
@@ -83,7 +77,7 @@ function idOf(endpoint: SnapshotEndpoint): number {
   return shown;
 }
 
-function endpointSnapshot(endpoint: SnapshotEndpoint): EndpointSnapshot {
+function endpointSnapshot(endpoint: EngineEndpoint): EndpointSnapshot {
   const { remoteAddress, transports = [] }: Partial<EndpointAttributes> = endpoint.closed ? {} : endpoint.query();
   return {
     id: idOf(endpoint),
@@ -99,7 +93,7 @@ function endpointSnapshot(endpoint: SnapshotEndpoint): EndpointSnapshot {
   };
 }
 
-function stateOf({ status }: SnapshotEndpoint): string {
+function stateOf({ status }: EngineEndpoint): string {
   // libucp does not tell whether it is connected.
   return status === Status.OK ? 'not known' : statusName(status);
 }

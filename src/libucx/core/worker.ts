@@ -30,7 +30,7 @@ import { DeviceTransfers } from '../device/transfers.ts';
 import { connectToAddress, connectToForeign, endpointOf } from '../endpoint/create.ts';
 import { EndedPeers } from '../endpoint/ended-peers.ts';
 import { Endpoint } from '../endpoint/endpoint.ts';
-import type { EndpointParts } from '../endpoint/endpoint-parts.ts';
+import type { EndpointParts } from '../endpoint/message-endpoint.ts';
 import { EndpointRegistry } from '../endpoint/registry.ts';
 import { SocketEndpoints } from '../endpoint/sockets.ts';
 import { UnprovenPeers } from '../endpoint/unproven-peers.ts';

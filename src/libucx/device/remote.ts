@@ -11,11 +11,12 @@ import { MessageId } from '../../api/layout/message.ts';
 import { readReply } from '../../api/layout/rendezvous.ts';
 import { writeAtomic, writeRma } from '../../api/layout/rma.ts';
 import type { LocalRange } from '../../api/memory/local.ts';
+import type { RemoteRange } from '../../api/memory/owned.ts';
 import { Operation } from '../../api/operation/call.ts';
 import type { WordOperation } from '../../api/operation/word-operation.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { EngineEndpoint, RemoteTransfer, RemoteWord } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
@@ -27,16 +28,50 @@ import type { DataReceives } from './receives.ts';
 /** Maximum number of unanswered operations of one endpoint. */
 const UNANSWERED_MAX = 16;
 
-/** Request to the owner of the memory. */
-interface Question {
-  /** Packs the message, with a request id. */
-  pack(requestId: number): Uint8Array;
+/** What the owner of the memory is asked for. */
+export class OwnerRequest {
   /** Payload of a put. */
-  readonly payload?: LocalRange<LocalMemory>;
+  readonly payload: LocalRange<LocalMemory> | undefined;
   /** Destination of the bytes of a get. */
-  readonly target?: LocalRange<LocalMemory>;
-  /** Size of the word returned by an atomic operation. */
-  readonly wordBytes?: number;
+  readonly target: LocalRange<LocalMemory> | undefined;
+  /** Size of the word that an atomic operation returns. */
+  readonly wordBytes: number | undefined;
+  readonly #word: WordOperation | undefined;
+  readonly #remote: RemoteRange<UcpRemoteKey>;
+
+  private constructor(remote: RemoteRange<UcpRemoteKey>, transfer?: RemoteTransfer, word?: WordOperation) {
+    this.#remote = remote;
+    this.payload = transfer?.operation === Operation.PUT ? transfer : undefined;
+    this.target = transfer?.operation === Operation.GET ? transfer : undefined;
+    this.#word = word;
+    this.wordBytes = word?.wordBytes;
+  }
+
+  /** The request of a put or get. */
+  static ofTransfer(transfer: RemoteTransfer): OwnerRequest {
+    return new OwnerRequest(transfer, transfer);
+  }
+
+  /** The request of an atomic operation. */
+  static ofWord(word: WordOperation, { rkey, remoteOffset }: RemoteWord): OwnerRequest {
+    return new OwnerRequest({ rkey, remoteOffset, byteLength: word.wordBytes }, undefined, word);
+  }
+
+  /** Packs the message, with a request id. */
+  pack(request: number): Uint8Array {
+    return packMessage(this.#frame(request), this.#remote.rkey.exportId);
+  }
+
+  #frame(request: number): ReturnType<typeof writeRma> {
+    const { remoteOffset, byteLength } = this.#remote;
+    if (this.#word !== undefined) {
+      const { operation, value, compare, wordBytes } = this.#word;
+      const asked = { request, remoteOffset, operation, wordBytes, value, compare };
+      return writeAtomic(firstWord(MessageId.ATOMIC), asked);
+    }
+    const id = this.payload !== undefined ? MessageId.PUT : MessageId.GET;
+    return writeRma(firstWord(id), { request, remoteOffset, byteLength });
+  }
 }
 
 /** An operation that the owner of the memory executes. */
@@ -46,7 +81,7 @@ export class RemoteOperation extends DeviceOperation {
   /** Id in the answer, unique among the operations of its endpoint. */
   requestId = 0;
   readonly #remote: OwnerRequests;
-  readonly #question: Question;
+  readonly #asked: OwnerRequest;
   /** Ends the wait for the reply; undefined before the message is sent, and once the reply has come. */
   #replied: (() => void) | undefined;
   /** The same for the bytes of a get. */
@@ -56,11 +91,11 @@ export class RemoteOperation extends DeviceOperation {
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
     remote: OwnerRequests,
-    question: Question,
+    asked: OwnerRequest,
   ) {
     super(tracker, endpoint, request);
     this.#remote = remote;
-    this.#question = question;
+    this.#asked = asked;
   }
 
   protected override begin(): void {
@@ -80,7 +115,7 @@ export class RemoteOperation extends DeviceOperation {
     const ended = this.#replied;
     this.#replied = undefined;
     if (ended === undefined) return;
-    const { wordBytes } = this.#question;
+    const { wordBytes } = this.#asked;
     const { status, low, high } = readReply(frame);
     if (wordBytes !== undefined) this.request.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
     this.fail(status);
@@ -94,7 +129,7 @@ export class RemoteOperation extends DeviceOperation {
 
   /** Receives the bytes of a get; the reply says whether the owner could read all of them. */
   #onData(message: ReceivedMessage): void {
-    const { target } = this.#question;
+    const { target } = this.#asked;
     const ended = this.#gotData;
     this.#gotData = undefined;
     if (target === undefined || target.byteLength !== message.byteLength) {
@@ -113,33 +148,13 @@ export class RemoteOperation extends DeviceOperation {
   }
 
   #ask(): void {
-    const { payload, target } = this.#question;
-    const header = this.#question.pack(this.requestId);
+    const { payload, target } = this.#asked;
+    const header = this.#asked.pack(this.requestId);
     // The answer may arrive before libucp has ended the message.
     this.#replied = this.wait(() => {});
     if (target !== undefined) this.#gotData = this.wait(() => {});
     this.run((params) => this.endpoint.sendOwn(STAGING_AM_ID, header, payload, params));
   }
-}
-
-/** The request of a put or get. */
-export function transferQuestion(transfer: RemoteTransfer): Question {
-  const { operation, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
-  const isPut = operation === Operation.PUT;
-  const id = isPut ? MessageId.PUT : MessageId.GET;
-  const range = { local, localOffset, byteLength };
-  const pack = (request: number): Uint8Array =>
-    packMessage(writeRma(firstWord(id), { request, remoteOffset, byteLength }), rkey.exportId);
-  return isPut ? { pack, payload: range } : { pack, target: range };
-}
-
-/** The request of an atomic operation. */
-export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, remoteOffset: number): Question {
-  const { operation, value, compare, wordBytes } = call;
-  const asked = { remoteOffset, operation, wordBytes, value, compare };
-  const pack = (request: number): Uint8Array =>
-    packMessage(writeAtomic(firstWord(MessageId.ATOMIC), { ...asked, request }), exportId);
-  return { pack, wordBytes };
 }
 
 /** The operations on one endpoint. */

@@ -5,7 +5,7 @@
  * begin in order. request/local.ts decides which messages take this way.
  */
 
-import { eachPart, holdsBytes, hostBytes, type Piece } from '../../api/memory/local.ts';
+import { eachPart, holdsBytes, hostBytes, type LocalRange, type Piece } from '../../api/memory/local.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import { addressOf, memcpy, memset } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -107,7 +107,8 @@ export class OutgoingMessage extends CopiedMessage {
     const address = addressOf(this.#head);
     eachPart(this.pieces, 0, this.#head.byteLength, (memory, at, bytes, position) => {
       if (isHost(memory) || status < 0) return;
-      status = this.staging.copyNow(false, (memory as UcpMemory).node, at, address + position, bytes);
+      const { node: device } = memory as UcpMemory;
+      status = this.staging.copyNow(false, { device, offset: at, address: address + position, byteLength: bytes });
     });
     return status;
   }
@@ -123,7 +124,8 @@ export class OutgoingMessage extends CopiedMessage {
       const begin = offset + position;
       const known = Math.min(Math.max(this.#head.byteLength - begin, 0), bytes);
       if (known > 0) memcpy(to, addressOf(this.#head) + begin, known);
-      this.#read(memory as UcpMemory, at + known, bytes - known, begin + known, to + known);
+      const rest = { local: memory as UcpMemory, localOffset: at + known, byteLength: bytes - known };
+      this.#read(rest, begin + known, to + known);
     });
     return byteLength;
   }
@@ -163,7 +165,9 @@ export class OutgoingMessage extends CopiedMessage {
     else memcpy(address, from, byteLength);
   }
 
-  #read(memory: UcpMemory, offset: number, byteLength: number, position: number, address: number): void {
+  /** @param position the byte of the message at which the range begins */
+  #read(range: LocalRange<UcpMemory>, position: number, address: number): void {
+    const { local: memory, localOffset: offset, byteLength } = range;
     const isWhole = byteLength === memory.byteLength || byteLength === this.byteLength;
     for (let done = 0; done < byteLength; ) {
       const window = isWhole ? undefined : this.#windowAt(position + done);
@@ -173,7 +177,12 @@ export class OutgoingMessage extends CopiedMessage {
         status =
           this.failure < 0
             ? this.failure
-            : this.staging.copyNow(false, memory.node, offset + done, address + done, bytes);
+            : this.staging.copyNow(false, {
+                device: memory.node,
+                offset: offset + done,
+                address: address + done,
+                byteLength: bytes,
+              });
       } else {
         bytes = Math.min(bytes, window.end - position - done);
         status = this.staging.wait(() => window.status);
@@ -272,7 +281,13 @@ export class IncomingMessage extends CopiedMessage {
     for (let done = 0; done < byteLength; ) {
       const gathered = this.#gatheredAt(memory, offset + done);
       if (gathered === undefined) {
-        const status = this.staging.copyNow(true, memory.node, offset + done, address + done, byteLength - done);
+        const rest = {
+          device: memory.node,
+          offset: offset + done,
+          address: address + done,
+          byteLength: byteLength - done,
+        };
+        const status = this.staging.copyNow(true, rest);
         if (status < 0) this.failure = status;
         return;
       }

@@ -22,6 +22,14 @@ export type StepStart = (params: RequestParams) => Status | Request;
 /** Called once at the end of a step, with its request unless it ended in its call. */
 export type StepDone = (status: Status, error?: unknown, ended?: Request) => void;
 
+/** The two sides of a copy between memory of a card and an address. */
+export interface CopyNow {
+  readonly device: MemoryHandle;
+  readonly offset: number;
+  readonly address: number;
+  readonly byteLength: number;
+}
+
 /** State that all transfers of device memory in one worker share. */
 export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   readonly core: WorkerCore;
@@ -107,7 +115,7 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   }
 
   /** Copies at once, in pieces, and returns when the bytes are copied: for calls of C without an available fragment. */
-  copyNow(isToCard: boolean, device: MemoryHandle, offset: number, address: number, byteLength: number): Status {
+  copyNow(isToCard: boolean, { device, offset, address, byteLength }: CopyNow): Status {
     for (let done = 0; done < byteLength; ) {
       this.#ownFragment ??= this.core.context.memory.map({ allocate: this.fragments.fragmentBytes });
       const fragment = this.#ownFragment;

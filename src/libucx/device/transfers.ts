@@ -24,7 +24,7 @@ import { ListOperation } from './list.ts';
 import { DeviceFlush, type DeviceOperation, InnerOperation, OperationTracker, partsOf } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
 import { DataReceives } from './receives.ts';
-import { atomicQuestion, OwnerRequests, RemoteOperation, transferQuestion } from './remote.ts';
+import { OwnerRequest, OwnerRequests, RemoteOperation } from './remote.ts';
 import { DeviceService } from './service.ts';
 import { StagedTransfer } from './staged-transfer.ts';
 import { CardSteps, type StepStart } from './steps.ts';
@@ -90,7 +90,7 @@ export class DeviceTransfers {
     if (request === undefined) return Status.NO_RESOURCE;
     const parts = [endpoint, request] as const;
     const operation = isOfCard
-      ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
+      ? new RemoteOperation(this.#tracker, parts, this.#remote, OwnerRequest.ofWord(call, { rkey, remoteOffset }))
       : new CompareSwapLoop(this.#tracker, parts, call, { rkey, remoteOffset });
     return this.#start(operation, request, params);
   }
@@ -185,7 +185,7 @@ export class DeviceTransfers {
     const parts = [endpoint, request] as const;
     const node = path === DevicePath.NODE ? startOnNode(transfer) : undefined;
     if (node !== undefined) return new InnerOperation(this.#tracker, parts, node);
-    return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
+    return new RemoteOperation(this.#tracker, parts, this.#remote, OwnerRequest.ofTransfer(transfer));
   }
 
   #flush(

@@ -12,7 +12,7 @@ import { withoutTransports } from '../c/worker-address.ts';
 import type { EndpointHandling, EngineEndpoint } from '../engine/engine.ts';
 import type { AddressFields } from '../mem/remote-key.ts';
 import { Endpoint } from './endpoint.ts';
-import type { EndpointParts } from './endpoint-parts.ts';
+import type { EndpointParts } from './message-endpoint.ts';
 import type { UnprovenPeers } from './unproven-peers.ts';
 
 /** Makes the endpoint of a handle of libucp, and registers it. */

@@ -41,8 +41,8 @@ import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { ofEndpoint, RequestKind } from '../request/request.ts';
 import { BorrowedHandle } from './borrowed-handle.ts';
-import type { EndpointParts } from './endpoint-parts.ts';
 import { explainOver } from './explain.ts';
+import type { EndpointParts } from './message-endpoint.ts';
 import { EndpointLists, MessageEndpoint } from './message-endpoint.ts';
 import { Notice } from './unproven-peers.ts';
 

@@ -38,16 +38,28 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_AM_SEND_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { requireFeature } from '../c/library.ts';
+import type { DeviceTransfers } from '../device/transfers.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { WorkerCore } from '../engine/worker-core.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { UcxCall } from '../mem/remote-key.ts';
-import { EndpointStream } from '../messages/stream-receives.ts';
+import { EndpointStream, type StreamReceives } from '../messages/stream-receives.ts';
 import { checkProgramId, NOTIFICATION_AM_ID } from '../request/arrivals.ts';
 import { ofEndpoint, type RequestEndpoint, RequestKind, type UcpRequest } from '../request/request.ts';
-import type { EndpointParts } from './endpoint-parts.ts';
+import type { EndedPeers } from './ended-peers.ts';
+import type { EndpointRegistry } from './registry.ts';
 
 const NO_DATA: LocalRange<LocalMemory> = { local: new Uint8Array(0), localOffset: 0, byteLength: 0 };
+
+/** The parts of a worker that its endpoints use. */
+export interface EndpointParts {
+  readonly core: WorkerCore;
+  /** Operations on memory of cards. */
+  readonly devices: DeviceTransfers;
+  readonly endpoints: EndpointRegistry;
+  readonly streams: StreamReceives;
+  readonly ended: EndedPeers;
+}
 
 /** The messages of an endpoint. */
 export abstract class MessageEndpoint extends ClosableEndpoint implements RequestEndpoint {

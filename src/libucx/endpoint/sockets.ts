@@ -47,11 +47,17 @@ import type { EngineEndpoint } from '../engine/engine.ts';
 import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { createEndpoint, UNKNOWN_PEER } from './create.ts';
-import type { EndpointParts } from './endpoint-parts.ts';
+import type { EndpointParts } from './message-endpoint.ts';
 import { isMarked } from './unproven-peers.ts';
 
 /** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
+
+/** The callback of libucp for new clients of a listener, by its address, and its argument. */
+interface ClientCallback {
+  readonly callback: number;
+  readonly index: number;
+}
 
 /** A listener of libucp. */
 class UcpListener implements SocketListener {
@@ -63,10 +69,11 @@ class UcpListener implements SocketListener {
   readonly #onClose: () => void;
   #closed = false;
 
-  constructor(core: WorkerCore, address: SocketAddress, callback: number, index: number, onClose: () => void) {
+  /** @param clients the callback for new clients, and the number of this listener, which it gets */
+  constructor(core: WorkerCore, address: SocketAddress, clients: ClientCallback, onClose: () => void) {
     this.#core = core;
     this.#onClose = onClose;
-    this.handle = listen(core, address, callback, index);
+    this.handle = listen(core, address, clients);
     this.address = { address: address.address, port: portOf(core, this.handle) };
   }
 
@@ -155,9 +162,8 @@ export class SocketEndpoints {
       checked,
       this.#core.driver,
       () => {
-        socket = new UcpListener(this.#core, checked, this.#callback.address, index, () =>
-          this.#listeners.delete(index),
-        );
+        const clients = { callback: this.#callback.address, index };
+        socket = new UcpListener(this.#core, checked, clients, () => this.#listeners.delete(index));
         return socket;
       },
       () => {},
@@ -349,7 +355,7 @@ function unreachable(listener: SocketAddress, features: number): UcxError {
   return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
-function listen(worker: WorkerCore, address: SocketAddress, callback: number, index: number): number {
+function listen(worker: WorkerCore, address: SocketAddress, { callback, index }: ClientCallback): number {
   using sockaddr = allocateScratch(SOCKADDR_BYTES_MAX);
   using params = new Fields(UCP_LISTENER_PARAMS);
   using out = new OutValue();

@@ -13,21 +13,27 @@ const FIXED_MINOR = 22;
 /** Shorter messages go by rendezvous only if a setting of the sender demands it. */
 const BYTES_MIN = 1024;
 
-/** What a request releases at its end. */
-export interface Releasable {
-  free(): void;
-}
-
-/** A handle for one message. */
-export interface Registration extends Releasable {
-  readonly memh: number;
-}
-
 /** The context of libucp. */
 export interface RegistrationOwner {
   readonly libucp: Pick<Libucp, 'functions' | 'minor'>;
   /** The handle of libucp. */
   readonly handle: number;
+}
+
+/** A handle for one message. */
+export class Registration {
+  readonly memh: number;
+  readonly #owner: RegistrationOwner;
+
+  constructor(owner: RegistrationOwner, memh: number) {
+    this.#owner = owner;
+    this.memh = memh;
+  }
+
+  free(): void {
+    const { libucp, handle } = this.#owner;
+    libucp.functions.ucp_mem_unmap(handle, this.memh);
+  }
 }
 
 /** The registrations of one worker. */
@@ -50,8 +56,7 @@ export class MessageRegistrations {
   register(address: number, byteLength: number): Registration | undefined {
     const { libucp, handle } = this.#owner;
     try {
-      const memh = mapByUcp(libucp.functions, handle, { address, byteLength });
-      return { memh, free: () => void libucp.functions.ucp_mem_unmap(handle, memh) };
+      return new Registration(this.#owner, mapByUcp(libucp.functions, handle, { address, byteLength }));
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return undefined;

@@ -4,12 +4,13 @@
  * ends them after all, or the worker closes.
  */
 
+import type { ScratchBlock } from '../../sys/index.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
-import type { Releasable } from './message-registrations.ts';
+import type { Registration } from './message-registrations.ts';
 import type { RequestEndpoint, UcpRequest } from './request.ts';
 
 /**
@@ -23,7 +24,7 @@ interface Left {
   readonly pinned: LocalBuffer | undefined;
   readonly rkey: UcpRemoteKey | undefined;
   readonly isLent: boolean;
-  readonly blocks: readonly (Releasable | undefined)[];
+  readonly blocks: readonly (ScratchBlock | Registration | undefined)[];
 }
 
 /** The requests of a worker, by index; undefined for indices without one. */

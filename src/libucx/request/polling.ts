@@ -3,13 +3,12 @@
  * the others. Callbacks of the application never run inside calls of C.
  */
 
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { EndCallbacks } from './end-callbacks.ts';
 import { OverdueRequests } from './overdue-requests.ts';
 import { RequestKind, RequestState, type UcpRequest } from './request.ts';
 
@@ -24,12 +23,15 @@ const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOU
 /** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
 const QUIET_CALLS_MASK = 63;
 
+/** Parameters of the callbacks. */
+const [HANDLE, STATUS, U64, INDEX] = ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'] as const;
+
 /** The operations of one worker that libucp has not ended, and those whose end has not reached the program. */
 export class Polling {
   readonly overdue: OverdueRequests;
   /** Address of the result of a receive that ends at once: a tag and a length, or a length. */
   readonly info: number;
-  /** Addresses of the callbacks, by the kind of the request. */
+  /** Addresses of the callbacks, by the kind of the request; the last kind has none. */
   readonly callbackOf: readonly number[];
   /** Number of operations that libucp has not ended. */
   inProgress = 0;
@@ -39,7 +41,8 @@ export class Polling {
   readonly #onQuiet: () => void;
   readonly #infoWords: Uint32Array;
   readonly #infoBlock: ScratchBlock;
-  readonly #callbacks: EndCallbacks;
+  /** The functions that libucp calls at the end of an operation. */
+  readonly #callbacks: readonly NativeCallback[];
   readonly #polled: UcpRequest[] = [];
   /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
   readonly #spent: number[] = [];
@@ -65,19 +68,30 @@ export class Polling {
     this.info = info.address;
     this.#infoBlock = info;
     this.#infoWords = info.words;
-    this.#callbacks = new EndCallbacks({
-      onEnd: (handle, index, status) => this.#onEnd(handle, index, status),
-      onTagEnd: (handle, index, status, received) => {
+    const send = new NativeCallback({
+      result: 'void',
+      parameters: [HANDLE, STATUS, INDEX],
+      call: (handle: number, status: Status, index: number) => this.#onEnd(handle, index, status),
+    });
+    const tagReceive = new NativeCallback({
+      result: 'void',
+      parameters: [HANDLE, STATUS, U64, INDEX],
+      call: (handle: number, status: Status, received: number, index: number) => {
         memcpy(this.info, received, UCP_TAG_RECV_INFO.size);
         this.takeTagInfo(this.#all[index]!);
         this.#onEnd(handle, index, status);
       },
-      onReceiveEnd: (handle, index, status, byteLength) => {
+    });
+    const amReceive = new NativeCallback({
+      result: 'void',
+      parameters: [HANDLE, STATUS, U64, INDEX],
+      call: (handle: number, status: Status, byteLength: number, index: number) => {
         if (!this.overdue.has(handle)) this.#all[index]!.receivedBytes = byteLength;
         this.#onEnd(handle, index, status);
       },
     });
-    this.callbackOf = this.#callbacks.addresses;
+    this.#callbacks = [send, tagReceive, amReceive];
+    this.callbackOf = this.#callbacks.map(({ address }) => address);
   }
 
   /** True if requests have ended without their callbacks having run. */
@@ -169,7 +183,7 @@ export class Polling {
   /** Releases the callbacks; libucp has no request any more. */
   close(): void {
     this.overdue.close();
-    this.#callbacks.close();
+    for (const callback of this.#callbacks) callback.close();
     this.#infoBlock.free();
   }
 

@@ -24,7 +24,7 @@ import type { Carrier } from '../c/queries.ts';
 import { type LocalBuffer, pin, unpin } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { OperationCounters } from './counters.ts';
-import type { Releasable } from './message-registrations.ts';
+import type { Registration } from './message-registrations.ts';
 
 /** Transport name that requests report whose lane libucp does not disclose: receives, those that have not succeeded, and those that ended in the call that started them. */
 export const TRANSPORT = 'libucp';
@@ -150,7 +150,7 @@ export class UcpRequest implements ApiRequest {
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
   scratch: ScratchBlock | undefined = undefined;
   /** The handle for the memory of a message, used until the end. */
-  registration: Releasable | undefined = undefined;
+  registration: Registration | undefined = undefined;
   /** The header of an active message, used until the end. */
   header: ScratchBlock | undefined = undefined;
   /** Called at the end, before the callback: stores results and releases the resources of the operation. May change the status. */
