@@ -1,3 +1,5 @@
+/** What the parts of the engine over libucp know of a context and of an endpoint, and the records that they pass to each other. */
+
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { Engine } from '../../api/contract/explanation.ts';
 import type { AmSendParams, Request, RequestParams } from '../../api/contract/request.ts';
