@@ -6,7 +6,7 @@ import { MessageId } from '../../src/api/layout/message.ts';
 import { STREAM_ASKED, writeStream } from '../../src/api/layout/stream.ts';
 import { writeTag, writeTagRts } from '../../src/api/layout/tag.ts';
 import { type Request, Status, type Worker } from '../../src/index.ts';
-import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import type { Connection } from '../../src/ucp/base/connection.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/credit.ts';
 import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import {
@@ -109,8 +109,8 @@ describe('a peer that ignores its credit', () => {
   const fixture = usePairs();
 
   /** The connections of the attacker and of the victim. */
-  async function halves(pair: Pair): Promise<{ own: PeerConnection; victim: PeerConnection }> {
-    const find = (worker: Worker): PeerConnection =>
+  async function halves(pair: Pair): Promise<{ own: Connection; victim: Connection }> {
+    const find = (worker: Worker): Connection =>
       nativeWorker(worker).connections.all.find(({ isLoopback }) => !isLoopback)!;
     const [own, victim] = [find(pair.one.worker), find(pair.two.worker)];
     await driveUntil(pair, () => own.remoteId !== 0 && victim.remoteId !== 0);

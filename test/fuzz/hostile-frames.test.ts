@@ -9,7 +9,7 @@ import { MessageId } from '../../src/api/layout/message.ts';
 import { writeGetReady } from '../../src/api/layout/rma.ts';
 import { writeTagRts } from '../../src/api/layout/tag.ts';
 import { Status } from '../../src/index.ts';
-import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import type { Connection } from '../../src/ucp/base/connection.ts';
 import { catches } from '../fixtures/catches.ts';
 import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import { messageFrame } from '../fixtures/messages/message-frame.ts';
@@ -21,7 +21,7 @@ const HUGE = 0x7fff_ffff;
 /** Delivers a frame of the peer of a connection to a worker. */
 function inject(
   side: Pair['one'],
-  { sources }: PeerConnection,
+  { sources }: Connection,
   id: number,
   header: Int32Array,
   payload?: Uint8Array,
@@ -30,9 +30,9 @@ function inject(
 }
 
 /** The connection of a side to the other one, once it is established. */
-async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection> {
+async function connected(pair: Pair, side: Pair['one']): Promise<Connection> {
   pair.ab.tagSendNbx(new Uint8Array(1), 0, 1, 1, { callback: (sent) => sent.free() });
-  const found = (): PeerConnection | undefined =>
+  const found = (): Connection | undefined =>
     nativeWorker(side.worker).connections.all.find((each) => !each.isLoopback);
   await driveUntil(pair, () => (found()?.remoteId ?? 0) !== 0);
   return found()!;

@@ -9,7 +9,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { MessageId } from '../../src/api/layout/message.ts';
 import { writeAtp, writeData, writeRtr } from '../../src/api/layout/rendezvous.ts';
 import { type Request, Status } from '../../src/index.ts';
-import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import type { Connection } from '../../src/ucp/base/connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
@@ -119,7 +119,7 @@ function wordsOf(random: Random, id: number, to: number, waiting: readonly numbe
 }
 
 /** A frame for a connection that does not exist, or for one of `connections` and the requests that wait on it. */
-function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
+function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly Connection[]): Frame {
   // Rarely, because the end of a connection ends its test.
   const any = random.below(IDS);
   const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
@@ -140,7 +140,7 @@ const WINDOW_IDS = [MessageId.RTR, MessageId.ATP, MessageId.DATA];
 const WINDOW_WORDS = [0, 0, 0, 1, 8, 4096, SLOT - 1, SLOT, SLOT + 1, 65_536, -1];
 
 /** A frame about a window of a transfer in progress: in order or not, inside the memory or not, with valid or invalid keys. */
-function windowFrame(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
+function windowFrame(random: Random, snippets: readonly Uint8Array[], connections: readonly Connection[]): Frame {
   const connection = connections[random.below(connections.length)];
   const waiting = [...(connection?.waiting.keys() ?? [])];
   const pick = (): number => WINDOW_WORDS[random.below(WINDOW_WORDS.length)]!;
@@ -192,7 +192,7 @@ function peerOf({ one, two }: Pair): Attacker {
   return senderOver(own!.am!, () => 0, own);
 }
 
-function senderOver(endpoint: UctEndpoint, progress: () => number, connection: PeerConnection | undefined): Attacker {
+function senderOver(endpoint: UctEndpoint, progress: () => number, connection: Connection | undefined): Attacker {
   return {
     get failure() {
       return connection?.failure ?? Status.OK;

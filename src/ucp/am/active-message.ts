@@ -23,14 +23,13 @@ import { invalidParam, outsideOf } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { lacksCredit } from '../base/credit-messages.ts';
-import { canSendAtOnce, sendAfterPuts, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
+import type { Connection } from '../base/connection.ts';
+import { lacksCredit, sendAfterPuts, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Notice } from '../base/request/list-request.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
@@ -49,7 +48,7 @@ export interface WaitingData {
 }
 
 /** A received message of this engine. */
-export type PeerMessage = ReceivedMessage<PeerConnection, WaitingData>;
+export type PeerMessage = ReceivedMessage<Connection, WaitingData>;
 
 const NO_BYTES = new Uint8Array(0);
 /** The data of a message that has only a header. */
@@ -67,7 +66,7 @@ export class ActiveMessages {
   readonly #view: PeerMessage;
   #heldBytes = 0;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<PeerConnection, WaitingData>) {
+  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<Connection, WaitingData>) {
     this.#host = host;
     this.#rendezvous = rendezvous;
     this.#view = new ReceivedMessage(owner);
@@ -99,7 +98,7 @@ export class ActiveMessages {
     if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     const isShort = AM_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
-    if (!isShort || !canSendAtOnce(connection, cost) || !isAmId(id)) return Status.NO_RESOURCE;
+    if (!isShort || !connection.canSendAtOnce(cost) || !isAmId(id)) return Status.NO_RESOURCE;
     const words = writeAm(connection.remoteId, id, 0);
     const status = sendMessage(connection, MessageId.AM, words, bytes, localOffset, byteLength);
     if (status === Status.NO_RESOURCE) return status;
@@ -118,7 +117,7 @@ export class ActiveMessages {
   }
 
   /** Sends a notification: a message of the library, without data. */
-  notify(connection: PeerConnection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
+  notify(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const call = this.#host.call.begin(connection, params);
     call.amId = id;
@@ -165,7 +164,7 @@ export class ActiveMessages {
   }
 
   /** @returns true where the message was put into a queue */
-  #handleEager(frame: AmFrame, connection: PeerConnection, cost: number): boolean {
+  #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
     const { handler, headerBytes, headerAt, dataAt, dataBytes } = readAm(frame);
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || dataBytes < 0) return false;
     const view = this.#take(connection, handler);
@@ -228,7 +227,7 @@ export class ActiveMessages {
   }
 
   /** Forgets a message of a peer that the program has kept and not received: receiving it fails with CANCELED. False if there is none with this number. */
-  forget({ offers }: PeerConnection, request: number): boolean {
+  forget({ offers }: Connection, request: number): boolean {
     const waiting = offers.get(request);
     if (waiting === undefined) return false;
     waiting.isWithdrawn = true;
@@ -360,7 +359,7 @@ export class ActiveMessages {
   };
 
   /** The view for a message; undefined for an id without a handler, which is a warning if it has never had one. */
-  #take(connection: PeerConnection, id: number): PeerMessage | undefined {
+  #take(connection: Connection, id: number): PeerMessage | undefined {
     const handler = this.#handlers[id];
     if (handler === undefined && id !== NOTIFICATION_ID) {
       this.#host.warnings.warn(`an active message was dropped: its id ${id} has no handler`);
@@ -392,7 +391,7 @@ export class ActiveMessages {
 }
 
 /** Takes the data of a message; false if its sender has taken it back. */
-function takes({ offers }: PeerConnection, waiting: WaitingData): boolean {
+function takes({ offers }: Connection, waiting: WaitingData): boolean {
   waiting.isTaken = true;
   offers.delete(waiting.peerRequest);
   return !waiting.isWithdrawn;

@@ -1,14 +1,15 @@
 /**
- * Sends a message of header and payload, short or packed (bcopy) by its length. The contents of messages are defined in wire/.
+ * Sends a message of header and payload, short or packed (bcopy) by its length. The contents of messages are defined in api/layout.
  */
 
 import { gather, hostBytes } from '../../api/memory/local.ts';
 import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
+import type { OutboundCredit } from '../credit/credit.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import { isObserved } from './observation.ts';
-import type { Connection } from './request/request.ts';
+import { WorkerCounter, type WorkerCounters } from './observation.ts';
+import type { PeerLanes } from './peer-lanes.ts';
 
 /** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs only during the call that it is passed to. */
 class MessagePacker implements AmPacker {
@@ -62,7 +63,7 @@ const NO_BYTES = new Uint8Array(0);
  * @returns OK, NO_RESOURCE, UNREACHABLE on a connection without messages, EXCEEDS_LIMIT for one longer than a frame, or a failure
  */
 export function sendMessage(
-  connection: Connection,
+  connection: PeerLanes,
   messageId: number,
   header: Int32Array,
   payload: Uint8Array | undefined,
@@ -88,20 +89,11 @@ export function sendMessage(
 }
 
 /**
- * Whether a message can go without a request: nothing waits in front of it, and the peer has given credit for it, which a connection that is not established
- * does not have.
- */
-export function canSendAtOnce(connection: Connection, cost: number): boolean {
-  const { credit, hasPending, failure } = connection;
-  return credit.bytes >= cost && !hasPending && failure === Status.OK && !isObserved();
-}
-
-/**
  * The host memory of a message that goes by short; undefined for a message that is packed (bcopy), because it is longer or in several pieces.
  * @param byteLength bytes of the payload
  */
 export function shortBytes(
-  connection: Connection,
+  connection: PeerLanes,
   pieces: readonly LocalPiece[],
   headerBytes: number,
   byteLength: number,
@@ -114,7 +106,7 @@ export function shortBytes(
 
 /** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
 export function sendPieces(
-  connection: Connection,
+  connection: PeerLanes,
   messageId: number,
   header: Int32Array,
   pieces: readonly LocalPiece[],
@@ -139,7 +131,7 @@ export function sendPieces(
  * @returns like {@link sendMessage}; UNSUPPORTED on a lane whose messages may overtake puts
  */
 export function sendAfterPuts(
-  connection: Connection,
+  connection: PeerLanes,
   [messageId, failedId]: readonly [number, number],
   header: Int32Array,
   payload: Uint8Array,
@@ -155,7 +147,7 @@ export function sendAfterPuts(
 
 /** Ends the use of the packer by a message. Returns its status. */
 function afterPacked(
-  { id, trace }: Connection,
+  { id, trace }: PeerLanes,
   status: Status,
   messageId: number,
   header: Int32Array,
@@ -164,4 +156,15 @@ function afterPacked(
   PACKER.release();
   if (trace !== undefined && status !== Status.NO_RESOURCE) trace.sent(id, messageId, header, payloadLength);
   return status;
+}
+
+/**
+ * Counts a message that lacks credit.
+ * @returns true if it is to be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
+ */
+export function lacksCredit(credit: OutboundCredit, cost: number, counters: WorkerCounters): boolean {
+  if (credit.isFirstLack()) counters.count(WorkerCounter.TX_NO_CREDIT);
+  const isOffered = credit.isLongFor(cost);
+  if (isOffered) counters.count(WorkerCounter.TX_NO_CREDIT_RNDV);
+  return isOffered;
 }

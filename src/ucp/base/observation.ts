@@ -9,8 +9,8 @@ import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/deb
 import type { Log } from '../../ucs/debug/log.ts';
 import { type Counters, namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
-import type { Request } from './request/request.ts';
 
 /** Whether ended operations have subscribers. */
 export function isObserved(): boolean {
@@ -23,6 +23,17 @@ export interface ObservationOptions {
   readonly log: Log;
   /** See UCX_PROTO_INFO. */
   readonly protocolInfoMode: ProtocolInfoMode;
+}
+
+/** An operation that is observed. */
+export interface ObservedOperation {
+  readonly protocol: string;
+  readonly transport: string | undefined;
+  readonly device: string | undefined;
+  readonly movedBytes: number;
+  readonly status: Status;
+  /** When it was started; -1 for one that is not observed. */
+  startNs: number;
 }
 
 /** The operations of one worker. */
@@ -56,12 +67,12 @@ export class Observation {
   };
 
   /** A request of the application starts. */
-  started(request: Request): void {
+  started(request: ObservedOperation): void {
     if (isObserved() && this.isTold) request.startNs = this.#clock.nowNs();
   }
 
   /** A request that {@link started} has marked has ended. */
-  ended(request: Request): void {
+  ended(request: ObservedOperation): void {
     const { protocol, transport, device, status, startNs } = request;
     operationEnd.publish({
       protocol,

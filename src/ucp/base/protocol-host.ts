@@ -20,13 +20,13 @@ import type { MessageKey } from '../mem/message-keys.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
+import type { Connection } from './connection.ts';
 import type { WorkerCounters } from './observation.ts';
-import type { PeerConnection } from './peer-connection.ts';
-import type { Connection, Request, RequestOwner } from './request/request.ts';
+import type { Request, RequestOwner } from './request/request.ts';
 import type { RequestPool } from './request/request-pool.ts';
 
 /** The arguments of one operation. */
-export type UcpCall = Call<PeerConnection, LocalMemory, RemoteKey, LocalPiece>;
+export type UcpCall = Call<Connection, LocalMemory, RemoteKey, LocalPiece>;
 
 /** Options of unpacking a key. */
 export interface UnpackOptions {
@@ -86,9 +86,9 @@ export interface ProtocolHost extends RequestOwner {
   /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also if the message came from another peer. */
-  connectionOf(frame: AmFrame): PeerConnection | undefined;
+  connectionOf(frame: AmFrame): Connection | undefined;
   /** Ends transfers that are complete. Called in progress, behind a message that has started a copy, so that its peer is told before the next copy begins. */
   endTransfers(): void;
   /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
-  breaksProtocol(connection: PeerConnection, what: string): void;
+  breaksProtocol(connection: Connection, what: string): void;
 }

@@ -37,8 +37,8 @@ import type {
   MemoryDomain,
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/connection.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request/request.ts';
 import type { DistanceOf } from '../lane/lanes.ts';
 import { type RailLimits, railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from '../lane/rails.ts';
 import {

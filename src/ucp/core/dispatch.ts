@@ -10,8 +10,9 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { waitingRequest } from '../base/request/request.ts';
 import { RmaLists } from '../rma/list.ts';
 import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma/software.ts';
@@ -35,7 +36,7 @@ export class Protocols {
   /** Handlers of the messages of each id, except the most frequent one. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
-  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<PeerConnection, WaitingData>) {
+  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<Connection, WaitingData>) {
     this.#host = host;
     this.#connections = connections;
     this.rendezvous = new Rendezvous(host);
@@ -122,7 +123,7 @@ export class Protocols {
   #onReply(frame: AmFrame): void {
     const { request: asked, status, low, high, carrier } = readReply(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = connection?.waiting.get(asked);
+    const request = waitingRequest(connection, asked);
     connection?.takenBack.delete(asked);
     if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
     if (carrier !== undefined) readCarrier(request, carrier);

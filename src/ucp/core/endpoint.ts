@@ -36,7 +36,7 @@ import { endsInCall, Operation, operationOf } from '../../api/operation/call.ts'
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolContext, ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
 import { type Lane, nameOf } from '../lane/lanes.ts';
@@ -58,16 +58,16 @@ export interface EndpointWorker extends ProtocolHost {
   readonly promises: PromiseTier;
   readonly protocols: Protocols;
   readonly connections: Connections;
-  readonly endpoints: { forget(connection: PeerConnection): void };
+  readonly endpoints: { forget(connection: Connection): void };
 }
 
 /** An endpoint. */
 export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   readonly #worker: EndpointWorker;
-  readonly #connection: PeerConnection;
+  readonly #connection: Connection;
 
   /** Made by Worker.endpoint. */
-  constructor(worker: EndpointWorker, connection: PeerConnection) {
+  constructor(worker: EndpointWorker, connection: Connection) {
     super(worker.promises);
     this.#worker = worker;
     this.#connection = connection;
@@ -407,7 +407,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
 }
 
 /** The attributes of the endpoint of a connection. */
-function attributesOf({ lanes, amLane, socketAddresses }: PeerConnection): EndpointAttributes {
+function attributesOf({ lanes, amLane, socketAddresses }: Connection): EndpointAttributes {
   return {
     localAddress: socketAddresses?.local,
     remoteAddress: socketAddresses?.remote,

@@ -3,7 +3,7 @@
 import { hostname } from 'node:os';
 import type { Engine } from '../../api/contract/explanation.ts';
 import { type Iface, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import { type Lane, nameOf } from '../lane/lanes.ts';
 import { choiceTable } from '../proto/protocol-info.ts';
 import type { OpenMd } from '../resources/resources.ts';
@@ -59,7 +59,7 @@ export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], add
 /** The lanes, with the roles that they can have, and the protocols of messages from host memory by size. */
 export function endpointInfo(
   context: ExplainContext & { readonly mds: readonly OpenMd[] },
-  connection: PeerConnection,
+  connection: Connection,
 ): string {
   const { mds } = context;
   const { lanes, amLane, socketAddresses, peerName } = connection;

@@ -19,9 +19,10 @@ import { type CoarseClock, PendingRequests } from '../../api/snapshot/summary.ts
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
+import { RequestState } from '../base/queued.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
-import { type Connection, ConnectRequest, FlushRequest, type Request, RequestState } from '../base/request/request.ts';
+import { ConnectRequest, FlushRequest, type Request } from '../base/request/request.ts';
 import type { RequestPool } from '../base/request/request-pool.ts';
 import { nameOf } from '../lane/lanes.ts';
 import type { Protocols } from './dispatch.ts';
@@ -35,16 +36,13 @@ export interface SnapshotWorker {
   readonly ifaces: readonly Iface[];
   readonly coarse: CoarseClock;
   readonly requests: RequestPool;
-  readonly connections: { readonly all: readonly PeerConnection[] };
+  readonly connections: { readonly all: readonly Connection[] };
   readonly protocols: Protocols;
   readonly context: { readonly unexpectedBytesMax: number };
 }
 
 /** Reads a worker. @param isClaimed whether the program has an endpoint for a connection */
-export function workerSnapshot(
-  worker: SnapshotWorker,
-  isClaimed: (connection: PeerConnection) => boolean,
-): WorkerSnapshot {
+export function workerSnapshot(worker: SnapshotWorker, isClaimed: (connection: Connection) => boolean): WorkerSnapshot {
   const queued = new Map<Connection, number>();
   const requests = new PendingRequests<Request>(({ request, protocol, reason, byteLength, ageMs }) => {
     const transport = transportOf(request);
@@ -80,7 +78,7 @@ export function workerSnapshot(
     });
   }
   const connections = worker.connections.all;
-  const load = (connection: PeerConnection): number => (queued.get(connection) ?? 0) + connection.waiting.size;
+  const load = (connection: Connection): number => (queued.get(connection) ?? 0) + connection.waiting.size;
   const shown = [...connections].sort((left, right) => load(right) - load(left)).slice(0, SNAPSHOT_ENDPOINTS_MAX);
   return {
     id: worker.shownId,
@@ -94,7 +92,7 @@ export function workerSnapshot(
   };
 }
 
-function endpointSnapshot(connection: PeerConnection, queued: number, isClaimed: boolean): EndpointSnapshot {
+function endpointSnapshot(connection: Connection, queued: number, isClaimed: boolean): EndpointSnapshot {
   const { lanes, amLane, socketAddresses, unreachable, waiting, credit } = connection;
   return {
     id: slotOf(connection),
@@ -112,7 +110,7 @@ function endpointSnapshot(connection: PeerConnection, queued: number, isClaimed:
   };
 }
 
-function stateOf({ failure, isLoopback, remoteId }: PeerConnection): string {
+function stateOf({ failure, isLoopback, remoteId }: Connection): string {
   if (failure !== Status.OK) return statusName(failure);
   if (isLoopback) return 'loopback';
   return remoteId === NO_ENDPOINT ? 'connecting' : 'connected';

@@ -9,9 +9,10 @@ import type { CoarseClock } from '../../api/snapshot/summary.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import { PeerConnection } from '../base/peer-connection.ts';
+import { Connection } from '../base/connection.ts';
+import { RequestState } from '../base/queued.ts';
 import { AtomicRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
-import { type Connection, type Request, RequestState } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import { ReceiveTransfer } from '../rndv/receive.ts';
 import { SendTransfer } from '../rndv/send.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
@@ -25,6 +26,8 @@ import { waitReasonOf } from './snapshot.ts';
 export interface EndpointsOwner extends EndpointWorker {
   readonly context: EndpointWorker['context'] & { readonly clock: Clock; readonly keepaliveNs: number };
   readonly ifaces: readonly Iface[];
+  /** Its connections with requests that wait for resources. */
+  readonly pending: Set<Connection>;
   readonly sockets: SocketConnections;
   progress(): number;
 }
@@ -32,10 +35,10 @@ export interface EndpointsOwner extends EndpointWorker {
 /** The endpoints. */
 export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, KeepaliveOwner {
   /** Connections with requests that wait for resources. */
-  readonly pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
+  readonly pending: PendingConnections;
   readonly ifaces: readonly Iface[];
   readonly #worker: EndpointsOwner;
-  readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
+  readonly #endpoints: Map<Connection, Endpoint> = new Map();
   readonly #keepalive: Keepalive;
   /** Requests that were cancelled and go on: the objects may belong to other operations by now. */
   readonly #cancelled: Set<Request> = new Set();
@@ -44,6 +47,7 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
     const { context, ifaces } = worker;
     this.#worker = worker;
     this.ifaces = ifaces;
+    this.pending = new PendingConnections(worker.pending, (connection) => this.onConnectionFailed(connection));
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
   }
 
@@ -53,11 +57,11 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
   }
 
   /** Whether the program has an endpoint for a connection. */
-  has(connection: PeerConnection): boolean {
+  has(connection: Connection): boolean {
     return this.#endpoints.has(connection);
   }
 
-  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
+  adopt(connection: Connection, options: EndpointOptions): Endpoint {
     const endpoint = this.of(connection);
     endpoint.setOptions(options);
     this.#keepalive.start();
@@ -65,14 +69,14 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
   }
 
   /** The endpoint of a connection, made at the first call. */
-  of(connection: PeerConnection): Endpoint {
+  of(connection: Connection): Endpoint {
     const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this.#worker, connection);
     this.#endpoints.set(connection, endpoint);
     return endpoint;
   }
 
   /** Called when an endpoint was closed. */
-  forget(connection: PeerConnection): void {
+  forget(connection: Connection): void {
     this.#endpoints.delete(connection);
     this.#worker.protocols.streams.forget(connection);
   }
@@ -91,7 +95,7 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
     return this.#worker.progress();
   }
 
-  watched(): readonly PeerConnection[] {
+  watched(): readonly Connection[] {
     const { connections } = this.#worker;
     return connections.all.filter((connection) => {
       const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
@@ -125,21 +129,21 @@ export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, Keepali
     this.#keepalive.start();
   }
 
-  onAttached(connection: PeerConnection): void {
+  onAttached(connection: Connection): void {
     this.#worker.sockets.attached(connection);
   }
 
-  onDropped(connection: PeerConnection): void {
+  onDropped(connection: Connection): void {
     this.forget(connection);
     this.pending.delete(connection);
   }
 
-  onPeerGone(connection: PeerConnection, status: Status): void {
+  onPeerGone(connection: Connection, status: Status): void {
     connection.fail(status);
     this.onConnectionFailed(connection);
   }
 
-  onConnectionFailed(connection: PeerConnection): void {
+  onConnectionFailed(connection: Connection): void {
     const { protocols, connections, promises } = this.#worker;
     protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
@@ -165,7 +169,7 @@ export function* awaitedPeers({ requests, coarse }: AwaitingWorker): Generator<A
     const { connection, startMs } = request;
     // Requests of the protocol itself have no start.
     if (request.state === RequestState.FREE || request.isCompleted || startMs < 0) continue;
-    if (!(connection instanceof PeerConnection) || connection.isLoopback) continue;
+    if (!(connection instanceof Connection) || connection.isLoopback) continue;
     const reason = waitReasonOf(request);
     if (reason === 'transport') continue;
     yield {

@@ -28,8 +28,8 @@ import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
+import type { Connection } from '../base/connection.ts';
 import { Observation, WorkerCounter, WorkerCounters } from '../base/observation.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolContext, UcpCall } from '../base/protocol-host.ts';
 import { ListRequest } from '../base/request/list-request.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
@@ -77,7 +77,7 @@ export interface WorkerContext extends ProtocolContext, WorkerServices {
 }
 
 /** A worker. */
-export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implements EndpointWorker, SocketOwner {
+export class Worker extends AwaitedWorker<Connection, WaitingData> implements EndpointWorker, SocketOwner {
   readonly context: WorkerContext;
   /** Warnings that peers can cause, limited in number. */
   readonly warnings: LimitedLog;
@@ -96,6 +96,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
   readonly endpoints: WorkerEndpoints;
+  readonly pending: Set<Connection> = new Set();
   readonly #pending: PendingConnections;
   readonly #queues: MessageQueues;
   protected readonly arrivedNotifications: Notifications;
@@ -109,7 +110,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
   readonly #quiet: QuietIfaces;
   #progressCalls = 0;
   #address: Uint8Array | undefined;
-  #loopback: PeerConnection | undefined;
+  #loopback: Connection | undefined;
 
   /** Made by Context.worker. */
   constructor(context: WorkerContext, options: WorkerOptions = {}) {
@@ -171,7 +172,7 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
     return this.#address;
   }
 
-  get loopback(): PeerConnection {
+  get loopback(): Connection {
     this.#loopback ??= this.connections.connect(this.packedAddress);
     return this.#loopback;
   }
@@ -313,17 +314,17 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   // The interface for protocols, endpoints and connections.
 
-  connectionOf(frame: AmFrame): PeerConnection | undefined {
+  connectionOf(frame: AmFrame): Connection | undefined {
     return this.connections.of(frame);
   }
 
-  breaksProtocol(connection: PeerConnection, what: string): void {
+  breaksProtocol(connection: Connection, what: string): void {
     if (connection.failure !== Status.OK) return;
     this.warnings.warn(`a peer is disconnected: ${what}`);
     this.endpoints.onPeerGone(connection, Status.EXCEEDS_LIMIT);
   }
 
-  endpointTo(connection: PeerConnection): Endpoint {
+  endpointTo(connection: Connection): Endpoint {
     return this.endpoints.of(connection);
   }
 
@@ -346,11 +347,6 @@ export class Worker extends AwaitedWorker<PeerConnection, WaitingData> implement
 
   releaseData(message: PeerMessage): void {
     this.protocols.am.release(message);
-  }
-
-  /** Called when a connection has requests that wait for resources. */
-  connectionPending(connection: PeerConnection): void {
-    this.#pending.add(connection);
   }
 
   freeRequest(request: Request): void {

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { createRandom } from '../../ucs/sys/random.ts';
-import { lacksCredit } from '../base/credit-messages.ts';
+import { lacksCredit } from '../base/message-packer.ts';
 import { WorkerCounters } from '../base/observation.ts';
 import { CreditBudget, InboundWindow, OFFERS_MAX, OutboundCredit, WINDOW_BYTES_MIN } from './credit.ts';
 

@@ -1,6 +1,6 @@
 /**
  * The window of a connection at the receiver: bytes that the peer may send before the receiver asks for them. Messages use credit when they arrive, and
- * return it when their memory is free again; a quarter of the window is returned to the peer at once. It sends nothing itself: see credit-messages.ts.
+ * return it when their memory is free again; a quarter of the window is returned to the peer at once. It sends nothing itself: see ucp/base/own-messages.ts.
  *
  * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the
  * credit. It cannot distinguish these cases; so a peer that may lack credit, and will get none soon, is told once that its messages are held.

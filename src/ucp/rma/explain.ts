@@ -12,7 +12,7 @@ import { Operation } from '../../api/operation/call.ts';
 import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import { type Lane, laneDistance, nameOf } from '../lane/lanes.ts';
 import { divisionNote, type RailLimits, type Thresholds } from '../lane/rails.ts';
 import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
@@ -28,8 +28,7 @@ import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import { type Candidate, movesLong, type Plan, selectProtocols } from '../proto/selection.ts';
 import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import { type Planned, pipelinePlan, planFor } from '../transfer/plan.ts';
-import { rendezvousFrom } from '../transfer/threshold.ts';
+import { type Planned, pipelinePlan, planFor, rendezvousFrom } from '../transfer/plan.ts';
 
 /** The part of the context that is used here. */
 export interface ExplainContext extends RendezvousContext {
@@ -49,7 +48,7 @@ interface Memories {
  */
 export function explainTransfer(
   context: ExplainContext,
-  connection: PeerConnection,
+  connection: Connection,
   operation: ExplainedOperation,
   { local, rkey }: Memories,
 ): ExplainedChoice {
@@ -92,7 +91,7 @@ export function explainTransfer(
 }
 
 /** Reports to UCX_PROTO_INFO how a new connection carries messages and streams from host memory that is not mapped. */
-export function tellMessageProtocols(context: ExplainContext, connection: PeerConnection, info: ProtocolInfo): void {
+export function tellMessageProtocols(context: ExplainContext, connection: Connection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
   const names = connection.lanes.map(({ iface }) => nameOf(iface.attributes));
   for (const operation of HOST_MESSAGES) info.chosen(names, () => explainHostMessages(context, connection, operation));
@@ -104,7 +103,7 @@ export const HOST_MESSAGES = ['tag', 'am', 'stream'] as const;
 /** Explains messages or streams from host memory that is not mapped. */
 export function explainHostMessages(
   context: ExplainContext,
-  connection: PeerConnection,
+  connection: Connection,
   operation: (typeof HOST_MESSAGES)[number],
 ): ExplainedChoice {
   const host = memoryTypeName(MemoryType.HOST);
@@ -144,7 +143,7 @@ interface RendezvousContext {
 /** The candidate that moves the bytes from `local` to the memory of a key, with the protocol `get` or `put`; undefined if only messages move them. */
 function rendezvousOf(
   context: RendezvousContext,
-  connection: PeerConnection,
+  connection: Connection,
   local: LocalMemory,
   rkey: RemoteKey,
 ): ExplainedCandidate | undefined {
@@ -168,10 +167,7 @@ function rendezvousOf(
 }
 
 /** The candidate that moves bytes between host memory that is not mapped, if both ends register it in the same way. */
-function rendezvousOfHost(
-  { scheme, rails }: RendezvousContext,
-  { lanes }: PeerConnection,
-): ExplainedCandidate | undefined {
+function rendezvousOfHost({ scheme, rails }: RendezvousContext, { lanes }: Connection): ExplainedCandidate | undefined {
   if (scheme === 'am') return undefined;
   const operation = isReadScheme(scheme) ? Operation.GET : Operation.PUT;
   const capabilities = lanes.map(({ iface, md }) => ({
@@ -202,7 +198,7 @@ function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
 }
 
 /** The plan by which the peer, with lanes like these, reads memory of this side into the memory of its key. */
-function readPlan({ lanes, distanceOf }: PeerConnection, source: MemoryHandle | undefined, rkey: RemoteKey): Plan {
+function readPlan({ lanes, distanceOf }: Connection, source: MemoryHandle | undefined, rkey: RemoteKey): Plan {
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
     distance: laneDistance(distanceOf, { iface }, source?.sysDevice),

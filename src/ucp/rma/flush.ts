@@ -4,8 +4,8 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { IfaceFlag } from '../../uct/api/iface.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
-import { type Connection, FlushRequest, type RequestOwner } from '../base/request/request.ts';
+import type { Connection } from '../base/connection.ts';
+import { FlushRequest, type RequestOwner } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 
 /** Flushes lanes without waiting: OK, INPROGRESS when operations are in flight, or the first failure, which is reported once. */
@@ -57,7 +57,7 @@ function startFlush(request: FlushRequest, connection: Connection): Status {
 }
 
 /** Flushes a connection that is being closed, behind everything that is queued and without a request of the pool. */
-export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, done: () => void): void {
+export function enqueueFlush(connection: Connection, owner: RequestOwner, done: () => void): void {
   const flush = new FlushRequest(owner);
   initFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
@@ -67,7 +67,7 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
 }
 
 /** Makes a request one flush of several connections: it ends with the last of them. */
-export function initFlushOf(request: FlushRequest, connections: readonly PeerConnection[], owner: RequestOwner): void {
+export function initFlushOf(request: FlushRequest, connections: readonly Connection[], owner: RequestOwner): void {
   request.begin(undefined, undefined);
   request.starter = () => {
     const parts: FlushRequest[] = [];
@@ -86,7 +86,7 @@ export function initFlushOf(request: FlushRequest, connections: readonly PeerCon
 }
 
 /** Orders the operations that a connection has started before those that it starts later. */
-export function fenceConnection(connection: PeerConnection, owner: RequestOwner): void {
+export function fenceConnection(connection: Connection, owner: RequestOwner): void {
   if (!connection.hasPending && isOrdered(connection)) return;
   const fence = new FlushRequest(owner);
   fence.begin(connection, undefined);
@@ -95,7 +95,7 @@ export function fenceConnection(connection: PeerConnection, owner: RequestOwner)
   connection.enqueue(fence);
 }
 
-function isOrdered(connection: PeerConnection): boolean {
+function isOrdered(connection: Connection): boolean {
   if (connection.remoteOperations > 0) return false;
   const { lanes } = connection;
   let ordered = true;

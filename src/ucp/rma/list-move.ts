@@ -10,11 +10,11 @@ import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type Completion, IfaceFlag, type IovEntry } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { start } from '../base/queued.ts';
 import type { ListMove, ListRequest } from '../base/request/list-request.ts';
 import { NO_MEMORY, RmaRequest } from '../base/request/operation-requests.ts';
-import { type Connection, start } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, OperationRegistrar } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -289,7 +289,7 @@ export const MAPPED_ONLY: BlockRegistrar = {
 /** What the blocks of one list have in common. */
 export interface BlockOwner {
   readonly operation: Operation;
-  readonly connection: PeerConnection;
+  readonly connection: Connection;
   readonly context: LocalMemoryIndex;
   readonly registrar: BlockRegistrar;
 }
@@ -377,7 +377,7 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
  * The best zero-copy candidate, or the best short one of a CPU that reaches the remote memory: other short operations need a resource of their own for each
  * block, and start it at once. Undefined if there is none.
  */
-function bestOf(plan: Plan, { lanes }: PeerConnection, byteLength: number): Candidate | undefined {
+function bestOf(plan: Plan, { lanes }: Connection, byteLength: number): Candidate | undefined {
   let best: Candidate | undefined;
   for (const candidate of plan.candidates) {
     const { protocol, lane, bytesMin, bytesMax } = candidate;

@@ -14,10 +14,10 @@ import { checkList, entryError, type ListBlock, notificationOf, PlannedList } fr
 import { type Operation, operationOf } from '../../api/operation/call.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { ListPhase, type ListRequest, type Notice } from '../base/request/list-request.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import { type Rail, type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -68,7 +68,7 @@ export class RmaLists {
 
   /** See Endpoint.prepareList. */
   prepare(
-    connection: PeerConnection,
+    connection: Connection,
     operation: 'put' | 'get',
     list: readonly TransferEntry[],
     strict: boolean,
@@ -78,7 +78,7 @@ export class RmaLists {
 
   /** See Endpoint.putListNbx. */
   start(
-    connection: PeerConnection,
+    connection: Connection,
     operation: 'put' | 'get',
     list: readonly TransferEntry[] | PreparedList,
     params: ListParams | undefined,
@@ -101,7 +101,7 @@ export class RmaLists {
   }
 
   #start(
-    connection: PeerConnection,
+    connection: Connection,
     list: PlannedList<PlannedBlock>,
     registrations: MoveRegistrations | undefined,
     params: ListParams | undefined,
@@ -130,7 +130,7 @@ export class RmaLists {
   }
 
   #plan(
-    connection: PeerConnection,
+    connection: Connection,
     operation: 'put' | 'get',
     { list, strict }: { readonly list: readonly TransferEntry[]; readonly strict: boolean },
     registrar: BlockRegistrar,
@@ -248,12 +248,12 @@ interface Group {
 
 /** The rails of one list. */
 class ListRails {
-  readonly #connection: PeerConnection;
+  readonly #connection: Connection;
   readonly #operation: Operation;
   readonly #limits: RailLimits;
   readonly #groups: Map<Plan, Group> = new Map();
 
-  constructor(connection: PeerConnection, operation: Operation, blocks: readonly ListBlock[], limits: RailLimits) {
+  constructor(connection: Connection, operation: Operation, blocks: readonly ListBlock[], limits: RailLimits) {
     this.#connection = connection;
     this.#operation = operation;
     this.#limits = limits;

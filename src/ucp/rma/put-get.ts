@@ -10,11 +10,12 @@ import { checkRemote } from '../../api/memory/owned.ts';
 import { Operation } from '../../api/operation/call.ts';
 import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { Connection } from '../base/connection.ts';
 import { isObserved } from '../base/observation.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
+import { start } from '../base/queued.ts';
 import type { RmaRequest } from '../base/request/operation-requests.ts';
-import { type Request, start } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalMemory, plainBytesOf } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
@@ -48,7 +49,7 @@ export class RmaProtocol {
    * @returns OK if it has ended; NO_RESOURCE if the transport has no room now; else it has to be started with a request
    */
   tryShortPut(
-    connection: PeerConnection,
+    connection: Connection,
     local: LocalMemory,
     localOffset: number,
     byteLength: number,
@@ -65,7 +66,7 @@ export class RmaProtocol {
 
   /** Like {@link tryShortPut}, for a get that ends in its call. */
   tryShortGet(
-    connection: PeerConnection,
+    connection: Connection,
     local: LocalMemory,
     localOffset: number,
     byteLength: number,
@@ -81,7 +82,7 @@ export class RmaProtocol {
   }
 
   /** Flushes lanes of a connection, and operations that only its peer can end. */
-  flush(connection: PeerConnection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
+  flush(connection: Connection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const tried = tryFlush(lanes);
     const { hasPending, remoteOperations, notifications } = connection;
@@ -124,13 +125,13 @@ export class RmaProtocol {
   }
 
   /** Whether several network devices may share a put or get (UCX_MAX_RMA_RAILS). */
-  #isDivided({ hasRails }: PeerConnection, { protocol }: Candidate): boolean {
+  #isDivided({ hasRails }: Connection, { protocol }: Candidate): boolean {
     return hasRails && this.#host.context.rmaRails.railsMax >= 2 && protocol === Protocol.ZCOPY;
   }
 }
 
 /** Whether a transfer can use a short path now. */
-function isUsable(path: ShortPath | undefined, byteLength: number, connection: PeerConnection): path is ShortPath {
+function isUsable(path: ShortPath | undefined, byteLength: number, connection: Connection): path is ShortPath {
   const { hasPending, failure } = connection;
   return path !== undefined && byteLength > 0 && byteLength <= path.bytesMax && !hasPending && failure === Status.OK;
 }

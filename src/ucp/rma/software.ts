@@ -22,10 +22,11 @@ import { Operation } from '../../api/operation/call.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/connection.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { ReceiveRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
-import type { Connection } from '../base/request/request.ts';
+import { waitingRequest } from '../base/request/request.ts';
 import { type LocalPiece, MEMORY_KEY_BYTES } from '../mem/memory-handle.ts';
 import type { OfferedMessage } from '../rndv/receive.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
@@ -113,7 +114,7 @@ export class EmulatedRma {
   onGetReady(frame: AmFrame): void {
     const { request: asked, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = connection?.waiting.get(asked);
+    const request = waitingRequest(connection, asked);
     // It was cancelled while the peer was stopped: the peer must not wait for it.
     if (connection !== undefined && request === undefined && status === Status.OK)
       postReply(connection, peerRequest, Status.CANCELED);

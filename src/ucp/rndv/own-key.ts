@@ -9,8 +9,8 @@ import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolContext } from '../base/protocol-host.ts';
-import type { Connection } from '../base/request/request.ts';
 import {
   HOST_PLACE,
   hasKeyPart,

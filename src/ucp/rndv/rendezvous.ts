@@ -15,10 +15,11 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/connection.ts';
 import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import { type Request, waitingRequest } from '../base/request/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { moveRemote } from '../transfer/move.ts';
@@ -122,7 +123,7 @@ export class Rendezvous {
     const { request: asked, peerRequest, from, byteLength, targetBytes, targetOffset, keys } = readRtr(frame);
     const connection = this.#host.connectionOf(frame);
     if (connection?.takenBack.delete(asked) === true) postReply(connection, peerRequest, Status.CANCELED);
-    const request = connection?.waiting.get(asked);
+    const request = waitingRequest(connection, asked);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;
     if (!(transfer instanceof SendTransfer) || !this.#isNext(transfer, from, byteLength)) return;
@@ -193,7 +194,7 @@ export class Rendezvous {
 
   /** The receive that a message of a peer names. */
   #receiving(frame: AmFrame, requestId: number): ReceiveTransfer | undefined {
-    const transfer = this.#host.connectionOf(frame)?.waiting.get(requestId)?.transfer;
+    const transfer = waitingRequest(this.#host.connectionOf(frame), requestId)?.transfer;
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
   }
 

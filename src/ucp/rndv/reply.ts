@@ -5,8 +5,9 @@ import { writeReply } from '../../api/layout/rendezvous.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { Connection } from '../base/connection.ts';
 import { RmaRequest } from '../base/request/operation-requests.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 
 /**
  * Replies to a request of the peer.

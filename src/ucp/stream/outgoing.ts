@@ -4,19 +4,19 @@
  * and the end of the sends that they belong to: when transports do not use their memory any more. How much may be sent is decided before.
  */
 
-import { CreditCode } from '../../api/layout/control.ts';
+import { CreditCode, writeCredit } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../../api/layout/stream.ts';
 import { areHost, areMapped } from '../../api/memory/local.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../../uct/api/iface.ts';
-import { postStreamCredit } from '../base/credit-messages.ts';
+import type { Connection } from '../base/connection.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { NO_MEMORY, RequestEntry, SendRequest } from '../base/request/operation-requests.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../transfer/staging.ts';
@@ -425,4 +425,9 @@ function endUnused(request: Request, status: Status): void {
   send.release?.();
   send.release = undefined;
   send.complete(status);
+}
+
+/** Sends a CREDIT message about the stream of a connection. */
+export function postStreamCredit(connection: Connection, code: number): void {
+  connection.post(MessageId.CREDIT, writeCredit(connection.remoteId, code, 0, 0));
 }

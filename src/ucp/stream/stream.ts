@@ -13,16 +13,16 @@ import { fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { postStreamCredit } from '../base/credit-messages.ts';
+import type { Connection } from '../base/connection.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
-import { type Connection, notInitialized, type Request } from '../base/request/request.ts';
+import { notInitialized, type Request } from '../base/request/request.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { OutgoingStream } from './outgoing.ts';
+import { OutgoingStream, postStreamCredit } from './outgoing.ts';
 
 /** A message of the stream, or the rest of it. */
 interface Chunk {

@@ -21,18 +21,18 @@ import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { lacksCredit } from '../base/credit-messages.ts';
-import { canSendAtOnce, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
+import type { Connection } from '../base/connection.ts';
+import { lacksCredit, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
 import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import { type InboundWindow, KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
 import type { RemoteData, Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
-import { READ_BYTES, rendezvousFrom } from '../transfer/threshold.ts';
+import { READ_BYTES, rendezvousFrom } from '../transfer/plan.ts';
 import { TagMatcher, UnexpectedMessage } from './matching.ts';
 
 /** An eager message that came before its receive. */
@@ -93,7 +93,7 @@ export class TagProtocol {
     if (bytes === undefined || !isRangeOfBytes(bytes, localOffset, byteLength)) return Status.NO_RESOURCE;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     const isShort = TAG_BYTES + byteLength <= connection.amShortMax;
-    if (!isShort || !canSendAtOnce(connection, cost)) return Status.NO_RESOURCE;
+    if (!isShort || !connection.canSendAtOnce(cost)) return Status.NO_RESOURCE;
     if (!this.#isEager(connection, local as LocalMemory, byteLength)) return Status.NO_RESOURCE;
     const header = writeTag(connection.remoteId, 0, tagLow('tag', tag), tagHigh(tag));
     const status = sendMessage(connection, MessageId.TAG, header, bytes, localOffset, byteLength);

@@ -1,6 +1,7 @@
 /**
  * The plan of puts and gets between two memories: which lane and protocol carry which sizes. It moves nothing. The lane that writes the windows of a
- * rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by the keys that it receives.
+ * rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by the keys that it receives. The
+ * length from which a receiver reads a tagged message from the memory of the sender, if UCX_RNDV_THRESH does not set one.
  */
 
 import { Operation } from '../../api/operation/call.ts';
@@ -10,9 +11,9 @@ import { Status } from '../../ucs/type/status.ts';
 import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
-import type { Connection } from '../base/request/request.ts';
+import type { Connection } from '../base/connection.ts';
 import { laneDistance, nameOf } from '../lane/lanes.ts';
-import { HOST_PLACE, type LocalMemory, stagedPlaceIndex } from '../mem/memory-handle.ts';
+import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle, stagedPlaceIndex } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';
 import {
@@ -26,6 +27,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
+import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
 /** What decides about the lane and protocol of a put or get of some length. */
@@ -197,4 +199,30 @@ function hasFragments({ md: { attributes } }: OpenMd): boolean {
   const { flags, allocateMemoryTypes, registerMemoryTypes } = attributes;
   const types = (flags & MdFlag.RKEY_PTR) === 0 ? registerMemoryTypes : allocateMemoryTypes;
   return hasMemoryType(types, MemoryType.HOST);
+}
+
+/**
+ * From this length on, one copy between the processors, with an offer and a reply, takes less time than two copies through a ring, in which each cache
+ * line crosses between the processors twice (docs/BENCHMARKS.md).
+ */
+export const READ_BYTES = 32_768;
+
+/** The part of the context that is used here. */
+export interface ReadContext {
+  readonly scheme: RendezvousScheme;
+  /** The mapped memory that contains host bytes. */
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+}
+
+/** The length in bytes from which tagged messages from this memory are sent by rendezvous; Infinity if only the length of a frame decides. */
+export function rendezvousFrom(context: ReadContext, connection: Connection, memory: LocalMemory): number {
+  const { rendezvousThreshold, lanes } = connection;
+  if (rendezvousThreshold !== Number.POSITIVE_INFINITY || !isReadScheme(context.scheme)) return rendezvousThreshold;
+  const handle = memory instanceof MemoryHandle ? memory : context.handleOf(memory);
+  // Memory that is not mapped would be registered for each message, which costs more than the copy.
+  if (handle === undefined || (handle.access & MemAccess.REMOTE_GET) === 0) return rendezvousThreshold;
+  const isReached = lanes.some(
+    ({ iface, md }) => (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0 && hasKeyPart(handle, md.index),
+  );
+  return isReached ? READ_BYTES : rendezvousThreshold;
 }

@@ -7,8 +7,9 @@ import type { CopyDone, DeviceCopier, DeviceCopy } from '../../api/staging/devic
 import { FragmentPool, fragmentBytesOf } from '../../api/staging/fragment-pool.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request/request.ts';
+import type { Request } from '../base/request/request.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { initTransfer } from './transfer.ts';

@@ -4,13 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './sockets.ts';
 
 const TIMEOUT_NS = 5e9;
 
-function half(): PeerConnection {
-  return { remoteId: NO_ENDPOINT, failure: Status.OK } as PeerConnection;
+function half(): Connection {
+  return { remoteId: NO_ENDPOINT, failure: Status.OK } as Connection;
 }
 
 describe('Attaching', () => {
@@ -38,7 +38,7 @@ describe('Attaching', () => {
 
   it('tells of those whose clients have not come in time, once, and of no others', () => {
     const clock = new ManualClock();
-    const late: PeerConnection[] = [];
+    const late: Connection[] = [];
     const attaching = new Attaching(clock, (connection) => late.push(connection));
     const listener = {};
     const [first, attached, failed, second] = [half(), half(), half(), half()];

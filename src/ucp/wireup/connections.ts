@@ -21,7 +21,8 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { type ConnectionOwner, changeOf, PeerConnection } from '../base/peer-connection.ts';
+import { Connection, type ConnectionOwner } from '../base/connection.ts';
+import { changeOf } from '../base/peer-lanes.ts';
 import { type Activity, connectLanes, type DistanceOf, identitiesOf, type OpenIface } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
@@ -64,11 +65,11 @@ export interface ConnectionEvents {
   /** Called when a peer has made a connection. */
   onAccepted(): void;
   /** Called when a half that was accepted does not wait for its client any more. */
-  onAttached(connection: PeerConnection): void;
+  onAttached(connection: Connection): void;
   /** Called when a connection is gone. */
-  onDropped(connection: PeerConnection): void;
+  onDropped(connection: Connection): void;
   /** Called when a connection has ended because the peer closed it, or is gone. */
-  onConnectionFailed(connection: PeerConnection): void;
+  onConnectionFailed(connection: Connection): void;
 }
 
 /** The connections. */
@@ -76,7 +77,7 @@ export class Connections {
   readonly #owner: ConnectionsOwner;
   readonly #events: ConnectionEvents;
   /** By the slot in their id; slot 0 stays empty. */
-  readonly #slots: (PeerConnection | undefined)[] = [undefined];
+  readonly #slots: (Connection | undefined)[] = [undefined];
   readonly #freeSlots: number[] = [];
   /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
   #generation = 0;
@@ -84,13 +85,13 @@ export class Connections {
   /** Connections that only peers have asked for. */
   #unclaimed = 0;
   /** Where a connection is listed, for closing. */
-  readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
+  readonly #homes: Map<Connection, { readonly peer: Peer; readonly number: number }> = new Map();
   /** Connections closed before the peer had answered, or had room: they wait for that, to send their close message. */
-  readonly #leaving: Set<PeerConnection> = new Set();
+  readonly #leaving: Set<Connection> = new Set();
   /** Those of them that only need room for their close message. */
-  readonly #draining: Set<PeerConnection> = new Set();
+  readonly #draining: Set<Connection> = new Set();
   /** Halves that a client may attach to. */
-  readonly #accepted: Set<PeerConnection> = new Set();
+  readonly #accepted: Set<Connection> = new Set();
   readonly #deferred: DeferredRequests;
 
   constructor(owner: ConnectionsOwner, events: ConnectionEvents) {
@@ -100,7 +101,7 @@ export class Connections {
   }
 
   /** All connections, also those that only the peer has asked for. */
-  get all(): readonly PeerConnection[] {
+  get all(): readonly Connection[] {
     return this.#slots.filter((connection) => connection !== undefined);
   }
 
@@ -110,7 +111,7 @@ export class Connections {
   }
 
   /** The connection that a message names in its first word, if the message came from its peer. */
-  of(frame: AmFrame): PeerConnection | undefined {
+  of(frame: AmFrame): Connection | undefined {
     const connection = this.#byId(endpointOf(frame));
     return connection?.isFrom(frame.source) === true ? connection : undefined;
   }
@@ -119,7 +120,7 @@ export class Connections {
    * The next connection to a worker.
    * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_UNREACHABLE
    */
-  connect(packed: Uint8Array): PeerConnection {
+  connect(packed: Uint8Array): Connection {
     const address = unpackWorkerAddress(packed);
     if (sameId(address.id, this.#owner.workerId)) return this.#loopback(address);
     const peer = this.#peers.get(packed);
@@ -132,7 +133,7 @@ export class Connections {
       peer.own.set(number, passive);
       return passive;
     }
-    let connection: PeerConnection;
+    let connection: Connection;
     try {
       connection = this.#make(address);
       if (connection.am !== undefined) {
@@ -152,7 +153,7 @@ export class Connections {
    * The half of the server of a connection that a client has asked for by a socket address: it is established once the client has attached.
    * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also where no transport carries messages
    */
-  accept(packed: Uint8Array): PeerConnection {
+  accept(packed: Uint8Array): Connection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     this.#accepted.add(connection);
     return connection;
@@ -162,7 +163,7 @@ export class Connections {
    * The half of the client: attaches to the half of the server with that number. Throws like {@link accept}.
    * @param windowBytes bytes that the server accepts before it asks for them
    */
-  attach(packed: Uint8Array, remoteId: number, windowBytes: number): PeerConnection {
+  attach(packed: Uint8Array, remoteId: number, windowBytes: number): Connection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
@@ -192,7 +193,7 @@ export class Connections {
   }
 
   /** Sends the close message and closes a connection; if the peer has not answered yet, when it answers. No request waits on it any more. */
-  close(connection: PeerConnection): void {
+  close(connection: Connection): void {
     // The peer may have ended a connection that carried only answers, while its endpoint was being closed.
     if (this.#byId(connection.id) !== connection) return;
     connection.sendClose();
@@ -223,12 +224,12 @@ export class Connections {
   }
 
   /** Whether a connection is closed here, and waits to tell the peer. */
-  leaves(connection: PeerConnection): boolean {
+  leaves(connection: Connection): boolean {
     return this.#leaving.has(connection);
   }
 
   /** Closes a connection without a close message. */
-  drop(connection: PeerConnection): void {
+  drop(connection: Connection): void {
     this.#leaving.delete(connection);
     this.#draining.delete(connection);
     if (this.#accepted.delete(connection)) this.#events.onAttached(connection);
@@ -253,7 +254,7 @@ export class Connections {
     this.#events.onDropped(connection);
   }
 
-  #loopback(address: WorkerAddress): PeerConnection {
+  #loopback(address: WorkerAddress): Connection {
     const connection = this.#make(address);
     connection.remoteId = connection.id;
     connection.credit.open(connection.inbound.windowBytes);
@@ -261,7 +262,7 @@ export class Connections {
     return connection;
   }
 
-  #makeApart(address: WorkerAddress): PeerConnection {
+  #makeApart(address: WorkerAddress): Connection {
     const connection = this.#make(address);
     try {
       connection.messageLane();
@@ -309,7 +310,7 @@ export class Connections {
       return true;
     }
     const connection = this.#accept(address);
-    const refusal = connection instanceof PeerConnection ? this.#answer(connection, request, known) : connection;
+    const refusal = connection instanceof Connection ? this.#answer(connection, request, known) : connection;
     if (refusal === undefined) return true;
     if (isLackOfResources(refusal.status)) {
       this.#owner.warnings.warn(`a request to connect waits: ${refusal.message}`);
@@ -321,7 +322,7 @@ export class Connections {
   }
 
   /** Answers a peer that asks to connect, and lists its connection; or drops the connection and returns why it cannot answer. */
-  #answer(connection: PeerConnection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
+  #answer(connection: Connection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
     const { packed, number, remoteId, windowBytes } = request;
     const status = this.#say(connection, { to: remoteId, code: WireupCode.REPLY, number });
     if (isFailure(status)) {
@@ -354,7 +355,7 @@ export class Connections {
   #refuse(address: WorkerAddress, remoteId: number): void {
     if (this.#draining.size >= REFUSALS_MAX) return;
     const connection = this.#accept(address);
-    if (!(connection instanceof PeerConnection)) return;
+    if (!(connection instanceof Connection)) return;
     connection.remoteId = remoteId;
     this.close(connection);
   }
@@ -371,7 +372,7 @@ export class Connections {
     }
   }
 
-  #established(connection: PeerConnection, remoteId: number, windowBytes: number): void {
+  #established(connection: Connection, remoteId: number, windowBytes: number): void {
     if (connection.remoteId !== NO_ENDPOINT) return;
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
@@ -380,7 +381,7 @@ export class Connections {
   }
 
   /** The half here of a connection that a peer asks for; or why there is none. */
-  #accept(address: WorkerAddress): PeerConnection | UcxError {
+  #accept(address: WorkerAddress): Connection | UcxError {
     try {
       const connection = this.#make(address);
       if (connection.am !== undefined) return connection;
@@ -392,7 +393,7 @@ export class Connections {
     }
   }
 
-  #make(address: WorkerAddress): PeerConnection {
+  #make(address: WorkerAddress): Connection {
     if (this.#freeSlots.length === 0 && this.#slots.length > SLOT_MASK) {
       throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
     }
@@ -400,7 +401,7 @@ export class Connections {
     const lanes = connectLanes(openIfaces, address.entries, activity, context.resources.rejections);
     const slot = this.#freeSlots.pop() ?? this.#slots.length;
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
-    const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
+    const connection = new Connection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
     connection.sources = identitiesOf(openIfaces, address.entries);
     connection.peerWorkerId = Buffer.from(address.id).toString('latin1');
     connection.peerName = address.name;
@@ -412,7 +413,7 @@ export class Connections {
     return connection;
   }
 
-  #byId(id: number): PeerConnection | undefined {
+  #byId(id: number): Connection | undefined {
     const connection = this.#slots[id & SLOT_MASK];
     return connection !== undefined && connection.id === id ? connection : undefined;
   }
@@ -422,14 +423,14 @@ export class Connections {
    * @throws UcxError by the status of a transport that cannot; the connection is dropped then
    */
   /** The first message has the address of this worker. */
-  #sayFirst(connection: PeerConnection, said: Said): void {
+  #sayFirst(connection: Connection, said: Said): void {
     const status = this.#say(connection, said, this.#owner.packedAddress);
     if (!isFailure(status)) return;
     this.drop(connection);
     throw statusError(status, 'connect: the first message cannot be sent');
   }
 
-  #say(connection: PeerConnection, { to, code, number }: Said, payload?: Uint8Array): Status {
+  #say(connection: Connection, { to, code, number }: Said, payload?: Uint8Array): Status {
     const { id: from, inbound } = connection;
     const header = writeWireup(to, { code, from, number, windowBytes: inbound.windowBytes });
     return connection.post(MessageId.WIREUP, header, payload);

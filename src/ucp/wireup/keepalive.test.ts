@@ -4,14 +4,14 @@ import { expect, it, vi } from 'vitest';
 import { useUncaught } from '../../../test/fixtures/processes/uncaught.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import { Keepalive } from './keepalive.ts';
 
 const INTERVAL_NS = 1e9;
 
 /** A connection whose only lane says that its peer is gone. */
-function lostConnection(): PeerConnection {
-  return { lanes: [{ endpoint: { check: () => Status.ENDPOINT_TIMEOUT } }] } as unknown as PeerConnection;
+function lostConnection(): Connection {
+  return { lanes: [{ endpoint: { check: () => Status.ENDPOINT_TIMEOUT } }] } as unknown as Connection;
 }
 
 const uncaught = useUncaught();
@@ -67,7 +67,7 @@ it('reports a lost peer though the handler of its messages throws', async () => 
 
 /** What is reported of a running lane while a cancelled request is held up at the checks that say so. */
 function heldUpAt(...checks: readonly boolean[]): Status[][] {
-  const connection = { lanes: [{ endpoint: { check: () => Status.OK } }] } as unknown as PeerConnection;
+  const connection = { lanes: [{ endpoint: { check: () => Status.OK } }] } as unknown as Connection;
   const clock = new ManualClock();
   const gone: Status[] = [];
   let isHeldUp = false;

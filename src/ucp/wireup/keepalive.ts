@@ -7,19 +7,18 @@ import { progressInBackground } from '../../api/progress/progressable.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
-import type { Connection } from '../base/request/request.ts';
+import type { Connection } from '../base/connection.ts';
 
 /** The connections that are checked, and the handler of failures. */
 export interface KeepaliveOwner {
   readonly ifaces: readonly Iface[];
   /** The connections that are to be watched. */
-  watched(): readonly PeerConnection[];
+  watched(): readonly Connection[];
   /** Connections with cancelled requests that stopped peers hold up. */
   heldUp(): ReadonlySet<Connection>;
   /** Takes messages that have arrived, some of each peer; returns how many. */
   progress(): number;
-  onPeerGone(connection: PeerConnection, status: Status): void;
+  onPeerGone(connection: Connection, status: Status): void;
 }
 
 /** Calls of progress that deliver what the longest ring of posix holds: 65536 messages, 32 in a call. */
@@ -69,8 +68,8 @@ export class Keepalive {
     if (watched.length > 0) this.start();
     const heldBefore = this.#heldUp;
     this.#heldUp = this.#owner.heldUp();
-    const isLost = (connection: PeerConnection): boolean => heldBefore.has(connection) && this.#heldUp.has(connection);
-    const failureOf = (connection: PeerConnection): Status =>
+    const isLost = (connection: Connection): boolean => heldBefore.has(connection) && this.#heldUp.has(connection);
+    const failureOf = (connection: Connection): Status =>
       isLost(connection) ? Status.ENDPOINT_TIMEOUT : laneFailureOf(connection);
     const lost = watched.filter((connection) => failureOf(connection) !== Status.OK);
     if (lost.length === 0) return;
@@ -84,7 +83,7 @@ export class Keepalive {
 }
 
 /** The first failure that a lane of a connection reports; OK for none. */
-function laneFailureOf({ lanes }: PeerConnection): Status {
+function laneFailureOf({ lanes }: Connection): Status {
   for (const { endpoint } of lanes) {
     const status = endpoint.check();
     if (status !== Status.OK) return status;

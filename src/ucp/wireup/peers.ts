@@ -6,7 +6,7 @@
 
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { WorkerAddress } from '../lane/worker-address.ts';
 
 /** Workers without connections that are remembered, so that the next connection has the number that both ends expect. */
@@ -18,8 +18,8 @@ export interface Peer {
   /** Number of the next connection that this end makes. */
   next: number;
   /** Connections that this end made, by number, and those that the peer made and this end has not asked for yet. */
-  readonly own: Map<number, PeerConnection>;
-  readonly passive: Map<number, PeerConnection>;
+  readonly own: Map<number, Connection>;
+  readonly passive: Map<number, Connection>;
 }
 
 /** The other workers, by their whole address: one that has the id of another and interfaces of its own is another worker. */
@@ -71,11 +71,12 @@ function keyOf(packedAddress: Uint8Array): string {
 
 /** The connections. */
 export class PendingConnections {
-  readonly #connections: Set<PeerConnection> = new Set();
-  readonly #onFailed: (connection: PeerConnection) => void;
+  readonly #connections: Set<Connection>;
+  readonly #onFailed: (connection: Connection) => void;
 
-  /** @param onFailed called for connections that have failed within a call */
-  constructor(onFailed: (connection: PeerConnection) => void) {
+  /** @param connections add themselves; @param onFailed called for those that have failed within a call */
+  constructor(connections: Set<Connection>, onFailed: (connection: Connection) => void) {
+    this.#connections = connections;
     this.#onFailed = onFailed;
   }
 
@@ -83,11 +84,7 @@ export class PendingConnections {
     return this.#connections.size;
   }
 
-  add(connection: PeerConnection): void {
-    this.#connections.add(connection);
-  }
-
-  delete(connection: PeerConnection): void {
+  delete(connection: Connection): void {
     this.#connections.delete(connection);
   }
 

@@ -28,7 +28,7 @@ import type {
   ConnectAttempt,
   ConnectionManager,
 } from '../../uct/api/connection-manager.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Connection } from '../base/connection.ts';
 import type { ConnectRequest, Request } from '../base/request/request.ts';
 import type { RequestPool } from '../base/request/request-pool.ts';
 import { unpackWorkerAddress } from '../lane/worker-address.ts';
@@ -37,8 +37,8 @@ import type { Connections, ConnectionsOwner } from './connections.ts';
 /** Makes and ends endpoints. */
 export interface EndpointMaker {
   /** Makes the endpoint of a connection. */
-  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
-  onPeerGone(connection: PeerConnection, status: Status): void;
+  adopt(connection: Connection, options: EndpointOptions): Endpoint;
+  onPeerGone(connection: Connection, status: Status): void;
 }
 
 /** The worker behind them. */
@@ -51,6 +51,8 @@ export interface SocketOwner extends ConnectionsOwner {
   readonly endpoints: EndpointMaker;
   readonly requests: RequestPool;
   start(request: Request, params: RequestParams | undefined): Status | Request;
+  /** A callback of the application has thrown this. */
+  onThrown(error: unknown): void;
 }
 
 /** The connections. */
@@ -156,7 +158,7 @@ export class SocketConnections {
   }
 
   /** Called when a half that was accepted has its client, or is gone. */
-  attached(connection: PeerConnection): void {
+  attached(connection: Connection): void {
     this.#attaching.delete(connection);
   }
 
@@ -206,7 +208,7 @@ export class SocketConnections {
     options: EndpointOptions,
   ): Endpoint {
     const { connections, packedAddress } = this.#owner;
-    let connection: PeerConnection;
+    let connection: Connection;
     try {
       if (this.#closed) throw closedError('worker');
       connection = connections.accept(workerAddress);
@@ -272,7 +274,7 @@ export const ATTACHING_PER_CLIENT_MAX = 512;
 
 /** A half that waits. */
 interface Waiting {
-  readonly connection: PeerConnection;
+  readonly connection: Connection;
   readonly listener: object;
   readonly client: string;
   readonly deadlineNs: number;
@@ -281,15 +283,15 @@ interface Waiting {
 /** The halves. */
 export class Attaching {
   readonly #clock: Clock;
-  readonly #onLate: (connection: PeerConnection) => void;
+  readonly #onLate: (connection: Connection) => void;
   /** In the order of their deadlines. */
-  readonly #waiting: Map<PeerConnection, Waiting> = new Map();
+  readonly #waiting: Map<Connection, Waiting> = new Map();
   readonly #byListener: Map<object, number> = new Map();
   readonly #byClient: Map<string, number> = new Map();
   #timer: Timer | undefined;
 
   /** @param onLate called for a half whose client has not attached in time */
-  constructor(clock: Clock, onLate: (connection: PeerConnection) => void) {
+  constructor(clock: Clock, onLate: (connection: Connection) => void) {
     this.#clock = clock;
     this.#onLate = onLate;
   }
@@ -308,7 +310,7 @@ export class Attaching {
   }
 
   /** A client was accepted. @param timeoutNs time that it has; Infinity for no bound */
-  add(connection: PeerConnection, listener: object, client: string, timeoutNs: number): void {
+  add(connection: Connection, listener: object, client: string, timeoutNs: number): void {
     this.#waiting.set(connection, { connection, listener, client, deadlineNs: this.#clock.nowNs() + timeoutNs });
     change(this.#byListener, listener, 1);
     change(this.#byClient, client, 1);
@@ -316,7 +318,7 @@ export class Attaching {
   }
 
   /** Removes a half whose client has attached, or that has ended. Idempotent. */
-  delete(connection: PeerConnection): void {
+  delete(connection: Connection): void {
     const waiting = this.#waiting.get(connection);
     if (waiting === undefined) return;
     this.#waiting.delete(connection);
@@ -342,7 +344,7 @@ export class Attaching {
 
   #expire(): void {
     const nowNs = this.#clock.nowNs();
-    const late: PeerConnection[] = [];
+    const late: Connection[] = [];
     for (const { connection, deadlineNs } of this.#waiting.values()) {
       if (deadlineNs > nowNs) break;
       if (connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK) late.push(connection);

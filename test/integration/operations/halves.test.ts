@@ -9,7 +9,7 @@ import { NO_ENDPOINT } from '../../../src/api/layout/frame.ts';
 import { MessageId } from '../../../src/api/layout/message.ts';
 import { writeRma } from '../../../src/api/layout/rma.ts';
 import { type Endpoint, type Request, Status } from '../../../src/index.ts';
-import type { PeerConnection } from '../../../src/ucp/base/peer-connection.ts';
+import type { Connection } from '../../../src/ucp/base/connection.ts';
 import { identitiesOf } from '../../../src/ucp/lane/lanes.ts';
 import { packWorkerAddress, unpackWorkerAddress } from '../../../src/ucp/lane/worker-address.ts';
 import { LEAVING_MAX } from '../../../src/ucp/wireup/connections.ts';
@@ -24,7 +24,7 @@ const FREE = { callback: (request: Request): void => request.free() };
 const KINDS = ['posix', 'tcp', 'all transports'];
 
 /** The connection of a side to the other one. */
-function connectionOf(side: Side): PeerConnection {
+function connectionOf(side: Side): Connection {
   return nativeWorker(side.worker).connections.all.find(
     ({ isLoopback, failure }) => !isLoopback && failure === Status.OK,
   )!;

@@ -12,7 +12,9 @@ import type { FlushedList, ListStart } from '../../../api/list/notify-order.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../../uct/api/iface.ts';
 import type { Lane } from '../../lane/lanes.ts';
-import { type Connection, notInitialized, Request, type Starter, start } from './request.ts';
+import type { Connection } from '../connection.ts';
+import { start } from '../queued.ts';
+import { notInitialized, Request, type Starter } from './request.ts';
 
 /** The phases of a list: see the diagram above. */
 export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;

@@ -16,7 +16,8 @@ import type { Lane } from '../../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle, OperationRegistrar } from '../../mem/memory-handle.ts';
 import type { RemoteKey } from '../../mem/remote-key.ts';
 import { OPERATION_NAMES, PROTOCOL_NAMES, Protocol } from '../../proto/selection.ts';
-import { type Connection, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
+import type { Connection } from '../connection.ts';
+import { NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
 /** Longer parts of a message are copied faster through a view that is there already. */

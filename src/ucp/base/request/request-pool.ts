@@ -9,17 +9,11 @@ import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { MemAccess } from '../../../uct/api/memory-domain.ts';
 import type { LocalBuffer, LocalMemory } from '../../mem/memory-handle.ts';
+import type { Connection } from '../connection.ts';
+import { RequestState, start } from '../queued.ts';
 import { ListRequest } from './list-request.ts';
 import { AtomicRequest, ReceiveRequest, RmaRequest, SendRequest } from './operation-requests.ts';
-import {
-  type Connection,
-  ConnectRequest,
-  FlushRequest,
-  type Request,
-  type RequestOwner,
-  RequestState,
-  start,
-} from './request.ts';
+import { ConnectRequest, FlushRequest, type Request, type RequestOwner } from './request.ts';
 
 /** The largest share of the requests of a worker for sends: a send may end only after receives of both workers, which need requests too. */
 export function sendsMaxOf(requestsMax: number): number {

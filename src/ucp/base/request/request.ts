@@ -1,11 +1,6 @@
 /**
  * A ucp operation that did not end in its call, or whose request was wanted: the base class of all kinds. Pooled: after `free()` the object belongs to
- * another operation. The memory of each kind is in operation-requests.ts.
- *
- *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: a request that waits for resources; it is started again from there
- *    ^                   |                            |
- *    |                   '----------- end() ----------'---> ENDED: `status` is final
- *    '---- RequestPool.free() ---------------------------------'
+ * another operation. Its states are those of queued.ts; the memory of each kind is in operation-requests.ts.
  */
 
 import {
@@ -14,20 +9,13 @@ import {
   type RequestCallback,
   showRequests,
 } from '../../../api/contract/request.ts';
-import type { MessageTrace } from '../../../api/layout/message.ts';
-import type { NotifyOrder } from '../../../api/list/notify-order.ts';
-import { CountedCompletion } from '../../../api/operation/completion.ts';
-import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
-import type { UctEndpoint } from '../../../uct/api/iface.ts';
-import type { InboundWindow, OutboundCredit } from '../../credit/credit.ts';
-import type { DistanceOf, Lane } from '../../lane/lanes.ts';
+import type { Lane } from '../../lane/lanes.ts';
 import type { LocalPiece } from '../../mem/memory-handle.ts';
-import type { MessageKeys } from '../../mem/message-keys.ts';
-import type { RkeyCache } from '../../mem/rkey-cache.ts';
-import type { ProtocolInfo } from '../../proto/protocol-info.ts';
-import type { Rejection } from '../../resources/resource-filter.ts';
+import type { Connection } from '../connection.ts';
+import { Queued, RequestState } from '../queued.ts';
+
 /** The worker behind a request. */
 export interface RequestOwner {
   /** A request that is observed has ended. */
@@ -38,10 +26,6 @@ export interface RequestOwner {
   /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
   cancelRequest(request: Request): boolean;
 }
-
-/** The states of a request: see the diagram above. */
-export const RequestState = { FREE: 0, STARTED: 1, QUEUED: 2, ENDED: 3 } as const;
-export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 
 /** Starts requests of one kind on their connection; returns like {@link Request.start}. */
 export type Starter<R extends Request> = (request: R, connection: Connection) => Status;
@@ -62,91 +46,9 @@ export interface RequestTransfer {
   onEnded(): void;
 }
 
-/** The connection of a request, as requests see it. */
-export interface Connection {
-  /** Number of the connection here: messages of the peer name it. */
-  readonly id: number;
-  /** Number of the connection at the peer; NO_ENDPOINT until it is established. */
-  readonly remoteId: number;
-  readonly lanes: readonly Lane[];
-  /** Whether several lanes are network lanes: transfers may be divided between them. */
-  readonly hasRails: boolean;
-  /** Distance of lanes from device memory of this context. */
-  readonly distanceOf: DistanceOf;
-  /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
-  readonly protocolInfo: ProtocolInfo | undefined;
-  /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
-  readonly trace: MessageTrace | undefined;
-  /** The interfaces that are not lanes, and why. */
-  readonly unreachable: readonly Rejection[];
-  /** True for a connection of a worker to itself. */
-  readonly isLoopback: boolean;
-  /** Endpoint of the lane of the messages; undefined if no lane carries any. */
-  readonly am: UctEndpoint | undefined;
-  readonly amLane: Lane | undefined;
-  /** Longest messages of that lane. */
-  readonly amShortMax: number;
-  readonly amBcopyMax: number;
-  /** Bytes from which messages to this peer go by rendezvous; Infinity where only the length of a frame decides. */
-  readonly rendezvousThreshold: number;
-  /** See UCX_ZCOPY_THRESH; undefined where the estimates decide. */
-  readonly zcopyThreshold: number | undefined;
-  /** See UCX_PROTO_EMULATION_ENABLE. */
-  readonly isEmulating: boolean;
-  /** Requests that wait for the peer, by the number that the peer knows. */
-  readonly waiting: ReadonlyMap<number, Request>;
-  /** Whether one more offer may be sent that the peer has to keep. */
-  readonly canOffer: boolean;
-  /** Keys that messages of the peer have brought. */
-  readonly rkeys: RkeyCache;
-  /** Keys of own memory for messages to and from the peer. */
-  readonly messageKeys: MessageKeys;
-  /** The order of notifications. */
-  readonly notifications: NotifyOrder;
-  /** Bytes that this end may send before the peer asks for them, and those that the peer may send. */
-  readonly credit: OutboundCredit;
-  readonly inbound: InboundWindow;
-  /** True while requests wait for resources; later ones queue up behind them. */
-  readonly hasPending: boolean;
-  /** Why the connection has ended: OK while it has not. */
-  readonly failure: Status;
-  /** The lane of the messages. @throws UcxError ERR_UNREACHABLE if no lane carries any */
-  messageLane(): Lane;
-  /**
-   * Sends a message of the protocol itself, now or when there is room.
-   * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
-   */
-  post(messageId: number, header: Int32Array, payload?: Uint8Array): Status;
-  /** Starts a request of the protocol itself, behind no request of the application. */
-  run(request: Request): void;
-  /** Queues a request of the application behind the others. */
-  queue(request: Request): void;
-  /** Removes a request from the queue; false if it is not queued any more. */
-  unqueue(request: Request): boolean;
-  /** Gives a request a number by which the peer can answer it. */
-  expect(request: Request): void;
-  /** Gives a request a new number: messages of the peer to the old one are ignored. */
-  renew(request: Request): void;
-  /** Releases the number of a request, which the peer does not answer any more. */
-  forget(request: Request): void;
-  /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
-  takeFailure(): Status;
-  /** Adds one count to `flush` if operations are in flight that only the peer can end. */
-  awaitRemote(flush: FlushRequest): void;
-  /** Undoes {@link awaitRemote}; returns the number of counts. */
-  stopAwaiting(flush: FlushRequest): number;
-  /** Whether the process of the peer is stopped by a signal now. */
-  readonly isPeerStopped: boolean;
-  /** Numbers of messages that were taken back while the peer could not answer: it learns so when it asks for them. */
-  readonly takenBack: Set<number>;
-}
-
-/** A request: the base of its kinds. It counts the operations of transports that it consists of. */
-export abstract class Request extends CountedCompletion implements ApiRequest {
+/** A request: the base of its kinds. */
+export abstract class Request extends Queued implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
-  /** INPROGRESS until it ends, then final. */
-  status: Status = Status.OK;
-  state: RequestState = RequestState.FREE;
   /** When it was started; -1 for one that is not observed. */
   startNs = -1;
   /** When it was found not to end in its call, in milliseconds of the coarse clock of its worker, for snapshots; -1 for one of a protocol itself. */
@@ -156,24 +58,14 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   /** For the application. */
   userData: unknown = undefined;
   #callback: RequestCallback | undefined = undefined;
-  /** The exception of a start out of the queue; the status of the request is then that of this error. */
-  error: unknown = undefined;
 
   connection: Connection | undefined = undefined;
   lane: Lane | undefined = undefined;
-  /** The request behind this one in a queue. */
-  next: Request | undefined = undefined;
   replyHandler: ReplyHandler | undefined = undefined;
   /** Ends a request whose peer is gone; without it the request simply ends. */
   abandon: ((request: Request, status: Status) => void) | undefined = undefined;
   /** Releases the resources of the request besides its memory; runs when it ends, once. */
   release: (() => void) | undefined = undefined;
-  /** Number by which the peer answers it: see Connection.expect. 0 for none. */
-  requestId = 0;
-  /** Whether only the peer can end it; a flush waits for it. */
-  isRemote = false;
-  /** Whether it was abandoned while transports used its memory: it ends when they no longer do. */
-  isAbandoned = false;
   /** Whether the program has cancelled it, in vain so far. */
   isCancelled = false;
   /** Its side of a rendezvous: see {@link joinRendezvous}. */
@@ -207,10 +99,6 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     return 0n;
   }
 
-  get isCompleted(): boolean {
-    return this.status !== Status.INPROGRESS;
-  }
-
   get callback(): RequestCallback | undefined {
     return this.#callback;
   }
@@ -218,11 +106,6 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   set callback(callback: RequestCallback | undefined) {
     checkCallback('callback', callback);
     this.#callback = callback;
-  }
-
-  /** True while it waits for resources: it can be cancelled without a trace. */
-  get queued(): boolean {
-    return this.state === RequestState.QUEUED;
   }
 
   /** Name of the transport that carries it, such as `gaudi_cpy`; undefined for a flush. */
@@ -263,22 +146,15 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
 
   /** Makes the request a new operation in progress. */
   begin(connection: Connection | undefined, lane: Lane | undefined): void {
-    this.state = RequestState.STARTED;
-    this.status = Status.INPROGRESS;
-    this.count = 1;
-    this.failure = Status.OK;
+    this.beginQueued();
     this.startNs = -1;
     this.startMs = -1;
-    this.error = undefined;
     this.userData = undefined;
     this.callback = undefined;
     this.connection = connection;
     this.lane = lane;
     this.replyHandler = undefined;
     this.abandon = undefined;
-    this.requestId = 0;
-    this.isRemote = false;
-    this.isAbandoned = false;
     this.isCancelled = false;
     this.byteLength = 0;
     this.done = 0;
@@ -292,12 +168,6 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     this.replyHandler = tellReply;
     this.abandon = tellAbandoned;
   }
-
-  /**
-   * Starts the operation, or starts it again after NO_RESOURCE.
-   * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
-   */
-  abstract start(): Status;
 
   /** The peer will not answer any more. */
   onAbandoned(status: Status): void {
@@ -384,6 +254,10 @@ export class FlushRequest extends Request {
   /** The flushes of the connections that it consists of. */
   parts: readonly FlushRequest[] = NO_FLUSHES;
 
+  override get isFlush(): boolean {
+    return true;
+  }
+
   override get protocol(): string {
     return 'flush';
   }
@@ -437,12 +311,8 @@ export function notInitialized(): Status {
   return Status.INVALID_PARAM;
 }
 
-/** Starts a request; an exception of a transport becomes its status, and is kept in the request. */
-export function start(request: Request): Status {
-  try {
-    return request.start();
-  } catch (error) {
-    request.error = error;
-    return isUcxError(error) ? error.status : Status.IO_ERROR;
-  }
+/** The request that a message of a peer names; undefined if it does not wait for the peer any more. */
+export function waitingRequest(connection: Connection | undefined, id: number): Request | undefined {
+  const waiting = connection?.waiting.get(id);
+  return waiting instanceof Request ? waiting : undefined;
 }

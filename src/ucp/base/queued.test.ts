@@ -2,8 +2,8 @@
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PendingQueue } from './pending-queue.ts';
-import { FlushRequest, type Request } from './request.ts';
+import { PendingQueue } from './queued.ts';
+import { FlushRequest, type Request } from './request/request.ts';
 
 const OWNER = { freeRequest: () => undefined, cancelRequest: () => false, onObservedEnd: () => {}, onThrown: () => {} };
 type Step = { readonly do: 'push' } | { readonly do: 'shift' } | { readonly do: 'remove'; readonly at: number };

@@ -1,0 +1,71 @@
+/**
+ * Messages of the protocols themselves that wait for room: each that was posted, and the one CREDIT message of a connection, by which a receiver returns
+ * credit. It returns all credit that is free when it is sent. Messages of the application are in request/operation-requests.ts.
+ */
+
+import { CreditCode, writeCredit } from '../../api/layout/control.ts';
+import { MessageId } from '../../api/layout/message.ts';
+import { isLackOfResources, Status } from '../../ucs/type/status.ts';
+import type { InboundWindow } from '../credit/credit.ts';
+import { sendMessage } from './message-packer.ts';
+import type { PeerLanes } from './peer-lanes.ts';
+import { OwnMessage } from './queued.ts';
+
+/** What a message consists of. */
+export interface Posted {
+  readonly messageId: number;
+  readonly header: Int32Array;
+  readonly payload: Uint8Array | undefined;
+}
+
+/** A message that was posted. */
+export class PostedMessage extends OwnMessage {
+  readonly messageId: number;
+  readonly #to: PeerLanes;
+  readonly #header: Int32Array;
+  readonly #payload: Uint8Array | undefined;
+
+  /** Copies header and payload. */
+  constructor(to: PeerLanes, { messageId, header, payload }: Posted) {
+    super();
+    this.#to = to;
+    this.messageId = messageId;
+    this.#header = header.slice();
+    this.#payload = payload?.slice();
+    this.beginQueued();
+  }
+
+  start(): Status {
+    const payload = this.#payload;
+    const status = sendMessage(this.#to, this.messageId, this.#header, payload, 0, payload?.byteLength ?? 0);
+    // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+    return isLackOfResources(status) ? Status.NO_RESOURCE : status;
+  }
+}
+
+/** The message that returns credit. */
+export class CreditMessage extends OwnMessage {
+  readonly #to: PeerLanes;
+  readonly #window: InboundWindow;
+
+  constructor(to: PeerLanes, window: InboundWindow) {
+    super();
+    this.#to = to;
+    this.#window = window;
+  }
+
+  /** Makes it a new message; the one before has ended. */
+  begin(): void {
+    this.beginQueued();
+  }
+
+  start(): Status {
+    const window = this.#window;
+    const { returnable, windowBytes } = window;
+    const code = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
+    const header = writeCredit(this.#to.remoteId, code, returnable, windowBytes);
+    const status = sendMessage(this.#to, MessageId.CREDIT, header, undefined, 0, 0);
+    if (status === Status.OK) window.updateSent();
+    return status;
+  }
+}
