@@ -14,12 +14,6 @@ import type { CopyOptions, LocalMemory, MemoryHandle, MemoryRange, RemoteKey } f
 /** Bytes of host memory from which device memory is filled. */
 const FILL_BYTES_MAX = 2 ** 20;
 
-/** A context whose memory is copied. */
-interface CopyingContext extends Pick<Context, 'worker'> {
-  /** The key of memory for an endpoint of the context to itself, whatever peers may do with the memory. */
-  packOwnRkey(memory: MemoryHandle): Uint8Array;
-}
-
 const RANGE_OPTIONS = ['offset', 'byteLength', 'signal'];
 
 /** A checked range of memory. */
@@ -31,11 +25,14 @@ interface Range {
 
 /** The copies of one context. */
 export class MemoryCopier {
-  readonly #context: CopyingContext;
+  readonly #context: Pick<Context, 'worker'>;
+  readonly #packOwnRkey: (memory: MemoryHandle) => Uint8Array;
   #endpoint: Endpoint | undefined = undefined;
 
-  constructor(context: CopyingContext) {
+  /** @param packOwnRkey packs the key of memory for an endpoint of the context to itself, whatever peers may do with the memory */
+  constructor(context: Pick<Context, 'worker'>, packOwnRkey: (memory: MemoryHandle) => Uint8Array) {
     this.#context = context;
+    this.#packOwnRkey = packOwnRkey;
   }
 
   /** See MemoryHandle.write. */
@@ -95,7 +92,7 @@ export class MemoryCopier {
 
   async #move(name: 'put' | 'get', local: LocalMemory, remote: MemoryHandle, options: TransferOptions): Promise<void> {
     const endpoint = this.#toItself();
-    const rkey: RemoteKey = endpoint.unpackRkey(this.#context.packOwnRkey(remote));
+    const rkey: RemoteKey = endpoint.unpackRkey(this.#packOwnRkey(remote));
     try {
       await endpoint[name](local, rkey, options);
     } finally {

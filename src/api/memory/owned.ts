@@ -8,6 +8,7 @@ import { argumentError, closedError, invalidParam, outsideOf, type UcxError } fr
 import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
+import type { Context } from '../contract/context.ts';
 import {
   ATOMIC_ACCESS,
   type CopyOptions,
@@ -34,11 +35,6 @@ export interface MemoryExtent {
 export interface MemoryOwner {
   /** Copies to and from the memory of the context. */
   readonly copier: MemoryCopier;
-}
-
-/** A context, as the owner of a handle. */
-interface UnmappingOwner {
-  memUnmap(handle: MemoryHandle): void;
 }
 
 /** Mapped memory of the native engine. */
@@ -145,7 +141,7 @@ export abstract class OwnedMemory implements MemoryHandle {
   }
 
   [Symbol.dispose](): void {
-    if (this.#mapped) (this.owner as UnmappingOwner).memUnmap(this);
+    if (this.#mapped) (this.owner as Context).memUnmap(this);
   }
 
   /** Marks the handle as unmapped; for the context. */

@@ -2,7 +2,7 @@
  * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
-import { type MessageHandler, type MessageOwner, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { type MessageHandler, ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId, isAmId } from '../../api/contract/active-message.ts';
 import type { RequestParams } from '../../api/contract/request.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';
@@ -26,10 +26,10 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
 import { lacksCredit, sendAfterPuts, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Notice } from '../base/request/list-request.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
@@ -58,7 +58,7 @@ export const NOTIFICATION_ID: number = AM_IDS;
 
 /** Active messages of one worker. */
 export class ActiveMessages {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
   /** Null for an id whose handler was removed: its messages are dropped on purpose. */
   readonly #handlers: (MessageHandler | null | undefined)[] = [];
@@ -66,10 +66,10 @@ export class ActiveMessages {
   readonly #view: PeerMessage;
   #heldBytes = 0;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<Connection, WaitingData>) {
+  constructor(host: WorkerCore<WaitingData>, rendezvous: Rendezvous) {
     this.#host = host;
     this.#rendezvous = rendezvous;
-    this.#view = new ReceivedMessage(owner);
+    this.#view = new ReceivedMessage(host);
   }
 
   /** See Worker.setAmHandler. */
@@ -296,6 +296,7 @@ export class ActiveMessages {
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
+    request.canceller = this.#askBack;
     request.operation = 'am';
     request.byteLength = total;
     request.amId = id;
@@ -313,6 +314,12 @@ export class ActiveMessages {
     request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
   }
+
+  /** Asks the peer to give a message back, which ends by its answer. */
+  readonly #askBack = (request: SendRequest): boolean => {
+    this.#rendezvous.withdraw(request);
+    return false;
+  };
 
   /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
   readonly #sendEager = (request: SendRequest, connection: Connection): Status => {

@@ -20,9 +20,9 @@ import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts
 import type { Connection } from '../base/connection.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { AtomicRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { MEMORY_KEY_BYTES, type MemoryHandle, type RevocableKey } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -35,13 +35,13 @@ const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOpera
 
 /** The atomic operations of one worker: those that it starts, and those that it executes for peers. */
 export class AtomicProtocol {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #deviceWords: DeviceWords;
   readonly #wordKeys: WordKeys;
   /** The operation that is being started. */
   readonly word: WordOperation = new WordOperation();
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+  constructor(host: WorkerCore, rendezvous: Rendezvous) {
     this.#host = host;
     this.#deviceWords = new DeviceWords(rendezvous.staging);
     this.#wordKeys = new WordKeys(host);
@@ -87,7 +87,7 @@ export class AtomicProtocol {
     const { operation } = asked;
     const wordBytes = asked.wordBytes === 8 ? 8 : 4;
     const isKeyed = keyBytes >= MEMORY_KEY_BYTES;
-    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, keyAt, ATOMIC_ACCESS) : undefined;
+    const memory = isKeyed ? this.#host.context.memory.exported.find(frame.bytes, keyAt, ATOMIC_ACCESS) : undefined;
     const isAligned = from % wordBytes === 0;
     if (memory === undefined || !isAtomicOperation(operation) || !isAligned || from + wordBytes > memory.byteLength) {
       postReply(connection, peerRequest, Status.INVALID_ADDR);
@@ -122,10 +122,10 @@ export class AtomicProtocol {
 
 /** The keys of own host memory at the connection of a worker to itself: unpacked at the first operation on it, and kept until it is unmapped. */
 class WordKeys {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #byMemory: Map<MemoryHandle, WordKey> = new Map();
 
-  constructor(host: ProtocolHost) {
+  constructor(host: WorkerCore) {
     this.#host = host;
   }
 
@@ -134,7 +134,7 @@ class WordKeys {
     const known = this.#byMemory.get(memory);
     if (known !== undefined) return known.rkey;
     const { context, loopback } = this.#host;
-    const rkey = context.unpackRkey(context.packedRkeyOf(memory), loopback, { messages: false });
+    const rkey = context.unpackRkey(context.memory.packedRkeyOf(memory), loopback, { messages: false });
     const key = {
       rkey,
       revoke: () => {

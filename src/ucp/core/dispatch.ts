@@ -2,7 +2,6 @@
  * The protocols of one worker, and the dispatch of messages to them.
  */
 
-import type { MessageOwner } from '../../api/awaited/messages.ts';
 import { CreditCode, readCredit, readWithdraw } from '../../api/layout/control.ts';
 import { HEADER_BYTES, MessageId } from '../../api/layout/message.ts';
 import { readReply } from '../../api/layout/rendezvous.ts';
@@ -10,9 +9,8 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
-import type { Connection } from '../base/connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { waitingRequest } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { RmaLists } from '../rma/list.ts';
 import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma/software.ts';
@@ -31,17 +29,17 @@ export class Protocols {
   readonly rma: RmaProtocol;
   readonly lists: RmaLists;
   readonly atomics: AtomicProtocol;
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #connections: Connections;
   /** Handlers of the messages of each id, except the most frequent one. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
-  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<Connection, WaitingData>) {
+  constructor(host: WorkerCore<WaitingData>, connections: Connections) {
     this.#host = host;
     this.#connections = connections;
     this.rendezvous = new Rendezvous(host);
     this.tag = new TagProtocol(host, this.rendezvous);
-    this.am = new ActiveMessages(host, this.rendezvous, owner);
+    this.am = new ActiveMessages(host, this.rendezvous);
     this.streams = new Streams(host, this.rendezvous);
     const software = new EmulatedRma(host, this.rendezvous);
     this.rma = new RmaProtocol(host, software);

@@ -4,7 +4,6 @@
  */
 
 import { ClosableEndpoint, resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
-import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type {
   Endpoint as ApiEndpoint,
   EndpointAttributes,
@@ -14,7 +13,7 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../../api/contract/endpoint.ts';
-import { type Engine, type Explanation, explainedBy } from '../../api/contract/explanation.ts';
+import { type Explanation, explainedBy } from '../../api/contract/explanation.ts';
 import {
   type AmSendParams,
   type AtomicName,
@@ -37,14 +36,15 @@ import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolContext, ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import { type Lane, nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type ExplainContext, explainTransfer } from '../rma/explain.ts';
+import { explainTransfer } from '../rma/explain.ts';
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
 import type { Connections } from '../wireup/connections.ts';
+import type { SocketConnections } from '../wireup/sockets.ts';
 import type { Protocols } from './dispatch.ts';
 import { endpointInfo } from './print-info.ts';
 
@@ -53,11 +53,10 @@ const NO_PARAMS: AtomicParams = {};
 const NO_ENTRIES: readonly TransferEntry[] = [];
 
 /** The worker behind an endpoint. */
-export interface EndpointWorker extends ProtocolHost {
-  readonly context: ProtocolContext & ExplainContext & { readonly engine: Engine };
-  readonly promises: PromiseTier;
+export interface EndpointWorker extends WorkerCore {
   readonly protocols: Protocols;
   readonly connections: Connections;
+  readonly sockets: SocketConnections;
   readonly endpoints: { forget(connection: Connection): void };
 }
 

@@ -1,13 +1,14 @@
 /** The text of `printInfo()`: contexts, workers and endpoints in the layout of ucx_info. */
 
-import { hostname } from 'node:os';
 import type { Engine } from '../../api/contract/explanation.ts';
 import { type Iface, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
 import type { Connection } from '../base/connection.ts';
+import type { ContextCore } from '../base/context-core.ts';
+import { workerName } from '../base/worker-core.ts';
 import { type Lane, nameOf } from '../lane/lanes.ts';
 import { choiceTable } from '../proto/protocol-info.ts';
 import type { OpenMd } from '../resources/resources.ts';
-import { type ExplainContext, explainHostMessages, HOST_MESSAGES } from '../rma/explain.ts';
+import { explainHostMessages, HOST_MESSAGES } from '../rma/explain.ts';
 
 /** Columns of the names before the colon, as in ucx_info. */
 const CONTEXT_WIDTH = 20;
@@ -39,11 +40,6 @@ export function contextInfo(engine: Engine, mds: readonly OpenMd[]): string {
   ]);
 }
 
-/** Name of the workers of this process for people. */
-export function workerName(): string {
-  return `${hostname()}:${process.pid}`;
-}
-
 /** The length of the address, and the transports with atomic operations. */
 export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], addressBytes: number): string {
   const able = ifaces.filter(({ attributes }) => (attributes.flags & ATOMICS) !== 0);
@@ -57,10 +53,7 @@ export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], add
 }
 
 /** The lanes, with the roles that they can have, and the protocols of messages from host memory by size. */
-export function endpointInfo(
-  context: ExplainContext & { readonly mds: readonly OpenMd[] },
-  connection: Connection,
-): string {
+export function endpointInfo(context: ContextCore, connection: Connection): string {
   const { mds } = context;
   const { lanes, amLane, socketAddresses, peerName } = connection;
   const remote = socketAddresses?.remote;

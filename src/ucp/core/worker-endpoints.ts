@@ -6,7 +6,6 @@
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
 import type { CoarseClock } from '../../api/snapshot/summary.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { Connection } from '../base/connection.ts';
@@ -18,32 +17,21 @@ import { SendTransfer } from '../rndv/send.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/peers.ts';
-import type { EndpointMaker, SocketConnections } from '../wireup/sockets.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { waitReasonOf } from './snapshot.ts';
 
-/** The worker of the endpoints. */
-export interface EndpointsOwner extends EndpointWorker {
-  readonly context: EndpointWorker['context'] & { readonly clock: Clock; readonly keepaliveNs: number };
-  readonly ifaces: readonly Iface[];
-  /** Its connections with requests that wait for resources. */
-  readonly pending: Set<Connection>;
-  readonly sockets: SocketConnections;
-  progress(): number;
-}
-
 /** The endpoints. */
-export class WorkerEndpoints implements ConnectionEvents, EndpointMaker, KeepaliveOwner {
+export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   /** Connections with requests that wait for resources. */
   readonly pending: PendingConnections;
   readonly ifaces: readonly Iface[];
-  readonly #worker: EndpointsOwner;
+  readonly #worker: EndpointWorker;
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
   readonly #keepalive: Keepalive;
   /** Requests that were cancelled and go on: the objects may belong to other operations by now. */
   readonly #cancelled: Set<Request> = new Set();
 
-  constructor(worker: EndpointsOwner) {
+  constructor(worker: EndpointWorker) {
     const { context, ifaces } = worker;
     this.#worker = worker;
     this.ifaces = ifaces;

@@ -1,55 +1,39 @@
 /**
- * A worker: the interfaces of one context, their progress, and the requests over them. It moves no bytes and chooses no protocols: those are in the
- * folders beside this one.
+ * A worker of the native engine, as a program sees it: its operations, their progress, and its end. What its protocols use of it is in base/worker-core.ts.
  */
 
 import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
 import { MessageQueues, Notifications } from '../../api/awaited/messages.ts';
-import { AwaitedWorker, type WorkerServices } from '../../api/awaited/worker.ts';
 import { type AmCallback, checkAmId, type MessageQueue } from '../../api/contract/active-message.ts';
 import type { AddressEndpointOptions } from '../../api/contract/endpoint.ts';
 import { checkErrorHandling } from '../../api/contract/error-handling.ts';
-import type { Engine } from '../../api/contract/explanation.ts';
 import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
 import { type Request as ApiRequest, type RequestParams, type Tag, tagLow } from '../../api/contract/request.ts';
 import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
 import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../../api/contract/worker.ts';
 import { checkPackedAddress, checkRawAddress, type GivenMemory, otherPrograms } from '../../api/memory/local.ts';
-import { Call } from '../../api/operation/call.ts';
 import { IdlePeers } from '../../api/progress/idle-peers.ts';
-import type { SignalFd } from '../../api/progress/worker-event.ts';
-import { CoarseClock } from '../../api/snapshot/summary.ts';
 import type { DeviceCopier } from '../../api/staging/device-copier.ts';
-import { LimitedLog } from '../../ucs/debug/limited-log.ts';
-import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkFlag } from '../../ucs/type/check-options.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { AmFrame, Iface } from '../../uct/api/iface.ts';
+import type { Iface } from '../../uct/api/iface.ts';
 import { NOTIFICATION_ID, type PeerMessage, type WaitingData } from '../am/active-message.ts';
 import type { Connection } from '../base/connection.ts';
-import { Observation, WorkerCounter, WorkerCounters } from '../base/observation.ts';
-import type { ProtocolContext, UcpCall } from '../base/protocol-host.ts';
-import { ListRequest } from '../base/request/list-request.ts';
-import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
-import { ConnectRequest, FlushRequest, Request } from '../base/request/request.ts';
-import { RequestPool } from '../base/request/request-pool.ts';
-import { CreditBudget } from '../credit/credit.ts';
-import { type Activity, addressOfWorker, isListening, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
-import type { Thresholds } from '../lane/rails.ts';
-import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
+import type { ContextCore } from '../base/context-core.ts';
+import type { ReceiveRequest } from '../base/request/operation-requests.ts';
+import { Request } from '../base/request/request.ts';
+import { WorkerCore } from '../base/worker-core.ts';
+import { isListening } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { staleKeyError } from '../mem/remote-key.ts';
-import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
-import type { Resources } from '../resources/resources.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
 import { Connections } from '../wireup/connections.ts';
 import type { PendingConnections } from '../wireup/peers.ts';
-import { SocketConnections, type SocketOwner } from '../wireup/sockets.ts';
+import { SocketConnections } from '../wireup/sockets.ts';
 import { Protocols } from './dispatch.ts';
 import type { Endpoint, EndpointWorker } from './endpoint.ts';
-import { workerInfo, workerName } from './print-info.ts';
+import { workerInfo } from './print-info.ts';
 import { TransportSleep } from './sleep.ts';
 import { workerSnapshot } from './snapshot.ts';
 import { awaitedPeers, WorkerEndpoints } from './worker-endpoints.ts';
@@ -57,80 +41,30 @@ import { awaitedPeers, WorkerEndpoints } from './worker-endpoints.ts';
 /** Mask for the number of progress calls: at every 256th one, transports with nothing in flight are polled too, because they may serve peers. */
 const QUIET_CALLS_MASK = 255;
 
-/** The context behind a worker. */
-export interface WorkerContext extends ProtocolContext, WorkerServices {
-  /** The engine that runs the operations, and why it was selected. */
-  readonly engine: Engine;
-  readonly resources: Resources;
-  readonly log: Log;
-  /** See UCX_KEEPALIVE_INTERVAL. */
-  readonly keepaliveNs: number;
-  /** See UCX_UNEXP_MAX_BYTES. */
-  readonly unexpectedBytesMax: number;
-  readonly protocolInfoMode: ProtocolInfoMode;
-  /** See UCX_ADDRESS_DEBUG_INFO. */
-  readonly tellsNames: boolean;
-  /** See UCX_RNDV_THRESH, UCX_BCOPY_THRESH and UCX_ZCOPY_THRESH. */
-  readonly thresholds: Thresholds;
-  newSignal(): SignalFd;
-  forget(worker: Worker): void;
-}
-
 /** A worker. */
-export class Worker extends AwaitedWorker<Connection, WaitingData> implements EndpointWorker, SocketOwner {
-  readonly context: WorkerContext;
-  /** Warnings that peers can cause, limited in number. */
-  readonly warnings: LimitedLog;
-  readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
-  readonly openIfaces: readonly OpenIface[];
-  /** The interfaces, for tools and for sleeping. */
-  readonly ifaces: readonly Iface[];
+export class Worker extends WorkerCore<WaitingData> implements EndpointWorker {
   readonly protocols: Protocols;
   readonly connections: Connections;
   readonly sockets: SocketConnections;
-  readonly counters: WorkerCounters = new WorkerCounters();
-  readonly budget: CreditBudget;
-  readonly requests: RequestPool;
-  readonly call: UcpCall = new Call();
-  readonly observation: Observation;
-  /** The clock for the starts of requests, for snapshots. */
-  readonly coarse: CoarseClock;
   readonly endpoints: WorkerEndpoints;
-  readonly pending: Set<Connection> = new Set();
+  readonly idlePeers: IdlePeers;
   readonly #pending: PendingConnections;
   readonly #queues: MessageQueues;
   protected readonly arrivedNotifications: Notifications;
   readonly #sleep: TransportSleep;
-  readonly idlePeers: IdlePeers;
-  internalTransfers = 0;
-  readonly frameBytesMax: number;
-  readonly activity: Activity;
   /** Interfaces that receive messages of peers: progress always polls them. */
   readonly #listening: readonly Iface[];
-  readonly #quiet: QuietIfaces;
   #progressCalls = 0;
-  #address: Uint8Array | undefined;
   #loopback: Connection | undefined;
 
   /** Made by Context.worker. */
-  constructor(context: WorkerContext, options: WorkerOptions = {}) {
-    super(options, context, () => context.newSignal());
-    this.context = context;
-    this.warnings = new LimitedLog(context.log, context.clock);
-    this.requests = new RequestPool(this, context, context.requestsMax);
-    this.observation = new Observation(context);
-    this.coarse = new CoarseClock(context.clock);
-    this.openIfaces = openIfaces(context.resources.mds, context.log);
-    this.ifaces = this.openIfaces.map(({ iface }) => iface);
-    this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
+  constructor(context: ContextCore, options: WorkerOptions = {}) {
+    super(context, options);
     this.#listening = this.ifaces.filter(isListening);
-    this.#quiet = new QuietIfaces(this.ifaces);
-    this.activity = this.#quiet.activity;
-    this.budget = new CreditBudget(context.unexpectedBytesMax);
     this.endpoints = new WorkerEndpoints(this);
     this.#pending = this.endpoints.pending;
     this.connections = new Connections(this, this.endpoints);
-    this.protocols = new Protocols(this, this.connections, this);
+    this.protocols = new Protocols(this, this.connections);
     const { trace } = this.observation;
     for (const iface of this.ifaces) {
       iface.setAmHandler((id, frame) => {
@@ -142,7 +76,7 @@ export class Worker extends AwaitedWorker<Connection, WaitingData> implements En
     this.arrivedNotifications = new Notifications(this.driver, (handler) =>
       this.protocols.am.setHandler(NOTIFICATION_ID, handler),
     );
-    this.sockets = new SocketConnections(this, this.driver);
+    this.sockets = new SocketConnections(this, this.connections, this.endpoints, this.driver);
     this.#sleep = new TransportSleep(this, context.clock, context.log);
     this.idlePeers = new IdlePeers(
       this,
@@ -155,21 +89,6 @@ export class Worker extends AwaitedWorker<Connection, WaitingData> implements En
   /** True while some request waits for resources. */
   get hasPending(): boolean {
     return this.#pending.size > 0 || this.connections.hasPending;
-  }
-
-  get shownId(): string {
-    return Buffer.from(this.workerId).toString('hex');
-  }
-
-  get requestsInUse(): number {
-    return this.requests.inUse;
-  }
-
-  /** Made at its first use: transports start to listen then. */
-  get packedAddress(): Uint8Array {
-    const name = this.context.tellsNames ? workerName() : undefined;
-    this.#address ??= addressOfWorker(this, name);
-    return this.#address;
   }
 
   get loopback(): Connection {
@@ -214,15 +133,11 @@ export class Worker extends AwaitedWorker<Connection, WaitingData> implements En
       this.coarse.look();
       this.idlePeers.look(this.coarse.nowMs);
     }
-    if (this.activity.busy || this.#progressCalls === 0) count += this.#quiet.progress(this.#progressCalls === 0);
+    if (this.activity.busy || this.#progressCalls === 0) count += this.quiet.progress(this.#progressCalls === 0);
     if (this.sockets.isDue || this.#progressCalls === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
     if (this.connections.hasPending) this.connections.progress();
     return count;
-  }
-
-  endTransfers(): void {
-    if (this.activity.busy) this.#quiet.progress(false);
   }
 
   /** Copies between device memory and host memory, for an engine that stages by itself. */
@@ -312,12 +227,6 @@ export class Worker extends AwaitedWorker<Connection, WaitingData> implements En
     for (const connection of this.connections.all) fenceConnection(connection, this);
   }
 
-  // The interface for protocols, endpoints and connections.
-
-  connectionOf(frame: AmFrame): Connection | undefined {
-    return this.connections.of(frame);
-  }
-
   breaksProtocol(connection: Connection, what: string): void {
     if (connection.failure !== Status.OK) return;
     this.warnings.warn(`a peer is disconnected: ${what}`);
@@ -349,51 +258,8 @@ export class Worker extends AwaitedWorker<Connection, WaitingData> implements En
     this.protocols.am.release(message);
   }
 
-  freeRequest(request: Request): void {
-    this.requests.free(request);
-    this.promises.requestFreed();
-  }
-
   cancelRequest(request: Request): boolean {
-    if (request.isCompleted) return false;
-    if (request instanceof ListRequest && request.cancelRest()) return true;
-    if (request instanceof FlushRequest && request.cancelWait()) return true;
-    if (this.#withdraw(request)) {
-      request.end(Status.CANCELED);
-      return true;
-    }
-    return this.endpoints.awaitCancelled(request);
-  }
-
-  /** Withdraws a request; false when it is too late: those that a transport or a peer works on end by themselves. */
-  #withdraw(request: Request): boolean {
-    const { tag, streams, rendezvous } = this.protocols;
-    if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
-    if (request instanceof ConnectRequest) return this.sockets.cancel(request);
-    if (request instanceof SendRequest && !request.queued) {
-      if (streams.canCancelSend(request)) return true;
-      rendezvous.withdraw(request);
-      return false;
-    }
-    // A flush that a lane has already accepted ends by itself, and a message that was sent in part is completed.
-    if (!request.queued || request.count > 1 || request.done > 0) return false;
-    return request.connection?.unqueue(request) === true;
-  }
-
-  start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
-    this.counters.count(WorkerCounter.REQUESTS);
-    this.observation.started(request);
-    const started = this.requests.start(request, params, isRefused);
-    if (typeof started === 'number') return started;
-    started.startMs = this.coarse.nowMs;
-    this.event.started();
-    this.attend();
-    this.driver.wake();
-    return started;
-  }
-
-  onObservedEnd(request: Request): void {
-    this.observation.ended(request);
+    return !request.isCompleted && (request.withdraw() || this.endpoints.awaitCancelled(request));
   }
 
   protected override async shutDown(): Promise<void> {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { RkeyCache } from './message-keys.ts';
 import type { RemoteKey } from './remote-key.ts';
-import { RkeyCache } from './rkey-cache.ts';
 
 const MEBIBYTE = 2 ** 20;
 

@@ -13,8 +13,9 @@ import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memo
 import { invalidParam } from '../../ucs/type/error.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
+import type { ContextCore } from '../base/context-core.ts';
 import { type Lane, laneDistance, nameOf } from '../lane/lanes.ts';
-import { divisionNote, type RailLimits, type Thresholds } from '../lane/rails.ts';
+import { divisionNote, type RailLimits } from '../lane/rails.ts';
 import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import {
@@ -26,15 +27,9 @@ import {
 } from '../proto/explain.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import { type Candidate, movesLong, type Plan, selectProtocols } from '../proto/selection.ts';
-import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
+import { isReadScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import { type Planned, pipelinePlan, planFor, rendezvousFrom } from '../transfer/plan.ts';
-
-/** The part of the context that is used here. */
-export interface ExplainContext extends RendezvousContext {
-  readonly thresholds: Thresholds;
-  readonly rmaRails: RailLimits;
-}
 
 /** The memories of an operation. */
 interface Memories {
@@ -47,7 +42,7 @@ interface Memories {
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function explainTransfer(
-  context: ExplainContext,
+  context: ContextCore,
   connection: Connection,
   operation: ExplainedOperation,
   { local, rkey }: Memories,
@@ -91,7 +86,7 @@ export function explainTransfer(
 }
 
 /** Reports to UCX_PROTO_INFO how a new connection carries messages and streams from host memory that is not mapped. */
-export function tellMessageProtocols(context: ExplainContext, connection: Connection, info: ProtocolInfo): void {
+export function tellMessageProtocols(context: ContextCore, connection: Connection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
   const names = connection.lanes.map(({ iface }) => nameOf(iface.attributes));
   for (const operation of HOST_MESSAGES) info.chosen(names, () => explainHostMessages(context, connection, operation));
@@ -102,7 +97,7 @@ export const HOST_MESSAGES = ['tag', 'am', 'stream'] as const;
 
 /** Explains messages or streams from host memory that is not mapped. */
 export function explainHostMessages(
-  context: ExplainContext,
+  context: ContextCore,
   connection: Connection,
   operation: (typeof HOST_MESSAGES)[number],
 ): ExplainedChoice {
@@ -119,7 +114,7 @@ export function explainHostMessages(
   });
 }
 
-function explainRma({ rmaRails }: ExplainContext, planned: Planned): ExplainedChoice {
+function explainRma({ rmaRails }: ContextCore, planned: Planned): ExplainedChoice {
   const { operation, connection, local, rkey } = planned;
   const { lanes } = connection;
   return explainPlan({
@@ -132,17 +127,9 @@ function explainRma({ rmaRails }: ExplainContext, planned: Planned): ExplainedCh
   });
 }
 
-/** The part of the context that is used here. */
-interface RendezvousContext {
-  readonly scheme: RendezvousScheme;
-  readonly rails: RailLimits;
-  /** The mapped memory that host memory is part of. */
-  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
-}
-
 /** The candidate that moves the bytes from `local` to the memory of a key, with the protocol `get` or `put`; undefined if only messages move them. */
 function rendezvousOf(
-  context: RendezvousContext,
+  context: ContextCore,
   connection: Connection,
   local: LocalMemory,
   rkey: RemoteKey,
@@ -150,7 +137,7 @@ function rendezvousOf(
   const { scheme, rails } = context;
   if (scheme === 'am') return undefined;
   const { lanes } = connection;
-  const source = local instanceof MemoryHandle ? local : context.handleOf(local);
+  const source = local instanceof MemoryHandle ? local : context.memory.handleOf(local);
   const best = (plan: Plan, protocol: string): ExplainedCandidate | undefined =>
     longOf(divided(plan, lanes, rails), lanes, protocol);
   // A message contains a key only if the memory is mapped for the access of the peer.
@@ -167,7 +154,7 @@ function rendezvousOf(
 }
 
 /** The candidate that moves bytes between host memory that is not mapped, if both ends register it in the same way. */
-function rendezvousOfHost({ scheme, rails }: RendezvousContext, { lanes }: Connection): ExplainedCandidate | undefined {
+function rendezvousOfHost({ scheme, rails }: ContextCore, { lanes }: Connection): ExplainedCandidate | undefined {
   if (scheme === 'am') return undefined;
   const operation = isReadScheme(scheme) ? Operation.GET : Operation.PUT;
   const capabilities = lanes.map(({ iface, md }) => ({

@@ -11,16 +11,17 @@ import { Status } from '../../ucs/type/status.ts';
 import { type Completion, IfaceFlag, type IovEntry } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { start } from '../base/queued.ts';
 import type { ListMove, ListRequest } from '../base/request/list-request.ts';
 import { NO_MEMORY, RmaRequest } from '../base/request/operation-requests.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import type { Lane } from '../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, OperationRegistrar } from '../mem/memory-handle.ts';
+import type { MemoryMap } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, costNs, type Plan, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
-import { initEntry, type LocalMemoryIndex, type RegisteringOwner } from '../transfer/transfer.ts';
+import { initEntry, type RegisteringOwner } from '../transfer/transfer.ts';
 
 /** An ended operation must not be kept from ending. */
 const FORCE = { force: true } as const;
@@ -81,7 +82,7 @@ const NO_BLOCKS: readonly PlannedBlock[] = [];
 
 /** The moves of one request, one after the other. */
 export class BlockMove implements ListMove {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #software: SoftwareList;
   #list: PlannedList<PlannedBlock> | undefined = undefined;
   #blocks: readonly PlannedBlock[] = NO_BLOCKS;
@@ -103,7 +104,7 @@ export class BlockMove implements ListMove {
   #transfers: RmaRequest[] | undefined = undefined;
   #isDropped = false;
 
-  constructor(host: ProtocolHost, software: SoftwareList) {
+  constructor(host: WorkerCore, software: SoftwareList) {
     this.#host = host;
     this.#software = software;
   }
@@ -290,7 +291,7 @@ export const MAPPED_ONLY: BlockRegistrar = {
 export interface BlockOwner {
   readonly operation: Operation;
   readonly connection: Connection;
-  readonly context: LocalMemoryIndex;
+  readonly mapped: MemoryMap;
   readonly registrar: BlockRegistrar;
 }
 
@@ -321,7 +322,7 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
    * @param candidate the candidate that carries it; undefined for the best one
    * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
    */
-  constructor({ operation, connection, context, registrar }: BlockOwner, block: ListBlock, candidate?: Candidate) {
+  constructor({ operation, connection, mapped, registrar }: BlockOwner, block: ListBlock, candidate?: Candidate) {
     const { local, localOffset, rkey, remoteOffset, byteLength, entry } = block;
     this.local = local as LocalMemory;
     this.localOffset = localOffset;
@@ -340,7 +341,7 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
     this.lane = lane;
     this.#part = lane === undefined ? undefined : this.rkey.parts[lane.md.index];
     this.#bytes = protocol === Protocol.SHORT ? hostBytes(this.local) : undefined;
-    if (protocol === Protocol.ZCOPY) initEntry(this, this, lane!.md.index, context);
+    if (protocol === Protocol.ZCOPY) initEntry(this, this, lane!.md.index, mapped);
   }
 
   setEntry(memory: MdMemory, offset: number): void {

@@ -15,9 +15,9 @@ import { type Operation, operationOf } from '../../api/operation/call.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { ListPhase, type ListRequest, type Notice } from '../base/request/list-request.ts';
 import type { Request } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { type Rail, type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -56,11 +56,11 @@ const ERRORS = {
 
 /** The lists of one worker. */
 export class RmaLists {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #software: SoftwareList;
   readonly #sender: NotificationSender;
 
-  constructor(host: ProtocolHost, software: SoftwareList, sender: NotificationSender) {
+  constructor(host: WorkerCore, software: SoftwareList, sender: NotificationSender) {
     this.#host = host;
     this.#software = software;
     this.#sender = sender;
@@ -138,7 +138,7 @@ export class RmaLists {
     const { context } = this.#host;
     const blocks = checkList({ memory: context, keys: connection }, operation, list, strict);
     const rails = new ListRails(connection, operationOf(operation), blocks, context.rmaRails);
-    const owner = { operation: operationOf(operation), connection, context, registrar };
+    const owner = { operation: operationOf(operation), connection, mapped: context.memory, registrar };
     const planned = (block: ListBlock, candidate?: Candidate): PlannedBlock =>
       new PlannedBlock(owner, block, candidate);
     const plan = (block: ListBlock): PlannedBlock => {

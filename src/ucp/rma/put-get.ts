@@ -12,10 +12,10 @@ import { ENDED_IN_CALL } from '../../api/operation/completion.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
 import { isObserved } from '../base/observation.ts';
-import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import { start } from '../base/queued.ts';
 import type { RmaRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalMemory, plainBytesOf } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
@@ -35,10 +35,10 @@ export interface SoftwareRma {
 
 /** The puts, gets and flushes of one worker. */
 export class RmaProtocol {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #software: SoftwareRma;
 
-  constructor(host: ProtocolHost, software: SoftwareRma) {
+  constructor(host: WorkerCore, software: SoftwareRma) {
     this.#host = host;
     this.#software = software;
   }
@@ -115,7 +115,7 @@ export class RmaProtocol {
     try {
       const parts = this.#isDivided(connection, candidate) ? carriersOf(call, context.rmaRails) : NO_PARTS;
       if (parts !== undefined && parts.length > 1) initDivided(this.#host, request, parts);
-      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, call, context);
+      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, call, context.memory);
       else this.#software.init(request, call);
     } catch (error) {
       requests.discard(request);
@@ -164,7 +164,7 @@ class DividedTransfer {
   }
 
   /** Adds a part. @throws what registering the local memory throws */
-  add(host: ProtocolHost, part: Transfer): void {
+  add(host: WorkerCore, part: Transfer): void {
     const request = this.#request;
     this.#waiting.add(initTransfer(host, part, (status) => request.complete(status)));
     request.byteLength += part.byteLength;
@@ -228,7 +228,7 @@ class DividedTransfer {
  * @param request initialized, except for its memory
  * @throws what registering the local memory throws: nothing is held then
  */
-function initDivided(host: ProtocolHost, request: RmaRequest, parts: readonly Transfer[]): void {
+function initDivided(host: WorkerCore, request: RmaRequest, parts: readonly Transfer[]): void {
   const transfer = new DividedTransfer(request);
   request.starter = () => transfer.start();
   request.release = () => transfer.drop();

@@ -24,9 +24,9 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
 import { sendMessage } from '../base/message-packer.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { ReceiveRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { waitingRequest } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { type LocalPiece, MEMORY_KEY_BYTES } from '../mem/memory-handle.ts';
 import type { OfferedMessage } from '../rndv/receive.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
@@ -39,10 +39,10 @@ const BLOCKS_MAX = 512;
 
 /** The emulated puts and gets of one worker: those that it starts, and those that it executes for peers. */
 export class EmulatedRma {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+  constructor(host: WorkerCore, rendezvous: Rendezvous) {
     this.#host = host;
     this.#rendezvous = rendezvous;
   }
@@ -143,7 +143,7 @@ export class EmulatedRma {
   /** The memory that a message of the peer names; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
   #find(frame: AmFrame, asked: AskedRma, access: number): LocalPiece[] | undefined {
     const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
-    const memory = isKeyed ? this.#host.context.exported.find(frame.bytes, asked.keyAt, access) : undefined;
+    const memory = isKeyed ? this.#host.context.memory.exported.find(frame.bytes, asked.keyAt, access) : undefined;
     const blocks = readRmaBlocks(frame, asked, MEMORY_KEY_BYTES);
     if (memory === undefined || blocks === undefined || blocks.length > BLOCKS_MAX) return undefined;
     const pieces: LocalPiece[] = [];

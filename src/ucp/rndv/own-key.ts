@@ -10,7 +10,7 @@ import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolContext } from '../base/protocol-host.ts';
+import type { ContextCore } from '../base/context-core.ts';
 import {
   HOST_PLACE,
   hasKeyPart,
@@ -48,21 +48,16 @@ const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
  * The key of a piece; undefined where no lane of the connection could use one, the memory is not mapped for the access, or can go away (a resizable ArrayBuffer).
  * @param access of the peer: bits of MemAccess
  */
-function ownKey(
-  context: ProtocolContext,
-  connection: Connection,
-  piece: LocalPiece,
-  access: number,
-): OwnKey | undefined {
+function ownKey(context: ContextCore, connection: Connection, piece: LocalPiece, access: number): OwnKey | undefined {
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
     if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
     return mappedKey(context, connection, memory, offset);
   }
   if (isResizable(memory.buffer)) return undefined;
-  const handle = context.handleOf(memory);
+  const handle = context.memory.handleOf(memory);
   // If peers may not access other memory in the same ArrayBuffer, these bytes get no key either: it would be a key of the whole ArrayBuffer.
-  if (!context.permits(memory, access)) return undefined;
+  if (!context.memory.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return mappedKey(context, connection, handle, start + offset);
@@ -72,7 +67,7 @@ function ownKey(
 
 /** The key of a message: undefined where that of one of its pieces is, and for too many pieces. See {@link ownKey}. */
 export function keyOfPieces(
-  context: ProtocolContext,
+  context: ContextCore,
   connection: Connection,
   pieces: readonly LocalPiece[],
   access: number,
@@ -104,8 +99,8 @@ export function keyOfPieces(
 }
 
 /** The key of mapped memory that the connection keeps. */
-function mappedKey(context: ProtocolContext, connection: Connection, handle: MemoryHandle, offset: number): OwnKey {
-  const key = connection.messageKeys.acquire(handle, (missing) => context.makeMessageKey(missing));
+function mappedKey(context: ContextCore, connection: Connection, handle: MemoryHandle, offset: number): OwnKey {
+  const key = connection.messageKeys.acquire(handle, (missing) => context.memory.makeMessageKey(missing));
   let isReleased = false;
   const release = (): void => {
     if (!isReleased) key.uses -= 1;
@@ -129,7 +124,7 @@ function isOfUse({ lanes }: Connection, memory: MemoryHandle): boolean {
 }
 
 function transientKey(
-  { registrars }: ProtocolContext,
+  { memory: { registrars } }: ContextCore,
   connection: Connection,
   { bytes, offset }: { readonly bytes: Uint8Array; readonly offset: number },
   access: number,

@@ -23,9 +23,10 @@ import { type Fragments, fragmentBytesOf } from '../../api/staging/fragment-pool
 import { type Slice, TransferMachine, type TransferPort, Verb } from '../../api/staging/transfer.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
+import type { ContextCore } from '../base/context-core.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request, RequestTransfer } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { transfersOf } from '../transfer/move.ts';
@@ -71,7 +72,7 @@ type ReceiveVerb = typeof Verb.SEND | typeof Verb.COPY;
 export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, ReceiveVerb> {
   readonly request: Request;
   readonly byteLength: number;
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #staging: Staging;
   readonly #connection: Connection;
   readonly #peerRequest: number;
@@ -87,7 +88,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
   #state: ReceiveState = ReceiveState.ASKING;
 
   /** @param key of the memory, for a sender that can write it: released here */
-  constructor(host: ProtocolHost, staging: Staging, message: OfferedMessage, key: OwnKey | undefined) {
+  constructor(host: WorkerCore, staging: Staging, message: OfferedMessage, key: OwnKey | undefined) {
     this.#host = host;
     this.#staging = staging;
     this.request = message.request;
@@ -169,7 +170,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     const target = from === 0 ? key?.packed : undefined;
     const targetBytes = target?.byteLength ?? 0;
     const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
-    const packed = isKeyless ? undefined : this.#host.context.packedRkeyOf(fragment);
+    const packed = isKeyless ? undefined : this.#host.context.memory.packedRkeyOf(fragment);
     const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
     this.#open.push({ window, isShared, done, received: 0 });
     this.#host.counters.count(fragment === undefined ? WorkerCounter.RNDV_RTR : WorkerCounter.RNDV_RTR_MTYPE);
@@ -284,7 +285,7 @@ export interface SentKey {
 
 /** The ranges for a message of this length; undefined for keys that no lane can use. {@link releaseRanges} gives them back. */
 export function acquireRanges(
-  context: ProtocolContext,
+  context: ContextCore,
   connection: Connection,
   { packed, offset }: SentKey,
   byteLength: number,
@@ -313,7 +314,7 @@ export function releaseRanges({ rkeys }: Connection, ranges: readonly RemoteRang
 
 /** The transfers between the pieces of a message and all ranges; undefined if lanes do not move all of the bytes by themselves. */
 export function rangeTransfers(
-  host: ProtocolHost,
+  host: WorkerCore,
   [operation, connection]: readonly [Operation, Connection],
   pieces: readonly LocalPiece[],
   ranges: readonly RemoteRange[],
@@ -329,7 +330,7 @@ export function rangeTransfers(
 
 /** A key of the peer, kept or unpacked now, for lanes only; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
 export function acquirePeerKey(
-  context: ProtocolContext,
+  context: ContextCore,
   connection: Connection,
   packed: Uint8Array,
 ): RemoteKey | undefined {

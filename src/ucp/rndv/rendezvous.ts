@@ -17,9 +17,9 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { SendRequest } from '../base/request/operation-requests.ts';
 import { type Request, waitingRequest } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import { isReadScheme } from '../resources/config.ts';
 import { moveRemote } from '../transfer/move.ts';
@@ -50,9 +50,9 @@ export interface RemoteData {
 /** The rendezvous of one worker. */
 export class Rendezvous {
   readonly staging: Staging;
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
 
-  constructor(host: ProtocolHost) {
+  constructor(host: WorkerCore) {
     this.#host = host;
     this.staging = new Staging(host);
   }

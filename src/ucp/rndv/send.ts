@@ -22,9 +22,9 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { SendRequest } from '../base/request/operation-requests.ts';
 import type { Request, RequestTransfer } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { moveRemote, type RemoteMove, transfersOf } from '../transfer/move.ts';
@@ -234,7 +234,7 @@ const ROUTES = {
 
 /** One window. */
 export class SendWindow implements TransferPort<Fragment, SendVerb> {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #staging: Staging;
   readonly #transfer: SendTransfer;
   readonly #connection: Connection;
@@ -248,7 +248,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
   readonly #machine: WindowMachine;
 
   constructor(
-    host: ProtocolHost,
+    host: WorkerCore,
     staging: Staging,
     transfer: SendTransfer,
     { connection, asked, fragmentKey }: WindowOfPeer,

@@ -14,9 +14,9 @@ import type { Completion } from '../../uct/api/iface.ts';
 import type { Connection } from '../base/connection.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { NO_MEMORY, RequestEntry, SendRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../transfer/staging.ts';
@@ -33,7 +33,7 @@ interface Allowance {
 
 /** The stream of one connection. */
 export class OutgoingStream {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #staging: Staging;
   readonly #connection: Connection;
   /** Sends that wait for credit, or behind such, in order. */
@@ -51,7 +51,7 @@ export class OutgoingStream {
   readonly #pump: SendRequest;
   readonly #zcopies: ZcopyMessages;
 
-  constructor(host: ProtocolHost, staging: Staging, connection: Connection) {
+  constructor(host: WorkerCore, staging: Staging, connection: Connection) {
     this.#host = host;
     this.#staging = staging;
     this.#connection = connection;
@@ -339,7 +339,7 @@ class ZcopyMessage implements Completion {
 
 /** The messages of one connection. */
 class ZcopyMessages {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #connection: Connection;
   readonly #onCredit: () => void;
   readonly #spare: ZcopyMessage[] = [];
@@ -347,7 +347,7 @@ class ZcopyMessages {
   readonly #iov: readonly [RequestEntry] = [new RequestEntry()];
 
   /** @param onCredit called when credit comes back of a message that the peer does not receive */
-  constructor(host: ProtocolHost, connection: Connection, onCredit: () => void) {
+  constructor(host: WorkerCore, connection: Connection, onCredit: () => void) {
     this.#host = host;
     this.#connection = connection;
     this.#onCredit = onCredit;
@@ -365,9 +365,8 @@ class ZcopyMessages {
     if (byteLength < zcopyThreshold || STREAM_BYTES + byteLength > zcopyMax || pieces.length > 1)
       return Status.UNSUPPORTED;
     const { memory, offset } = pieces[0]!;
-    const { context } = this.#host;
     const range = { local: memory, localOffset: offset + done, byteLength };
-    const isMapped = setMappedEntry(this.#iov[0], range, amLane!.md.index, context);
+    const isMapped = setMappedEntry(this.#iov[0], range, amLane!.md.index, this.#host.context.memory);
     return isMapped ? this.#start(request, cost) : Status.UNSUPPORTED;
   }
 

@@ -16,9 +16,9 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
 import { shortBytes } from '../base/message-packer.ts';
 import { isObserved, WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { notInitialized, type Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
@@ -49,12 +49,12 @@ interface StreamState {
 
 /** The streams of one worker. */
 export class Streams {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
   readonly #states: Map<number, StreamState> = new Map();
   readonly #blocks: MessageBlocks = new MessageBlocks();
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+  constructor(host: WorkerCore, rendezvous: Rendezvous) {
     this.#host = host;
     this.#rendezvous = rendezvous;
   }
@@ -91,6 +91,7 @@ export class Streams {
     request.pieces = pieces;
     request.byteLength = total;
     request.operation = 'stream';
+    request.canceller = this.#cancelSend;
     const isShort = shortBytes(connection, pieces, STREAM_BYTES, total) !== undefined;
     request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     this.#host.counters.count(WorkerCounter.STREAM_TX);
@@ -107,6 +108,7 @@ export class Streams {
     request.waitAll = params?.waitAll === true;
     request.protocolName = 'stream/recv';
     request.starter = this.#startReceive;
+    request.canceller = this.#cancelReceive;
     return this.#host.start(request, params);
   }
 
@@ -195,19 +197,21 @@ export class Streams {
   }
 
   /** True for a send that waits for credit and has sent nothing yet. */
-  canCancelSend(request: SendRequest): boolean {
+  readonly #cancelSend = (request: SendRequest): boolean => {
     const { connection } = request;
-    return connection !== undefined && this.#states.get(connection.id)?.outgoing.canCancel(request) === true;
-  }
+    const isUnsent = connection !== undefined && this.#states.get(connection.id)?.outgoing.canCancel(request) === true;
+    if (!isUnsent) this.#rendezvous.withdraw(request);
+    return isUnsent;
+  };
 
   /** Removes a receive that has no bytes yet; false for others. */
-  cancel(request: ReceiveRequest): boolean {
+  readonly #cancelReceive = (request: ReceiveRequest): boolean => {
     const state = request.connection === undefined ? undefined : this.#states.get(request.connection.id);
     const index = state?.receives.indexOf(request) ?? -1;
     if (state === undefined || index < 0 || request.done > 0 || (index === 0 && state.busy)) return false;
     state.receives.splice(index, 1);
     return true;
-  }
+  };
 
   /** Called when the connection has ended: receives that cannot end with the bytes that have arrived end with its status. */
   connectionEnded(connection: Connection): void {

@@ -24,9 +24,9 @@ import { MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
 import { lacksCredit, sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import { WorkerCounter } from '../base/observation.ts';
-import type { ProtocolHost, UcpCall } from '../base/protocol-host.ts';
 import type { MessageBytes, ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import { type InboundWindow, KEPT_OVERHEAD_BYTES } from '../credit/credit.ts';
 import type { Lane } from '../lane/lanes.ts';
 import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } from '../mem/memory-handle.ts';
@@ -76,10 +76,10 @@ class TakenMessage extends TagInfo implements TagMessage {
 /** Tag matching of one worker. */
 export class TagProtocol {
   readonly matcher: TagMatcher<Content> = new TagMatcher();
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+  constructor(host: WorkerCore, rendezvous: Rendezvous) {
     this.#host = host;
     this.#rendezvous = rendezvous;
   }
@@ -129,6 +129,7 @@ export class TagProtocol {
     request.maskLow = isExact ? -1 : tagLow('mask', mask);
     request.maskHigh = isExact ? -1 : tagHigh(mask);
     request.starter = this.#startReceive;
+    request.canceller = this.#cancelReceive;
     request.protocolName = 'tag/recv';
     return this.#host.start(request, params);
   }
@@ -162,11 +163,6 @@ export class TagProtocol {
       return Status.INPROGRESS;
     };
     return this.#host.start(request, params);
-  }
-
-  /** Removes a receive; false if it already has its message. */
-  cancel(request: ReceiveRequest): boolean {
-    return this.matcher.cancel(request);
   }
 
   /** Forgets a message of a peer that waits for its receive; false if there is none with this number. */
@@ -259,6 +255,7 @@ export class TagProtocol {
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
+    request.canceller = this.#askBack;
     request.operation = 'tag';
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
@@ -334,6 +331,14 @@ export class TagProtocol {
     const header = writeTagRts(connection.remoteId, rts);
     const status = sendMessage(connection, MessageId.TAG_RTS, header, key?.packed, 0, key?.packed.byteLength ?? 0);
     return status === Status.OK ? Status.INPROGRESS : status;
+  };
+
+  readonly #cancelReceive = (request: ReceiveRequest): boolean => this.matcher.cancel(request);
+
+  /** Asks the peer to give a message back, which ends by its answer. */
+  readonly #askBack = (request: SendRequest): boolean => {
+    this.#rendezvous.withdraw(request);
+    return false;
   };
 
   readonly #startReceive = (request: ReceiveRequest): Status => {

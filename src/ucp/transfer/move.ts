@@ -6,8 +6,8 @@ import { Parts } from '../../api/operation/completion.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { carriersOf, initTransfer, type Transfer } from './transfer.ts';
@@ -28,7 +28,7 @@ export interface RemoteMove {
 }
 
 /** The transfers that make up a move, with the lanes that carry them; undefined if lanes do not move all of the bytes by themselves. */
-export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly Transfer[] | undefined {
+export function transfersOf(host: WorkerCore, move: RemoteMove): readonly Transfer[] | undefined {
   const { operation, connection, pieces, from, byteLength, rkey, offset, origin } = move;
   const { rails } = host.context;
   const transfers: Transfer[] = [];
@@ -50,7 +50,7 @@ export function transfersOf(host: ProtocolHost, move: RemoteMove): readonly Tran
  * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
  */
 export function moveRemote(
-  host: ProtocolHost,
+  host: WorkerCore,
   by: Request,
   transfers: readonly Transfer[],
   done: (status: Status) => void,
@@ -65,7 +65,7 @@ export function moveRemote(
   parts.complete(Status.OK);
 }
 
-function moveOne(host: ProtocolHost, by: Request, transfer: Transfer, done: (status: Status) => void): void {
+function moveOne(host: WorkerCore, by: Request, transfer: Transfer, done: (status: Status) => void): void {
   let request: Request;
   try {
     request = initTransfer(host, transfer, done);

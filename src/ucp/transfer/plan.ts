@@ -12,6 +12,7 @@ import { type Iface, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { MdFlag, MemAccess } from '../../uct/api/memory-domain.ts';
 import type { Connection } from '../base/connection.ts';
+import type { ContextCore } from '../base/context-core.ts';
 import { laneDistance, nameOf } from '../lane/lanes.ts';
 import { HOST_PLACE, hasKeyPart, type LocalMemory, MemoryHandle, stagedPlaceIndex } from '../mem/memory-handle.ts';
 import type { RemoteKey, ShortPath } from '../mem/remote-key.ts';
@@ -27,7 +28,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
-import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
+import { isReadScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
 /** What decides about the lane and protocol of a put or get of some length. */
@@ -207,18 +208,11 @@ function hasFragments({ md: { attributes } }: OpenMd): boolean {
  */
 export const READ_BYTES = 32_768;
 
-/** The part of the context that is used here. */
-export interface ReadContext {
-  readonly scheme: RendezvousScheme;
-  /** The mapped memory that contains host bytes. */
-  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
-}
-
 /** The length in bytes from which tagged messages from this memory are sent by rendezvous; Infinity if only the length of a frame decides. */
-export function rendezvousFrom(context: ReadContext, connection: Connection, memory: LocalMemory): number {
+export function rendezvousFrom(context: ContextCore, connection: Connection, memory: LocalMemory): number {
   const { rendezvousThreshold, lanes } = connection;
   if (rendezvousThreshold !== Number.POSITIVE_INFINITY || !isReadScheme(context.scheme)) return rendezvousThreshold;
-  const handle = memory instanceof MemoryHandle ? memory : context.handleOf(memory);
+  const handle = memory instanceof MemoryHandle ? memory : context.memory.handleOf(memory);
   // Memory that is not mapped would be registered for each message, which costs more than the copy.
   if (handle === undefined || (handle.access & MemAccess.REMOTE_GET) === 0) return rendezvousThreshold;
   const isReached = lanes.some(

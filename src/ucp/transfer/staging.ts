@@ -8,8 +8,8 @@ import { FragmentPool, fragmentBytesOf } from '../../api/staging/fragment-pool.t
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { initTransfer } from './transfer.ts';
@@ -39,16 +39,16 @@ interface ReceivedBytes {
 
 /** The fragments of one worker, and copies to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
-  readonly #host: ProtocolHost;
+  readonly #host: WorkerCore;
   /** Keys of local device memory for the connection of the worker to itself, over which lane selection finds the card that copies. */
   readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
 
-  constructor(host: ProtocolHost) {
+  constructor(host: WorkerCore) {
     const { context, frameBytesMax } = host;
     const source = {
       allocate: (byteLength: number) => context.allocateHost(byteLength),
       free: (fragment: MemoryHandle) => {
-        if (fragment.mapped) context.memUnmap(fragment);
+        if (fragment.mapped) context.memory.unmap(fragment);
       },
     };
     // A fragment takes the longest message of any transport.

@@ -11,11 +11,12 @@ import { isResizable } from '../../ucs/memory/bytes.ts';
 import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaRequest } from '../base/request/operation-requests.ts';
 import { notInitialized } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
-import type { LocalMemory, MemoryHandle, OperationRegistrar } from '../mem/memory-handle.ts';
+import type { LocalMemory, OperationRegistrar } from '../mem/memory-handle.ts';
+import type { MemoryMap } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, type Planned, planFor } from './plan.ts';
@@ -32,20 +33,15 @@ export function initRma(request: RmaRequest, transfer: Transfer, { lane, protoco
   request.remoteOffset = remoteOffset;
 }
 
-/** Finds the mapped memory that contains host bytes, and registers bytes that are not mapped. */
-export interface LocalMemoryIndex extends MappedMemoryIndex {
-  readonly registrars: readonly OperationRegistrar[];
-}
-
 /** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
 const SHARED_BYTES_MAX = 65_536;
 
 /** Sets the local side of an initialized request: bytes for short, registered memory for zero copy. */
-export function initLocal(request: RmaRequest, range: LocalRange<LocalMemory>, context: LocalMemoryIndex): void {
+export function initLocal(request: RmaRequest, range: LocalRange<LocalMemory>, mapped: MemoryMap): void {
   request.byteLength = range.byteLength;
   request.localOffset = range.localOffset;
   if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(range.local);
-  else initEntry(request, range, request.lane!.md.index, context);
+  else initEntry(request, range, request.lane!.md.index, mapped);
 }
 
 /** Registers host memory that is not mapped. */
@@ -61,9 +57,9 @@ export function initEntry(
   owner: RegisteringOwner,
   range: LocalRange<LocalMemory>,
   md: number,
-  context: LocalMemoryIndex,
+  mapped: MemoryMap,
 ): void {
-  if (setMappedEntry(owner, range, md, context)) return;
+  if (setMappedEntry(owner, range, md, mapped)) return;
   const { local, localOffset, byteLength } = range;
   // Mapped memory without a registration is not moved without a copy.
   if (!(local instanceof Uint8Array))
@@ -73,7 +69,7 @@ export function initEntry(
   }
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
-  const memory = owner.register(context.registrars[md]!, registered);
+  const memory = owner.register(mapped.registrars[md]!, registered);
   owner.setEntry(memory, local.byteOffset - registered.byteOffset + localOffset, byteLength);
 }
 
@@ -143,12 +139,12 @@ export function carriersOf(transfer: Transfer, limits: RailLimits): readonly Tra
  * Makes a request for Connection.run, of a transfer whose ranges are checked; `done` is called with its end.
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
-export function initTransfer(host: ProtocolHost, transfer: Transfer, done: (status: Status) => void): RmaRequest {
+export function initTransfer(host: WorkerCore, transfer: Transfer, done: (status: Status) => void): RmaRequest {
   if (transfer.rkey.released) throw closedError('remote key');
   const candidate = transfer.candidate ?? chooseCandidate(planFor(transfer), transfer, transfer.byteLength);
   const request = new RmaRequest(host);
   initRma(request, transfer, candidate);
-  initLocal(request, transfer, host.context);
+  initLocal(request, transfer, host.context.memory);
   host.internalTransfers += 1;
   request.callback = (_request, status) => {
     host.internalTransfers -= 1;
@@ -162,11 +158,6 @@ interface EntryOwner {
   setEntry(memory: MdMemory, offset: number, byteLength: number): void;
 }
 
-/** Finds the mapped memory that contains host bytes. */
-interface MappedMemoryIndex {
-  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
-}
-
 /**
  * Points the entry at mapped memory in one memory domain.
  * @param md index of the memory domain
@@ -176,10 +167,10 @@ export function setMappedEntry(
   owner: EntryOwner,
   { local, localOffset, byteLength }: LocalRange<LocalMemory>,
   md: number,
-  index: MappedMemoryIndex,
+  mapped: MemoryMap,
 ): boolean {
   const isBytes = local instanceof Uint8Array;
-  const handle = isBytes ? index.handleOf(local) : local;
+  const handle = isBytes ? mapped.handleOf(local) : local;
   const memory = handle?.mdMemory[md];
   if (memory === undefined) return false;
   const start = isBytes ? local.byteOffset - handle!.bytes!.byteOffset : 0;

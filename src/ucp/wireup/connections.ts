@@ -12,25 +12,22 @@
  * client's half attaches to it, as the first message between them.
  */
 
+import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
 import { readWireup, WIREUP_BYTES, WireupCode, type WireupFields, writeWireup } from '../../api/layout/control.ts';
-import { endpointOf, NO_ENDPOINT, payloadOf } from '../../api/layout/frame.ts';
+import { NO_ENDPOINT, payloadOf } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { endpointConnect } from '../../ucs/debug/diagnostics.ts';
-import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { Connection, type ConnectionOwner } from '../base/connection.ts';
+import { Connection } from '../base/connection.ts';
 import { changeOf } from '../base/peer-lanes.ts';
-import { type Activity, connectLanes, type DistanceOf, identitiesOf, type OpenIface } from '../lane/lanes.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
+import { connectLanes, identitiesOf } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
-import type { Rejection } from '../resources/resource-filter.ts';
-import { type ExplainContext, tellMessageProtocols } from '../rma/explain.ts';
+import { tellMessageProtocols } from '../rma/explain.ts';
 import { DeferredRequests, type Peer, type PeerRequest, Peers } from './peers.ts';
 
-/** Connections of one worker at most. */
-export const CONNECTIONS_MAX = 65_535;
 /** Connections of peers that this end has not asked for, at most; requests beyond it are refused. */
 const UNCLAIMED_MAX = 4096;
 /** Refusals that have not been sent yet, at most; beyond it peers are not told that they are refused. */
@@ -40,28 +37,12 @@ const REFUSALS_MAX = 1024;
  * rings for, so that they do not keep new connections out.
  */
 export const LEAVING_MAX = 512;
-const SLOT_BITS = 16;
-const SLOT_MASK = 0xffff;
-const GENERATION_MASK = 0x7fff;
 const NO_BYTES = new Uint8Array(0);
 
-/** The worker of the connections, as they see it. */
-export interface ConnectionsOwner extends ConnectionOwner {
-  readonly context: ExplainContext & {
-    readonly distanceOf: DistanceOf;
-    readonly resources: { readonly rejections: readonly Rejection[] };
-    readonly clock: Clock;
-  };
-  readonly openIfaces: readonly OpenIface[];
-  readonly activity: Activity;
-  readonly packedAddress: Uint8Array;
-  readonly workerId: Uint8Array;
-  /** Warnings that peers can cause, limited in number. */
-  readonly warnings: LimitedLog;
-}
-
-/** What happens to connections. */
+/** The endpoints above the connections: what happens to them. */
 export interface ConnectionEvents {
+  /** Makes the endpoint of a connection. */
+  adopt(connection: Connection, options: EndpointOptions): Endpoint;
   /** Called when a peer has made a connection. */
   onAccepted(): void;
   /** Called when a half that was accepted does not wait for its client any more. */
@@ -74,13 +55,8 @@ export interface ConnectionEvents {
 
 /** The connections. */
 export class Connections {
-  readonly #owner: ConnectionsOwner;
+  readonly #core: WorkerCore;
   readonly #events: ConnectionEvents;
-  /** By the slot in their id; slot 0 stays empty. */
-  readonly #slots: (Connection | undefined)[] = [undefined];
-  readonly #freeSlots: number[] = [];
-  /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
-  #generation = 0;
   readonly #peers: Peers = new Peers();
   /** Connections that only peers have asked for. */
   #unclaimed = 0;
@@ -94,15 +70,15 @@ export class Connections {
   readonly #accepted: Set<Connection> = new Set();
   readonly #deferred: DeferredRequests;
 
-  constructor(owner: ConnectionsOwner, events: ConnectionEvents) {
-    this.#owner = owner;
+  constructor(core: WorkerCore, events: ConnectionEvents) {
+    this.#core = core;
     this.#events = events;
-    this.#deferred = new DeferredRequests(owner.context.clock);
+    this.#deferred = new DeferredRequests(core.context.clock);
   }
 
   /** All connections, also those that only the peer has asked for. */
   get all(): readonly Connection[] {
-    return this.#slots.filter((connection) => connection !== undefined);
+    return this.#core.table.all;
   }
 
   /** Workers that are remembered. */
@@ -112,8 +88,7 @@ export class Connections {
 
   /** The connection that a message names in its first word, if the message came from its peer. */
   of(frame: AmFrame): Connection | undefined {
-    const connection = this.#byId(endpointOf(frame));
-    return connection?.isFrom(frame.source) === true ? connection : undefined;
+    return this.#core.table.of(frame);
   }
 
   /**
@@ -122,7 +97,7 @@ export class Connections {
    */
   connect(packed: Uint8Array): Connection {
     const address = unpackWorkerAddress(packed);
-    if (sameId(address.id, this.#owner.workerId)) return this.#loopback(address);
+    if (sameId(address.id, this.#core.workerId)) return this.#loopback(address);
     const peer = this.#peers.get(packed);
     const number = peer.next;
     const passive = peer.passive.get(number);
@@ -195,7 +170,7 @@ export class Connections {
   /** Sends the close message and closes a connection; if the peer has not answered yet, when it answers. No request waits on it any more. */
   close(connection: Connection): void {
     // The peer may have ended a connection that carried only answers, while its endpoint was being closed.
-    if (this.#byId(connection.id) !== connection) return;
+    if (this.#core.table.byId(connection.id) !== connection) return;
     connection.sendClose();
     // A failed peer does not answer; a client that attaches later is notified then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
@@ -246,10 +221,7 @@ export class Connections {
       this.#homes.delete(connection);
       this.#peers.release(peer);
     }
-    if (this.#byId(connection.id) === connection) {
-      this.#slots[connection.id & SLOT_MASK] = undefined;
-      this.#freeSlots.push(connection.id & SLOT_MASK);
-    }
+    this.#core.table.remove(connection);
     connection.close();
     this.#events.onDropped(connection);
   }
@@ -270,7 +242,7 @@ export class Connections {
       this.drop(connection);
       throw error;
     }
-    connection.isLoopback = sameId(address.id, this.#owner.workerId);
+    connection.isLoopback = sameId(address.id, this.#core.workerId);
     return connection;
   }
 
@@ -313,7 +285,7 @@ export class Connections {
     const refusal = connection instanceof Connection ? this.#answer(connection, request, known) : connection;
     if (refusal === undefined) return true;
     if (isLackOfResources(refusal.status)) {
-      this.#owner.warnings.warn(`a request to connect waits: ${refusal.message}`);
+      this.#core.warnings.warn(`a request to connect waits: ${refusal.message}`);
       this.#deferred.add(request);
       return true;
     }
@@ -342,7 +314,7 @@ export class Connections {
   #addressIn(frame: AmFrame): WorkerAddress | undefined {
     try {
       const address = unpackWorkerAddress(addressIn(frame));
-      if (identitiesOf(this.#owner.openIfaces, address.entries).includes(frame.source)) return address;
+      if (identitiesOf(this.#core.openIfaces, address.entries).includes(frame.source)) return address;
       this.#warn('it names the address of another worker');
     } catch (error) {
       if (!isUcxError(error)) throw error;
@@ -361,7 +333,7 @@ export class Connections {
   }
 
   #warn(why: string): void {
-    this.#owner.warnings.warn(`a request to connect is ignored: ${why}`);
+    this.#core.warnings.warn(`a request to connect is ignored: ${why}`);
   }
 
   #onReply(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
@@ -394,28 +366,19 @@ export class Connections {
   }
 
   #make(address: WorkerAddress): Connection {
-    if (this.#freeSlots.length === 0 && this.#slots.length > SLOT_MASK) {
-      throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
-    }
-    const { openIfaces, activity, context } = this.#owner;
+    const { openIfaces, activity, context, table } = this.#core;
+    table.checkRoom();
     const lanes = connectLanes(openIfaces, address.entries, activity, context.resources.rejections);
-    const slot = this.#freeSlots.pop() ?? this.#slots.length;
-    this.#generation = (this.#generation + 1) & GENERATION_MASK;
-    const connection = new Connection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
+    const connection = new Connection(this.#core, table.takeId(), lanes);
     connection.sources = identitiesOf(openIfaces, address.entries);
     connection.peerWorkerId = Buffer.from(address.id).toString('latin1');
     connection.peerName = address.name;
     connection.isPeerManual = address.isManual;
-    this.#slots[slot] = connection;
-    if (endpointConnect.hasSubscribers && this.#owner.observation.isTold)
+    table.add(connection);
+    if (endpointConnect.hasSubscribers && this.#core.observation.isTold)
       endpointConnect.publish(changeOf(connection, Status.OK));
     if (connection.protocolInfo !== undefined) tellMessageProtocols(context, connection, connection.protocolInfo);
     return connection;
-  }
-
-  #byId(id: number): Connection | undefined {
-    const connection = this.#slots[id & SLOT_MASK];
-    return connection !== undefined && connection.id === id ? connection : undefined;
   }
 
   /**
@@ -424,7 +387,7 @@ export class Connections {
    */
   /** The first message has the address of this worker. */
   #sayFirst(connection: Connection, said: Said): void {
-    const status = this.#say(connection, said, this.#owner.packedAddress);
+    const status = this.#say(connection, said, this.#core.packedAddress);
     if (!isFailure(status)) return;
     this.drop(connection);
     throw statusError(status, 'connect: the first message cannot be sent');

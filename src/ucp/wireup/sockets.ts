@@ -30,34 +30,15 @@ import type {
 } from '../../uct/api/connection-manager.ts';
 import type { Connection } from '../base/connection.ts';
 import type { ConnectRequest, Request } from '../base/request/request.ts';
-import type { RequestPool } from '../base/request/request-pool.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { unpackWorkerAddress } from '../lane/worker-address.ts';
-import type { Connections, ConnectionsOwner } from './connections.ts';
-
-/** Makes and ends endpoints. */
-export interface EndpointMaker {
-  /** Makes the endpoint of a connection. */
-  adopt(connection: Connection, options: EndpointOptions): Endpoint;
-  onPeerGone(connection: Connection, status: Status): void;
-}
-
-/** The worker behind them. */
-export interface SocketOwner extends ConnectionsOwner {
-  readonly context: ConnectionsOwner['context'] & {
-    readonly resources: { openConnectionManager(): ConnectionManager };
-  };
-  readonly clientId: bigint;
-  readonly connections: Connections;
-  readonly endpoints: EndpointMaker;
-  readonly requests: RequestPool;
-  start(request: Request, params: RequestParams | undefined): Status | Request;
-  /** A callback of the application has thrown this. */
-  onThrown(error: unknown): void;
-}
+import type { ConnectionEvents, Connections } from './connections.ts';
 
 /** The connections. */
 export class SocketConnections {
-  readonly #owner: SocketOwner;
+  readonly #core: WorkerCore;
+  readonly #connections: Connections;
+  readonly #events: ConnectionEvents;
   readonly #driver: Driver;
   readonly #listeners: Set<Listener> = new Set();
   readonly #attempts: Map<ConnectRequest, ConnectAttempt> = new Map();
@@ -68,11 +49,12 @@ export class SocketConnections {
   #asleep: Promise<void> | undefined = undefined;
   #closed = false;
 
-  constructor(owner: SocketOwner, driver: Driver) {
-    this.#owner = owner;
-    this.#attaching = new Attaching(owner.context.clock, (late) =>
-      owner.endpoints.onPeerGone(late, Status.ENDPOINT_TIMEOUT),
-    );
+  /** @param events the endpoints of the connections */
+  constructor(core: WorkerCore, connections: Connections, events: ConnectionEvents, driver: Driver) {
+    this.#core = core;
+    this.#connections = connections;
+    this.#events = events;
+    this.#attaching = new Attaching(core.context.clock, (late) => this.#onPeerGone(late, Status.ENDPOINT_TIMEOUT));
     this.#driver = driver;
   }
 
@@ -133,23 +115,24 @@ export class SocketConnections {
     checkConnectOptions(options);
     const { sendClientId = false } = options;
     const manager = this.#open();
-    const request = this.#owner.requests.take(this.#owner.requests.connects);
+    const request = this.#core.requests.take(this.#core.requests.connects);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(undefined, undefined);
     request.protocolName = 'connect';
+    request.canceller = () => this.#cancel(request);
     request.starter = () => {
-      const { clientId, packedAddress: workerAddress } = this.#owner;
+      const { clientId, packedAddress: workerAddress } = this.#core;
       const data = packConnectData({ clientId: sendClientId ? clientId : undefined, workerAddress });
       const attempt = manager.connect(options, data, (answer) => this.#onAnswer(request, options, answer));
       this.#attempts.set(request, attempt);
       this.#isDue = true;
       return Status.INPROGRESS;
     };
-    return this.#owner.start(request, params);
+    return this.#core.start(request, params);
   }
 
   /** Cancels an attempt; false if it has ended. */
-  cancel(request: ConnectRequest): boolean {
+  #cancel(request: ConnectRequest): boolean {
     const attempt = this.#attempts.get(request);
     if (attempt === undefined) return false;
     this.#attempts.delete(request);
@@ -174,14 +157,14 @@ export class SocketConnections {
 
   #open(): ConnectionManager {
     if (this.#closed) throw closedError('worker');
-    this.#manager ??= this.#owner.context.resources.openConnectionManager();
+    this.#manager ??= this.#core.context.resources.openConnectionManager();
     return this.#manager;
   }
 
   #onRequest(listener: Listener, request: ClientRequest): void {
     const refusal = this.#attaching.refusalOf(listener, request.clientAddress.address);
     if (refusal !== undefined) {
-      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${refusal}`);
+      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${refusal}`);
       request.reject(Status.BUSY, refusal);
       return;
     }
@@ -190,7 +173,7 @@ export class SocketConnections {
       data = unpackConnectData(request.privateData);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
+      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
       request.reject(error.status, error.message);
       return;
     }
@@ -207,26 +190,25 @@ export class SocketConnections {
     { workerAddress }: ConnectData,
     options: EndpointOptions,
   ): Endpoint {
-    const { connections, packedAddress } = this.#owner;
     let connection: Connection;
     try {
       if (this.#closed) throw closedError('worker');
-      connection = connections.accept(workerAddress);
+      connection = this.#connections.accept(workerAddress);
     } catch (error) {
       if (isUcxError(error)) request.reject(error.status, error.message);
       throw error;
     }
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
-    const endpoint = this.#owner.endpoints.adopt(connection, options);
+    const endpoint = this.#events.adopt(connection, options);
     // One time-out for the answer, and one for the client to attach after it.
     const timeoutNs = 2 * this.#open().timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
     const { id: connectionId, inbound } = connection;
-    const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: packedAddress };
+    const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: this.#core.packedAddress };
     request.accept(packAcceptData(answer), (status) => {
       // Once the client has attached, the transports know best whether it lives.
       if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;
-      this.#owner.endpoints.onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
+      this.#onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
     });
     return endpoint;
   }
@@ -251,19 +233,23 @@ export class SocketConnections {
     try {
       options.onConnected(endpoint);
     } catch (error) {
-      this.#owner.onThrown(error);
+      this.#core.onThrown(error);
     }
     request.end(Status.OK);
     return Status.OK;
   }
 
+  #onPeerGone(connection: Connection, status: Status): void {
+    connection.fail(status);
+    this.#events.onConnectionFailed(connection);
+  }
+
   #attach(answer: ConnectAnswer, options: EndpointOptions): Endpoint {
-    const { connections } = this.#owner;
     const { connectionId, windowBytes, workerAddress } = unpackAcceptData(answer.privateData);
-    const connection = connections.attach(workerAddress, connectionId, windowBytes);
+    const connection = this.#connections.attach(workerAddress, connectionId, windowBytes);
     const { clientAddress: local, serverAddress: remote } = answer;
     if (local !== undefined && remote !== undefined) connection.socketAddresses = { local, remote };
-    return this.#owner.endpoints.adopt(connection, options);
+    return this.#events.adopt(connection, options);
   }
 }
 

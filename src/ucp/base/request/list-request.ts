@@ -148,6 +148,10 @@ export class ListRequest extends Request implements FlushedList {
     return waits && count === 1;
   }
 
+  override withdraw(): boolean {
+    return this.cancelRest() || super.withdraw();
+  }
+
   /** A phase has ended. */
   override onComplete(): void {
     const { connection } = this;

@@ -17,7 +17,7 @@ import type { LocalMemory, LocalPiece, MemoryHandle, OperationRegistrar } from '
 import type { RemoteKey } from '../../mem/remote-key.ts';
 import { OPERATION_NAMES, PROTOCOL_NAMES, Protocol } from '../../proto/selection.ts';
 import type { Connection } from '../connection.ts';
-import { NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
+import { cannotCancel, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
 /** Longer parts of a message are copied faster through a view that is there already. */
@@ -51,6 +51,8 @@ export class SendRequest extends Request {
   isPassedOn = false;
   /** Whether the peer was asked to forget it. */
   isWithdrawn = false;
+  /** Takes it back from its protocol once it was started; false when it is too late. */
+  canceller: (request: SendRequest) => boolean = cannotCancel;
 
   override get protocol(): string {
     return `${this.operation}/${this.protocolName}`;
@@ -60,6 +62,11 @@ export class SendRequest extends Request {
     super.begin(connection, lane);
     this.isPassedOn = false;
     this.isWithdrawn = false;
+    this.canceller = cannotCancel;
+  }
+
+  protected override takeBack(): boolean {
+    return this.queued ? super.takeBack() : this.canceller(this);
   }
 
   start(): Status {
@@ -102,6 +109,8 @@ export class ReceiveRequest extends Request {
   messageBytes = 0;
   /** A stream receive that ends only when all of its memory is filled. */
   waitAll = false;
+  /** Takes it back from its protocol; false when it has its message, or a part of it. */
+  canceller: (request: ReceiveRequest) => boolean = cannotCancel;
 
   override get receivedBytes(): number {
     return this.messageBytes;
@@ -120,6 +129,11 @@ export class ReceiveRequest extends Request {
     this.senderLow = 0;
     this.senderHigh = 0;
     this.messageBytes = 0;
+    this.canceller = cannotCancel;
+  }
+
+  protected override takeBack(): boolean {
+    return this.canceller(this);
   }
 
   /** Receives into one checked piece of local memory. */

@@ -144,6 +144,23 @@ export abstract class Request extends Queued implements ApiRequest {
     return this.#owner.cancelRequest(this);
   }
 
+  /**
+   * Ends the operation with CANCELED if no transport or peer works on it yet.
+   * @returns false when it is too late: the request ends by itself
+   */
+  withdraw(): boolean {
+    if (!this.takeBack()) return false;
+    this.end(Status.CANCELED);
+    return true;
+  }
+
+  /** Takes the request back from where it waits; false when it is too late. */
+  protected takeBack(): boolean {
+    // A flush that a lane has already accepted ends by itself, and a message that was sent in part is completed.
+    if (!this.queued || this.count > 1 || this.done > 0) return false;
+    return this.connection?.unqueue(this) === true;
+  }
+
   /** Makes the request a new operation in progress. */
   begin(connection: Connection | undefined, lane: Lane | undefined): void {
     this.beginQueued();
@@ -287,6 +304,10 @@ export class FlushRequest extends Request {
     return failure === Status.OK && waits > 0 && waits === count;
   }
 
+  override withdraw(): boolean {
+    return this.cancelWait() || super.withdraw();
+  }
+
   start(): Status {
     return this.starter();
   }
@@ -295,6 +316,12 @@ export class FlushRequest extends Request {
 /** An attempt to connect by a socket address. */
 export class ConnectRequest extends Request {
   starter: () => Status = notInitialized;
+  /** Cancels the attempt; false if it has ended. */
+  canceller: () => boolean = cannotCancel;
+
+  protected override takeBack(): boolean {
+    return this.canceller();
+  }
 
   start(): Status {
     return this.starter();
@@ -305,6 +332,11 @@ showRequests(Request);
 
 /** The memory of an operation that does not name several pieces. */
 export const NO_PIECES: readonly LocalPiece[] = [];
+
+/** The canceller of a request that its protocol cannot take back. */
+export function cannotCancel(): boolean {
+  return false;
+}
 
 /** The starter of a request that was not initialized. */
 export function notInitialized(): Status {

@@ -1,0 +1,194 @@
+/**
+ * What the protocols and connections of a worker use of it: its interfaces, its requests and their start, the record of the operation that begins, its
+ * counters and reports, and its connections by number. The API on top of it is in core/worker.ts.
+ */
+
+import { hostname } from 'node:os';
+import { AwaitedWorker } from '../../api/awaited/worker.ts';
+import type { RequestParams } from '../../api/contract/request.ts';
+import type { WorkerOptions } from '../../api/contract/worker.ts';
+import { endpointOf } from '../../api/layout/frame.ts';
+import { Call } from '../../api/operation/call.ts';
+import { CoarseClock } from '../../api/snapshot/summary.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame, Iface } from '../../uct/api/iface.ts';
+import { CreditBudget } from '../credit/credit.ts';
+import { type Activity, addressOfWorker, type OpenIface, openIfaces, QuietIfaces } from '../lane/lanes.ts';
+import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
+import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { Connection, ConnectionOwner } from './connection.ts';
+import type { ContextCore } from './context-core.ts';
+import { Observation, WorkerCounter, WorkerCounters } from './observation.ts';
+import type { Request, RequestOwner } from './request/request.ts';
+import { RequestPool } from './request/request-pool.ts';
+
+/** Connections of one worker at most. */
+export const CONNECTIONS_MAX = 65_535;
+const SLOT_BITS = 16;
+const SLOT_MASK = 0xffff;
+const GENERATION_MASK = 0x7fff;
+
+/** The arguments of one operation. */
+export type UcpCall = Call<Connection, LocalMemory, RemoteKey, LocalPiece>;
+
+/** Name of the workers of this process for people. */
+export function workerName(): string {
+  return `${hostname()}:${process.pid}`;
+}
+
+/** A worker, as its protocols and connections see it; `W` is the data of messages that wait for the program. */
+export abstract class WorkerCore<W extends object = object>
+  extends AwaitedWorker<Connection, W>
+  implements RequestOwner, ConnectionOwner
+{
+  readonly context: ContextCore;
+  /** Warnings about what peers send, limited in number. */
+  readonly warnings: LimitedLog;
+  readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
+  readonly openIfaces: readonly OpenIface[];
+  /** The interfaces, for tools and for sleeping. */
+  readonly ifaces: readonly Iface[];
+  /** Bytes of the longest message that any transport delivers. */
+  readonly frameBytesMax: number;
+  readonly counters: WorkerCounters = new WorkerCounters();
+  /** The memory for messages that arrive before the receiver asks for them. */
+  readonly budget: CreditBudget;
+  readonly requests: RequestPool;
+  /** The arguments of the operation that is being started: see Call. */
+  readonly call: UcpCall = new Call();
+  readonly observation: Observation;
+  /** The clock for the starts of requests, for snapshots. */
+  readonly coarse: CoarseClock;
+  readonly table: ConnectionTable = new ConnectionTable();
+  /** Connections with requests that wait for resources: progress starts them again. */
+  readonly pending: Set<Connection> = new Set();
+  /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
+  internalTransfers = 0;
+  /** Set where an operation was started on an interface that progress does not poll without it. */
+  readonly activity: Activity;
+  protected readonly quiet: QuietIfaces;
+  #address: Uint8Array | undefined;
+
+  constructor(context: ContextCore, options: WorkerOptions) {
+    super(options, context, context.newSignal);
+    this.context = context;
+    this.warnings = new LimitedLog(context.log, context.clock);
+    this.requests = new RequestPool(this, context, context.requestsMax);
+    this.observation = new Observation(context);
+    this.coarse = new CoarseClock(context.clock);
+    this.openIfaces = openIfaces(context.resources.mds, context.log);
+    this.ifaces = this.openIfaces.map(({ iface }) => iface);
+    this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
+    this.quiet = new QuietIfaces(this.ifaces);
+    this.activity = this.quiet.activity;
+    this.budget = new CreditBudget(context.unexpectedBytesMax);
+  }
+
+  /** The connection of this worker to itself: it reaches all local memory. */
+  abstract readonly loopback: Connection;
+
+  /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
+  abstract breaksProtocol(connection: Connection, what: string): void;
+
+  abstract cancelRequest(request: Request): boolean;
+
+  get shownId(): string {
+    return Buffer.from(this.workerId).toString('hex');
+  }
+
+  get requestsInUse(): number {
+    return this.requests.inUse;
+  }
+
+  /** Made at its first use: transports start to listen then. */
+  get packedAddress(): Uint8Array {
+    const name = this.context.tellsNames ? workerName() : undefined;
+    this.#address ??= addressOfWorker(this, name);
+    return this.#address;
+  }
+
+  /** The connection that a message names in its first word; undefined also if the message came from another peer. */
+  connectionOf(frame: AmFrame): Connection | undefined {
+    return this.table.of(frame);
+  }
+
+  /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
+  start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
+    this.counters.count(WorkerCounter.REQUESTS);
+    this.observation.started(request);
+    const started = this.requests.start(request, params, isRefused);
+    if (typeof started === 'number') return started;
+    started.startMs = this.coarse.nowMs;
+    this.event.started();
+    this.attend();
+    this.driver.wake();
+    return started;
+  }
+
+  onObservedEnd(request: Request): void {
+    this.observation.ended(request);
+  }
+
+  freeRequest(request: Request): void {
+    this.requests.free(request);
+    this.promises.requestFreed();
+  }
+
+  /** Ends transfers that are complete. Called in progress, behind a message that has started a copy, so that its peer is told before the next copy begins. */
+  endTransfers(): void {
+    if (this.activity.busy) this.quiet.progress(false);
+  }
+}
+
+/** The connections of one worker, by the numbers that messages name. */
+export class ConnectionTable {
+  /** By the slot in their id; slot 0 stays empty. */
+  readonly #slots: (Connection | undefined)[] = [undefined];
+  readonly #freeSlots: number[] = [];
+  /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
+  #generation = 0;
+
+  /** All connections, also those that only the peer has asked for. */
+  get all(): readonly Connection[] {
+    return this.#slots.filter((connection) => connection !== undefined);
+  }
+
+  /** The connection that a message names in its first word, if the message came from its peer. */
+  of(frame: AmFrame): Connection | undefined {
+    const connection = this.byId(endpointOf(frame));
+    return connection?.isFrom(frame.source) === true ? connection : undefined;
+  }
+
+  byId(id: number): Connection | undefined {
+    const connection = this.#slots[id & SLOT_MASK];
+    return connection !== undefined && connection.id === id ? connection : undefined;
+  }
+
+  /** Refuses one more connection than there are slots. @throws UcxError EXCEEDS_LIMIT */
+  checkRoom(): void {
+    if (this.#freeSlots.length > 0 || this.#slots.length <= SLOT_MASK) return;
+    throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
+  }
+
+  /** A number for a connection, which is added next. */
+  takeId(): number {
+    const slot = this.#freeSlots.pop() ?? this.#slots.length;
+    this.#generation = (this.#generation + 1) & GENERATION_MASK;
+    return (this.#generation << SLOT_BITS) | slot;
+  }
+
+  add(connection: Connection): void {
+    this.#slots[connection.id & SLOT_MASK] = connection;
+  }
+
+  /** Removes a connection. Idempotent. */
+  remove(connection: Connection): void {
+    if (this.byId(connection.id) !== connection) return;
+    this.#slots[connection.id & SLOT_MASK] = undefined;
+    this.#freeSlots.push(connection.id & SLOT_MASK);
+  }
+}
