@@ -407,18 +407,8 @@ function offsetOf(remoteAddress: bigint, rkey: RemoteKey): number {
 /** Bytes of the longest chunk. */
 const CHUNK_BYTES_MAX = 65_536;
 
-/** The part of an endpoint that reads its stream. */
-export interface StreamSource {
-  readonly status: Status;
-  readonly closedByPeer: boolean | undefined;
-  streamRecv(local: Uint8Array, options: { readonly signal?: AbortSignal | undefined }): Promise<number>;
-}
-
 /** Yields received bytes until the peer closes. Throws the failure of a receive in all other cases. */
-async function* streamChunks(
-  source: StreamSource,
-  options: { readonly signal?: AbortSignal | undefined },
-): AsyncGenerator<Uint8Array, void, void> {
+async function* streamChunks(source: AwaitedEndpoint, options: SendOptions): AsyncGenerator<Uint8Array, void, void> {
   const room = new Uint8Array(CHUNK_BYTES_MAX);
   for (;;) {
     let byteLength: number;

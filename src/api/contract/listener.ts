@@ -247,13 +247,6 @@ export interface ConnectionRequestAttributes {
   readonly clientId: bigint | undefined;
 }
 
-/** Services of the listener that received a request. */
-export interface RequestListener {
-  /** Creates the endpoint of an accepted client. */
-  accept(options: EndpointOptions): Endpoint;
-  answered(request: ConnectionRequest): void;
-}
-
 /** The client behind a request. */
 export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
 
@@ -261,16 +254,27 @@ export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress'
 export class ConnectionRequest {
   /** @internal Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
-  readonly #listener: RequestListener;
+  readonly #listener: Listener;
   readonly #request: AskingClient;
+  readonly #accept: (options: EndpointOptions) => Endpoint;
   /** Client id of the client's worker: see Worker.clientId. Undefined if the client did not send it. It is not verified. */
   readonly clientId: bigint | undefined;
 
-  /** @internal Created by listeners. */
-  constructor(listener: RequestListener, request: AskingClient, clientId: bigint | undefined) {
+  /**
+   * @internal Created for listeners.
+   * @param listener the one that it is for
+   * @param accept creates the endpoint of an accepted client
+   */
+  constructor(
+    listener: Listener,
+    request: AskingClient,
+    clientId: bigint | undefined,
+    accept: (options: EndpointOptions) => Endpoint,
+  ) {
     this.#listener = listener;
     this.#request = request;
     this.clientId = clientId;
+    this.#accept = accept;
   }
 
   /** Address of the client. */
@@ -300,7 +304,7 @@ export class ConnectionRequest {
     checkErrorHandling(options);
     if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
     try {
-      return this.#listener.accept(options);
+      return this.#accept(options);
     } finally {
       this.#listener.answered(this);
     }

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/sys/clock.ts';
-import { AutomaticProgress, type AutomaticWorker } from './automatic-progress.ts';
+import { AutomaticProgress } from './automatic-progress.ts';
+import type { Progressable } from './progressable.ts';
 
 const SPIN_NS = 20e3;
 
 /** A worker with a number of things to do, each of which takes a time. */
-class FakeWorker implements AutomaticWorker {
+class FakeWorker implements Progressable {
   readonly clock: ManualClock = new ManualClock(1e9);
   readonly automatic: AutomaticProgress;
   readonly isInProgress = false;

@@ -13,17 +13,9 @@ const TURN_NS_MAX = 1e6;
 /** Turns with work, without a sleep between them, that may keep the process alive. */
 const KEPT_TURNS_MAX = 64;
 
-/** A worker with automatic progress. */
-export interface AutomaticWorker extends Progressable {
-  /** Changes with every call of progress. */
-  readonly progressCalls: number;
-  /** Tells a program that waits for an event that there was progress. */
-  signal(): void;
-}
-
 /** The automatic progress of one worker. */
 export class AutomaticProgress {
-  readonly #worker: AutomaticWorker;
+  readonly #worker: Progressable;
   readonly #clock: Clock;
   readonly #spinNs: number;
   /** Whether awaited operations drive progress; {@link look} is called when they have ended. */
@@ -42,7 +34,7 @@ export class AutomaticProgress {
   readonly #onEvent = (): void => this.look();
 
   /** @param spinNs time without work before sleeping */
-  constructor(worker: AutomaticWorker, clock: Clock, spinNs: number, isDriven: () => boolean) {
+  constructor(worker: Progressable, clock: Clock, spinNs: number, isDriven: () => boolean) {
     this.#worker = worker;
     this.#clock = clock;
     this.#spinNs = spinNs;

@@ -7,8 +7,8 @@ import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { nextTurn } from '../../ucs/sys/next-turn.ts';
 import { addAbortListener } from '../contract/listener.ts';
-import { AutomaticProgress, type AutomaticWorker } from './automatic-progress.ts';
-import { progressInBackground } from './progressable.ts';
+import { AutomaticProgress } from './automatic-progress.ts';
+import { type Progressable, progressInBackground } from './progressable.ts';
 
 /** The most polls of one step, for clocks that stand still. */
 const POLLS_MAX = 10_000;
@@ -22,7 +22,7 @@ export const SLEEP_NS_MAX = 1e9;
 export class ProgressDriver {
   /** Progress without awaited operations. */
   readonly automatic: AutomaticProgress;
-  readonly #worker: AutomaticWorker;
+  readonly #worker: Progressable;
   readonly #clock: Clock;
   readonly #spinNs: number;
   /** Awaited operations. */
@@ -39,7 +39,7 @@ export class ProgressDriver {
   readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
-  constructor(worker: AutomaticWorker, clock: Clock, spinNs: number) {
+  constructor(worker: Progressable, clock: Clock, spinNs: number) {
     this.automatic = new AutomaticProgress(worker, clock, spinNs, () => this.#driving);
     this.#worker = worker;
     this.#clock = clock;

@@ -2,20 +2,20 @@
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 
-/** An object with events. */
-export interface Sleeper {
+/** A worker, as those see it that drive it. */
+export interface Progressable {
+  /** True in callbacks, in which progress is refused. */
+  readonly isInProgress: boolean;
+  /** Changes with every call of progress. */
+  readonly progressCalls: number;
+  progress(): number;
+  /** Tells a program that waits for an event that there was progress. */
+  signal(): void;
   /**
    * Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived.
    * @param wake kept until then; passing the same function again has no further effect
    */
   sleepOn(wake: () => void): void;
-}
-
-/** An object with progress. */
-export interface Progressable extends Sleeper {
-  /** True in callbacks, in which progress is refused. */
-  readonly isInProgress: boolean;
-  progress(): number;
 }
 
 /**

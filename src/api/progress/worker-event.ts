@@ -5,7 +5,7 @@ import { throwIfAborted } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { addAbortListener } from '../contract/listener.ts';
 import { SLEEP_NS_MAX } from './progress-driver.ts';
-import type { Sleeper } from './progressable.ts';
+import type { Progressable } from './progressable.ts';
 
 /** A kernel counter with a descriptor: an eventfd. A parameter, because protocols make no system calls. */
 export interface SignalFd {
@@ -18,7 +18,7 @@ export interface SignalFd {
 
 /** The event of one worker. */
 export class WorkerEvent {
-  readonly #worker: Sleeper;
+  readonly #worker: Progressable;
   readonly #clock: Clock;
   readonly #newSignal: () => SignalFd;
   readonly #waiters: Set<() => void> = new Set();
@@ -28,7 +28,7 @@ export class WorkerEvent {
   #armed = false;
 
   /** @param newSignal creates the descriptor, at its first use */
-  constructor(worker: Sleeper, clock: Clock, newSignal: () => SignalFd) {
+  constructor(worker: Progressable, clock: Clock, newSignal: () => SignalFd) {
     this.#worker = worker;
     this.#clock = clock;
     this.#newSignal = newSignal;

@@ -16,7 +16,7 @@ import { type Counters, type StatsNode, sumByClass } from '../../ucs/stats/stats
 import { checkMethods } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { keysOf } from '../../ucs/type/keys.ts';
-import type { MetricsRegistry } from '../contract/context.ts';
+import type { Context, MetricsRegistry } from '../contract/context.ts';
 import type { ContextSnapshot } from '../contract/snapshot.ts';
 
 /** Labels of a value. */
@@ -352,10 +352,8 @@ function addLatencies(sums: Sums, { latencies, labels }: ThreadSource): void {
   }
 }
 
-/** A context. */
-export interface MeasuredContext {
-  snapshot(): ContextSnapshot;
-}
+/** A context whose snapshots are read. */
+type MeasuredContext = Pick<Context, 'snapshot'>;
 
 /** The contexts of one registry, by the number that labels them. */
 class Collector {

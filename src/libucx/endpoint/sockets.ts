@@ -315,15 +315,12 @@ export class SocketEndpoints {
       },
       reject: () => socket.reject(request),
     };
-    const owner = {
-      accept: (options: EndpointOptions) => {
-        const endpoint = this.#accept(socket, request, options);
-        if (clientId !== undefined && isMarked(clientId)) endpoint.greet();
-        return endpoint;
-      },
-      answered: (answered: ConnectionRequest) => shown.answered(answered),
+    const accept = (options: EndpointOptions): EngineEndpoint => {
+      const endpoint = this.#accept(socket, request, options);
+      if (clientId !== undefined && isMarked(clientId)) endpoint.greet();
+      return endpoint;
     };
-    shown.requested(new ConnectionRequest(owner, client, clientId));
+    shown.requested(new ConnectionRequest(shown, client, clientId, accept));
   }
 
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {

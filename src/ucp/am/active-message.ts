@@ -2,7 +2,7 @@
  * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
  */
 
-import { type MessageHandler, ReceivedMessage } from '../../api/awaited/messages.ts';
+import { type MessageHandler, type MessageHandlers, ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId, isAmId } from '../../api/contract/active-message.ts';
 import type { RequestParams } from '../../api/contract/request.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../../api/layout/am.ts';
@@ -57,7 +57,7 @@ const NO_DATA: readonly LocalPiece[] = [{ memory: NO_BYTES, offset: 0, byteLengt
 export const NOTIFICATION_ID: number = AM_IDS;
 
 /** Active messages of one worker. */
-export class ActiveMessages {
+export class ActiveMessages implements MessageHandlers {
   readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
   /** Null for an id whose handler was removed: its messages are dropped on purpose. */

@@ -135,16 +135,7 @@ class WordKeys {
     if (known !== undefined) return known.rkey;
     const { context, loopback } = this.#host;
     const rkey = context.unpackRkey(context.memory.packedRkeyOf(memory), loopback, { messages: false });
-    const key = {
-      rkey,
-      revoke: () => {
-        memory.messageKeys.delete(key);
-        this.#byMemory.delete(memory);
-        rkey.release();
-      },
-    };
-    memory.messageKeys.add(key);
-    this.#byMemory.set(memory, key);
+    this.#byMemory.set(memory, new WordKey(rkey, memory, this.#byMemory));
     return rkey;
   }
 
@@ -154,8 +145,25 @@ class WordKeys {
   }
 }
 
-interface WordKey extends RevocableKey {
+/** One of them. */
+class WordKey implements RevocableKey {
   readonly rkey: RemoteKey;
+  readonly #memory: MemoryHandle;
+  readonly #all: Map<MemoryHandle, WordKey>;
+
+  /** @param all the keys that it is one of until it is revoked */
+  constructor(rkey: RemoteKey, memory: MemoryHandle, all: Map<MemoryHandle, WordKey>) {
+    this.rkey = rkey;
+    this.#memory = memory;
+    this.#all = all;
+    memory.messageKeys.add(this);
+  }
+
+  revoke(): void {
+    this.#memory.messageKeys.delete(this);
+    this.#all.delete(this.#memory);
+    this.rkey.release();
+  }
 }
 
 /** Replies with the value of the word before the operation. */

@@ -20,7 +20,7 @@ import { type Activity, addressOfWorker, type OpenIface, openIfaces, QuietIfaces
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import type { Connection, ConnectionOwner } from './connection.ts';
+import type { Connection } from './connection.ts';
 import type { ContextCore } from './context-core.ts';
 import { Observation, WorkerCounter, WorkerCounters } from './observation.ts';
 import type { Request, RequestOwner } from './request/request.ts';
@@ -43,7 +43,7 @@ export function workerName(): string {
 /** A worker, as its protocols and connections see it; `W` is the data of messages that wait for the program. */
 export abstract class WorkerCore<W extends object = object>
   extends AwaitedWorker<Connection, W>
-  implements RequestOwner, ConnectionOwner
+  implements RequestOwner
 {
   readonly context: ContextCore;
   /** Warnings about what peers send, limited in number. */

@@ -43,7 +43,12 @@ export class Protocols {
     this.streams = new Streams(host, this.rendezvous);
     const software = new EmulatedRma(host, this.rendezvous);
     this.rma = new RmaProtocol(host, software);
-    this.lists = new RmaLists(host, software, this.am);
+    this.lists = new RmaLists(
+      host,
+      software,
+      (connection, notice, params) => this.am.notify(connection, notice, params),
+      (connection, notice, puts) => this.am.notifyAfterPuts(connection, notice, puts),
+    );
     this.atomics = new AtomicProtocol(host, this.rendezvous);
     this.#amHandlers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
     this.#amHandlers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);

@@ -13,7 +13,7 @@ import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.t
 import type { Connection } from '../base/connection.ts';
 import { start } from '../base/queued.ts';
 import type { ListMove, ListRequest } from '../base/request/list-request.ts';
-import { NO_MEMORY, RmaRequest } from '../base/request/operation-requests.ts';
+import { NO_MEMORY, type RegisteringOwner, RmaRequest } from '../base/request/operation-requests.ts';
 import type { WorkerCore } from '../base/worker-core.ts';
 import type { Lane } from '../lane/lanes.ts';
 import type { LocalMemory, LocalPiece, OperationRegistrar } from '../mem/memory-handle.ts';
@@ -21,29 +21,11 @@ import type { MemoryMap } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, costNs, type Plan, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
-import { initEntry, type RegisteringOwner } from '../transfer/transfer.ts';
+import { initEntry } from '../transfer/transfer.ts';
+import type { EmulatedRma } from './software.ts';
 
 /** An ended operation must not be kept from ending. */
 const FORCE = { force: true } as const;
-
-/** A range of remote memory. */
-export interface RemoteBlock {
-  readonly remoteOffset: number;
-  readonly byteLength: number;
-}
-
-/** Puts and gets of many blocks that the worker of the peer moves. */
-export interface SoftwareList {
-  /** Maximum number of blocks of one transfer. */
-  blocksMax(connection: Connection): number;
-  /** Completes a request that has begun. */
-  initBlocks(
-    request: RmaRequest,
-    pieces: readonly LocalPiece[],
-    blocks: readonly RemoteBlock[],
-    memoryKey: Uint8Array,
-  ): void;
-}
 
 interface Registration {
   readonly bytes: Uint8Array;
@@ -83,7 +65,7 @@ const NO_BLOCKS: readonly PlannedBlock[] = [];
 /** The moves of one request, one after the other. */
 export class BlockMove implements ListMove {
   readonly #host: WorkerCore;
-  readonly #software: SoftwareList;
+  readonly #software: EmulatedRma;
   #list: PlannedList<PlannedBlock> | undefined = undefined;
   #blocks: readonly PlannedBlock[] = NO_BLOCKS;
   /** Numbers of the blocks that are moved, unless it is all; the array is kept for later moves. */
@@ -104,7 +86,7 @@ export class BlockMove implements ListMove {
   #transfers: RmaRequest[] | undefined = undefined;
   #isDropped = false;
 
-  constructor(host: WorkerCore, software: SoftwareList) {
+  constructor(host: WorkerCore, software: EmulatedRma) {
     this.#host = host;
     this.#software = software;
   }
@@ -281,11 +263,14 @@ export interface BlockRegistrar {
 }
 
 /** For prepared lists, which hold nothing: they have mapped memory only. */
-export const MAPPED_ONLY: BlockRegistrar = {
-  register: (_registrar, bytes) => {
+class MappedOnly implements BlockRegistrar {
+  register(_registrar: OperationRegistrar, bytes: Uint8Array): never {
     throw invalidParam('local', 'must be mapped memory in a prepared list', bytes.byteLength);
-  },
-};
+  }
+}
+
+/** The registrar of prepared lists. */
+export const MAPPED_ONLY: BlockRegistrar = new MappedOnly();
 
 /** What the blocks of one list have in common. */
 export interface BlockOwner {

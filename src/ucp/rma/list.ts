@@ -23,25 +23,17 @@ import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, type Plan, PROTOCOL_NAMES } from '../proto/selection.ts';
 import { planFor } from '../transfer/plan.ts';
-import {
-  BlockMove,
-  type BlockRegistrar,
-  MAPPED_ONLY,
-  MoveRegistrations,
-  PlannedBlock,
-  type SoftwareList,
-} from './list-move.ts';
+import { BlockMove, type BlockRegistrar, MAPPED_ONLY, MoveRegistrations, PlannedBlock } from './list-move.ts';
+import type { EmulatedRma } from './software.ts';
 
-/** Sends the notifications of lists. */
-export interface NotificationSender {
-  /** Sends one. Returns like an nbx operation. */
-  notify(connection: Connection, notice: Notice, params: RequestParams): Status | Request;
-  /**
-   * Sends one behind the last puts of the lane of messages, which may be in flight.
-   * @returns OK, or why it has to wait for their end
-   */
-  notifyAfterPuts(connection: Connection, notice: Notice, puts: number): Status;
-}
+/** Sends the notification of a list. Returns like an nbx operation. */
+type Notify = (connection: Connection, notice: Notice, params: RequestParams) => Status | Request;
+
+/**
+ * Sends one behind the last puts of the lane of messages, which may be in flight.
+ * @returns OK, or why it has to wait for their end
+ */
+type NotifyAfterPuts = (connection: Connection, notice: Notice, puts: number) => Status;
 
 /** Names of the protocols of lists, by that of their first block. */
 const NAMES = {
@@ -57,13 +49,15 @@ const ERRORS = {
 /** The lists of one worker. */
 export class RmaLists {
   readonly #host: WorkerCore;
-  readonly #software: SoftwareList;
-  readonly #sender: NotificationSender;
+  readonly #software: EmulatedRma;
+  readonly #notify: Notify;
+  readonly #notifyAfterPuts: NotifyAfterPuts;
 
-  constructor(host: WorkerCore, software: SoftwareList, sender: NotificationSender) {
+  constructor(host: WorkerCore, software: EmulatedRma, notify: Notify, notifyAfterPuts: NotifyAfterPuts) {
     this.#host = host;
     this.#software = software;
-    this.#sender = sender;
+    this.#notify = notify;
+    this.#notifyAfterPuts = notifyAfterPuts;
   }
 
   /** See Endpoint.prepareList. */
@@ -190,7 +184,7 @@ export class RmaLists {
       message.free();
       request.complete(status);
     };
-    const sent = this.#sender.notify(connection, request.notification!, { callback });
+    const sent = this.#notify(connection, request.notification!, { callback });
     if (sent === Status.NO_RESOURCE) return sent;
     request.phase = ListPhase.DONE;
     if (typeof sent === 'number') return sent;
@@ -210,7 +204,7 @@ export class RmaLists {
     if (notification === undefined || puts === 0 || failure !== Status.OK || !notifications.isFirst(request))
       return false;
     if (!(used.length === 1 && used[0] === amLane && move!.isCarried && move!.isIntact)) return false;
-    if (this.#sender.notifyAfterPuts(connection, notification, puts) !== Status.OK) return false;
+    if (this.#notifyAfterPuts(connection, notification, puts) !== Status.OK) return false;
     notifications.pass(request);
     return true;
   }

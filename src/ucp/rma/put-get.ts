@@ -23,22 +23,17 @@ import { type Candidate, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, planFor } from '../transfer/plan.ts';
 import { carriersOf, initLocal, initRma, initTransfer, startCopiedPut, type Transfer } from '../transfer/transfer.ts';
 import { initFlush, tryFlush } from './flush.ts';
+import type { EmulatedRma } from './software.ts';
 
 /** The parts of a transfer that is not divided. */
 const NO_PARTS: readonly Transfer[] = [];
 
-/** Puts and gets that the worker of the peer executes. */
-export interface SoftwareRma {
-  /** Completes a request that initRma has begun. */
-  init(request: RmaRequest, transfer: Transfer): void;
-}
-
 /** The puts, gets and flushes of one worker. */
 export class RmaProtocol {
   readonly #host: WorkerCore;
-  readonly #software: SoftwareRma;
+  readonly #software: EmulatedRma;
 
-  constructor(host: WorkerCore, software: SoftwareRma) {
+  constructor(host: WorkerCore, software: EmulatedRma) {
     this.#host = host;
     this.#software = software;
   }

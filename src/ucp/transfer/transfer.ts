@@ -10,12 +10,11 @@ import { Operation } from '../../api/operation/call.ts';
 import { isResizable } from '../../ucs/memory/bytes.ts';
 import { closedError, invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { MdMemory } from '../../uct/api/memory.ts';
-import { RmaRequest } from '../base/request/operation-requests.ts';
+import { type RegisteringOwner, RmaRequest } from '../base/request/operation-requests.ts';
 import { notInitialized } from '../base/request/request.ts';
 import type { WorkerCore } from '../base/worker-core.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
-import type { LocalMemory, OperationRegistrar } from '../mem/memory-handle.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, Protocol } from '../proto/selection.ts';
@@ -42,11 +41,6 @@ export function initLocal(request: RmaRequest, range: LocalRange<LocalMemory>, m
   request.localOffset = range.localOffset;
   if (request.protocolIndex === Protocol.SHORT) request.bytes = hostBytes(range.local);
   else initEntry(request, range, request.lane!.md.index, mapped);
-}
-
-/** Registers host memory that is not mapped. */
-export interface RegisteringOwner extends EntryOwner {
-  register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
 }
 
 /**
@@ -153,18 +147,13 @@ export function initTransfer(host: WorkerCore, transfer: Transfer, done: (status
   return request;
 }
 
-/** The owner of the one entry of a list. */
-interface EntryOwner {
-  setEntry(memory: MdMemory, offset: number, byteLength: number): void;
-}
-
 /**
  * Points the entry at mapped memory in one memory domain.
  * @param md index of the memory domain
  * @returns false for memory without a registration there: the entry stays as it is
  */
 export function setMappedEntry(
-  owner: EntryOwner,
+  owner: Pick<RegisteringOwner, 'setEntry'>,
   { local, localOffset, byteLength }: LocalRange<LocalMemory>,
   md: number,
   mapped: MemoryMap,

@@ -14,7 +14,6 @@ import {
   Listener,
   type ListenerOptions,
   printSocketAddress,
-  type RequestListener,
 } from '../../api/contract/listener.ts';
 import type { RequestParams } from '../../api/contract/request.ts';
 import type { ConnectNbxOptions } from '../../api/contract/worker.ts';
@@ -177,11 +176,8 @@ export class SocketConnections {
       request.reject(error.status, error.message);
       return;
     }
-    const owner: RequestListener = {
-      accept: (options) => this.#accept(listener, request, data, options),
-      answered: (answered) => listener.answered(answered),
-    };
-    listener.requested(new ConnectionRequest(owner, request, data.clientId));
+    const accept = (options: EndpointOptions): Endpoint => this.#accept(listener, request, data, options);
+    listener.requested(new ConnectionRequest(listener, request, data.clientId, accept));
   }
 
   #accept(

@@ -230,8 +230,16 @@ export class RequestEntry implements IovEntry {
   }
 }
 
+/** The owner of the one entry of a zero-copy list, which registers host memory that is not mapped. */
+export interface RegisteringOwner {
+  /** Points the entry at one piece of memory. */
+  setEntry(memory: MdMemory, offset: number, byteLength: number): void;
+  /** Registers host memory until the operation ends. */
+  register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
+}
+
 /** A put or get. */
-export class RmaRequest extends Request {
+export class RmaRequest extends Request implements RegisteringOwner {
   starter: Starter<RmaRequest> = notInitialized;
   operation: Operation = Operation.PUT;
   protocolIndex: Protocol = Protocol.SHORT;
