@@ -141,8 +141,9 @@ export class ActiveMessages implements MessageHandlers {
     if (remoteId === NO_ENDPOINT || credit.bytes < cost) return Status.UNSUPPORTED;
     const payload = new Uint8Array(padded);
     payload.set(bytes);
-    const words = writeAm(remoteId, id, bytes.byteLength);
-    const status = sendAfterPuts(connection, [MessageId.AM, MessageId.AM_VOID], words, payload, puts);
+    const header = writeAm(remoteId, id, bytes.byteLength);
+    const message = { messageId: MessageId.AM, failedId: MessageId.AM_VOID, header, payload };
+    const status = sendAfterPuts(connection, message, puts);
     if (status !== Status.OK) return status;
     credit.bytes -= cost;
     this.#count(WorkerCounter.AM_TX, id);

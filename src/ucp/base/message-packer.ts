@@ -19,26 +19,27 @@ class MessagePacker implements AmPacker {
   #offset = 0;
   #byteLength = 0;
 
-  /** Holds one message, with bytes or pieces of its payload, until {@link release}. */
-  hold(
-    header: Int32Array,
-    bytes: Uint8Array | undefined,
-    pieces: readonly LocalPiece[] | undefined,
-    offset: number,
-    byteLength: number,
-  ): this {
+  /** Holds one message, with the bytes of its payload, until {@link passed}. */
+  hold(header: Int32Array, bytes: Uint8Array | undefined, offset: number, byteLength: number): this {
     this.#header = header;
     this.#bytes = bytes;
-    this.#pieces = pieces;
     this.#offset = offset;
     this.#byteLength = byteLength;
     return this;
   }
 
-  /** The memory of the caller must not live longer because it was sent. */
-  release(): void {
+  /** Holds one message, with its payload in pieces. */
+  holdPieces(header: Int32Array, pieces: readonly LocalPiece[], offset: number, byteLength: number): this {
+    this.#pieces = pieces;
+    return this.hold(header, undefined, offset, byteLength);
+  }
+
+  /** The message was passed to the transport, or refused: its memory must not live longer because it was sent. Returns its status. */
+  passed({ id, trace }: PeerLanes, messageId: number, status: Status): Status {
     this.#bytes = undefined;
     this.#pieces = undefined;
+    if (trace !== undefined && status !== Status.NO_RESOURCE) trace.sent(id, messageId, this.#header, this.#byteLength);
+    return status;
   }
 
   pack(frame: AmFrame): number {
@@ -81,11 +82,8 @@ export function sendMessage(
     return status;
   }
   if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  const status = amLane.endpoint.amBcopy(
-    messageId,
-    PACKER.hold(header, payload, undefined, payloadOffset, payloadLength),
-  );
-  return afterPacked(connection, status, messageId, header, payloadLength);
+  const status = amLane.endpoint.amBcopy(messageId, PACKER.hold(header, payload, payloadOffset, payloadLength));
+  return PACKER.passed(connection, messageId, status);
 }
 
 /**
@@ -122,40 +120,32 @@ export function sendPieces(
   }
   if (connection.isLoopback) amLane.activity.busy = true;
   if (header.length * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  const status = amLane.endpoint.amBcopy(messageId, PACKER.hold(header, undefined, pieces, offset, byteLength));
-  return afterPacked(connection, status, messageId, header, byteLength);
+  const status = amLane.endpoint.amBcopy(messageId, PACKER.holdPieces(header, pieces, offset, byteLength));
+  return PACKER.passed(connection, messageId, status);
+}
+
+/** A message that follows puts. */
+export interface FollowingMessage {
+  readonly messageId: number;
+  /** The id with which the peer gets it if the puts fail. */
+  readonly failedId: number;
+  readonly header: Int32Array;
+  readonly payload: Uint8Array;
 }
 
 /**
  * Sends a message behind the puts of its lane that were started last: see UctEndpoint.amAfterPuts.
+ * @param puts the number of the puts
  * @returns like {@link sendMessage}; UNSUPPORTED on a lane whose messages may overtake puts
  */
-export function sendAfterPuts(
-  connection: PeerLanes,
-  [messageId, failedId]: readonly [number, number],
-  header: Int32Array,
-  payload: Uint8Array,
-  puts: number,
-): Status {
+export function sendAfterPuts(connection: PeerLanes, message: FollowingMessage, puts: number): Status {
+  const { messageId, failedId, header, payload } = message;
   const { endpoint } = connection.amLane ?? {};
   if (endpoint?.amAfterPuts === undefined) return Status.UNSUPPORTED;
   if (header.length * 4 + payload.length > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
-  const packer = PACKER.hold(header, payload, undefined, 0, payload.length);
+  const packer = PACKER.hold(header, payload, 0, payload.length);
   const status = endpoint.amAfterPuts(messageId, failedId, packer, puts);
-  return afterPacked(connection, status, messageId, header, payload.byteLength);
-}
-
-/** Ends the use of the packer by a message. Returns its status. */
-function afterPacked(
-  { id, trace }: PeerLanes,
-  status: Status,
-  messageId: number,
-  header: Int32Array,
-  payloadLength: number,
-): Status {
-  PACKER.release();
-  if (trace !== undefined && status !== Status.NO_RESOURCE) trace.sent(id, messageId, header, payloadLength);
-  return status;
+  return PACKER.passed(connection, messageId, status);
 }
 
 /**
