@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
 import { Errno } from '../sys/index.ts';
 import { fenceCfg, HL_CS_FLAGS, HL_INFO_OP, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
-import { EVENT_INJECTION } from './driver/base/card-port.ts';
+import { EVENT_INJECTION } from './driver/base/firmware.ts';
 import type { EmulatedNodeOptions } from './index.ts';
 
 const MIB = 2 ** 20;

@@ -13,10 +13,10 @@ import { LinkTable } from './config/links.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './config/node-config.ts';
 import { DmaEngines, hasEngineThread } from './device/engine/dma-engines.ts';
 import { LinkTraffic } from './device/memory/traffic.ts';
-import { readCardAttribute, readSensor } from './driver/base/attributes.ts';
+import { readCardAttribute } from './driver/attributes.ts';
 import { DmabufRegistry, type ExportedDmabuf } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
-import type { DebugFs } from './driver/debugfs.ts';
+import { DebugFs } from './driver/debugfs.ts';
 import type { EmulatedFile, PrimaryFile } from './driver/ioctl/file.ts';
 import type { MmapFile } from './driver/memory/mmap-file.ts';
 import { OWN_PROCESS } from './driver/memory/user-memory.ts';
@@ -45,6 +45,8 @@ export class EmulatedNode implements DriverNode {
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
   readonly #linkTraffic: LinkTraffic;
   readonly #cards: readonly Card[];
+  /** The debugfs files of each card. */
+  readonly #debugFs: readonly DebugFs[];
   #closed = false;
 
   /**
@@ -65,6 +67,7 @@ export class EmulatedNode implements DriverNode {
     this.verbs = nics === 0 ? undefined : new EmulatedVerbs({ nics, clock, dmabufs, sockets: nicSockets });
     this.#linkTraffic = new LinkTraffic(config.cards);
     this.#cards = this.#makeCards();
+    this.#debugFs = this.#cards.map((card) => new DebugFs(card));
     this.#engines.listen(() => {
       for (const card of this.#cards) card.progress();
     });
@@ -120,7 +123,7 @@ export class EmulatedNode implements DriverNode {
 
   temperature(minor: number): number | undefined {
     const card = this.#closed ? undefined : this.#at(minor);
-    const millidegrees = card && readSensor(card, 'temp1_input');
+    const millidegrees = card?.readSensor('temp1_input');
     return millidegrees === undefined ? undefined : millidegrees / MILLIDEGREES_PER_DEGREE;
   }
 
@@ -129,7 +132,7 @@ export class EmulatedNode implements DriverNode {
    * @throws SyscallError ENOENT for an unknown minor
    */
   debugFs(minor: number): DebugFs {
-    return this.#present(minor).debugFs;
+    return this.#debugFs[this.#present(minor).place.minor]!;
   }
 
   links(minor: number): readonly PortLink[] | undefined {
@@ -182,7 +185,7 @@ export class EmulatedNode implements DriverNode {
     if (this.#closed) throw closedError('EmulatedNode');
     const fault = readFault(given);
     const card = this.card(minor);
-    if (fault.kind === 'hard-reset') card.hardReset('injected fault');
+    if (fault.kind === 'hard-reset') card.resets.hard('injected fault');
     else if (fault.kind === 'unplug') card.remove();
     else if (fault.kind === 'malfunction') card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
     else if (fault.kind === 'status') card.setStatus(fault.status);

@@ -7,7 +7,8 @@ import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
-import { cardAttributes, PCI_REVISION, readCardAttribute, writeCardAttribute } from '../driver/base/attributes.ts';
+import { cardAttributes, readCardAttribute, writeCardAttribute } from '../driver/attributes.ts';
+import { PCI_REVISION } from '../driver/base/firmware.ts';
 import type { EmulatedNode } from '../emulated-node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
@@ -173,7 +174,7 @@ export class DeviceTree {
   /** The debugfs files of a card, in a folder. */
   #debugFiles(folder: string, minor: number): void {
     const card = this.#node.card(minor);
-    const { debugFs } = card;
+    const debugFs = this.#node.debugFs(minor);
     for (const { name, mode } of debugFs.entries()) {
       this.#put(`${folder}/${name}`, {
         kind: 'attribute',

@@ -6,13 +6,14 @@
  */
 
 import { allocateScratch, Errno } from '../../sys/index.ts';
-import { dmmuRange, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../uapi/index.ts';
+import { dmmuRange, HL_DEVICE_STATUS } from '../../uapi/index.ts';
 import type { GaudiDevice } from '../device/gaudi-device.ts';
 import { Target } from '../device/memory/address-map.ts';
 import { fetchBytes, storeBytes } from '../device/memory/memory-access.ts';
 import type { PhysicalMemory } from '../device/memory/physical-memory.ts';
-import { type CardPort, EVENT_INJECTION } from './base/card-port.ts';
+import { EVENT_INJECTION } from './base/firmware.ts';
 import { parseNumber } from './base/numbers.ts';
+import type { Card } from './card.ts';
 import { engineStatusText } from './ioctl/info-state.ts';
 
 const U8_MAX = 0xffn;
@@ -23,25 +24,6 @@ const NS_PER_S = 1e9;
 const DMA_BYTES_MAX: bigint = 128n * 2n ** 20n;
 /** Number of LEDs. */
 const LEDS = 3;
-
-/** The card as its debugfs files use it. */
-export interface DebugFsCard extends CardPort {
-  /** Seconds after which submissions time out; Infinity for never. */
-  csTimeoutSeconds: number;
-  skipResetOnTimeout: boolean;
-  /** Nanoseconds within which the user has to close the file after a fault, before the card resets. */
-  releaseWatchdogNs: number;
-  setStatus(status: HlDeviceStatus): void;
-  disable(): void;
-  /** Resets the card at once, whatever its user has registered for. */
-  resetNow(reason: string): void;
-  /** The firmware stops answering: the driver notices it at its next heartbeat. */
-  loseHeartbeat(): void;
-  /** An event of the hardware, which its firmware reports. */
-  hardwareEvent(event: number): void;
-  /** Handle, bytes and use of every command buffer. */
-  commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[];
-}
 
 /** One file. */
 interface Node {
@@ -54,13 +36,13 @@ interface Node {
 
 /** The debugfs files of one card, with their state. */
 export class DebugFs {
-  readonly #card: DebugFsCard;
+  readonly #card: Card;
   readonly #window: DeviceWindow;
   readonly #nodes: ReadonlyMap<string, Node>;
   #address = 0n;
   #blob: Uint8Array = new Uint8Array(0);
 
-  constructor(card: DebugFsCard) {
+  constructor(card: Card) {
     this.#card = card;
     this.#window = new DeviceWindow(card.device);
     this.#nodes = new Map(Object.entries({ ...this.#memoryNodes(), ...this.#stateNodes(), ...this.#listNodes() }));
@@ -212,10 +194,10 @@ export class DebugFs {
       },
       device_release_watchdog_timeout: {
         mode: 0o644,
-        read: () => `${card.releaseWatchdogNs / NS_PER_S}\n`,
+        read: () => `${card.resets.releaseWatchdogNs / NS_PER_S}\n`,
         write: (text) =>
           onNumber(parseNumber(text, 0, U32_MAX), (value) => {
-            card.releaseWatchdogNs = Number(value) * NS_PER_S;
+            card.resets.releaseWatchdogNs = Number(value) * NS_PER_S;
           }),
       },
       ...Object.fromEntries(Array.from({ length: LEDS }, (_, i) => [`led${i}`, led])),
@@ -229,7 +211,7 @@ export class DebugFs {
     if (this.#inReset) return 0;
     return onNumber(parseNumber(text, 10, U32_MAX), (value) => {
       this.#stopOnError = value === 0n ? 0 : 1;
-      this.#card.resetNow('stop_on_err was written');
+      this.#card.resets.now('stop_on_err was written');
     });
   }
 
@@ -238,7 +220,7 @@ export class DebugFs {
     const card = this.#card;
     if (text.startsWith('disable')) card.disable();
     else if (text.startsWith('enable')) card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
-    else if (text.startsWith('cpu_timeout')) card.loseHeartbeat();
+    else if (text.startsWith('cpu_timeout')) card.resets.loseHeartbeat();
     else if (!text.startsWith('suspend') && !text.startsWith('resume')) return -Errno.EINVAL;
     return 0;
   }
@@ -252,7 +234,8 @@ export class DebugFs {
   }
 
   #commandBuffers(): string {
-    const lines = this.#card.commandBuffers().map(({ handle, byteLength, mapped }) => {
+    const buffers = this.#card.context?.buffers.commandBuffers() ?? [];
+    const lines = buffers.map(({ handle, byteLength, mapped }) => {
       const size = byteLength.toString(16).padStart(8, '0');
       // The handle holds one reference and the mapping another. The context of a user has address space id 1.
       const references = mapped ? 2 : 1;

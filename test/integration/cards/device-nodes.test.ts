@@ -6,7 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { EVENT_INJECTION } from '../../../src/emulator/driver/base/card-port.ts';
+import { EVENT_INJECTION } from '../../../src/emulator/driver/base/firmware.ts';
 import { connectEmulatedNode } from '../../../src/emulator/index.ts';
 import { ASIC_PROFILES } from '../../../src/uapi/index.ts';
 import { CompilerFolder, compilerSkipReason } from '../../fixtures/libucp/c-library.ts';

@@ -18,16 +18,7 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { FaultListener } from '../../device/queue/engine-access.ts';
 import type { Stream } from '../../device/queue/stream.ts';
-
-/** The operations of a card that its fault records need. */
-export interface FaultReporter {
-  readonly profile: AsicProfile;
-  readonly config: { readonly clock: Clock };
-  /** The current mappings in the MMU that translates an address: that of device memory, or that of host memory. */
-  userMappings(address: bigint): readonly UserMapping[];
-  /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
-  notify(events: number): void;
-}
+import type { Notifiers } from './notifier.ts';
 
 /** An access without translation, with the mappings at that time. */
 export interface PageFaultRecord {
@@ -85,7 +76,10 @@ const NO_ENGINE = 0xffff;
 
 /** The fault records of one card. */
 export class ErrorRecords implements FaultListener {
-  readonly #card: FaultReporter;
+  readonly #profile: AsicProfile;
+  readonly #clock: Clock;
+  readonly #notifiers: Notifiers;
+  readonly #mappingsBeside: (address: bigint) => readonly UserMapping[];
   #pageFault: PageFaultRecord | undefined;
   #razwi: RazwiRecord | undefined;
   #undefinedOpcode: UndefinedOpcodeRecord | undefined;
@@ -94,8 +88,17 @@ export class ErrorRecords implements FaultListener {
   #hardwareError: HardwareErrorRecord | undefined;
   #firmwareError: FirmwareErrorRecord | undefined;
 
-  constructor(card: FaultReporter) {
-    this.#card = card;
+  /** @param mappingsBeside the current mappings in the MMU that translates an address: that of device memory, or that of host memory */
+  constructor(
+    profile: AsicProfile,
+    clock: Clock,
+    notifiers: Notifiers,
+    mappingsBeside: (address: bigint) => readonly UserMapping[],
+  ) {
+    this.#profile = profile;
+    this.#clock = clock;
+    this.#notifiers = notifiers;
+    this.#mappingsBeside = mappingsBeside;
   }
 
   get lastPageFault(): PageFaultRecord | undefined {
@@ -133,11 +136,11 @@ export class ErrorRecords implements FaultListener {
       timestampNs: this.#now(),
       address,
       engineId: this.#engineId(stream),
-      mappings: this.#card.userMappings(address),
+      mappings: this.#mappingsBeside(address),
     };
     this.#recordRazwi(stream, address, writes);
     this.#recordEngineError(NO_ENGINE);
-    this.#card.notify(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
+    this.#notifiers.raise(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
   }
 
   /** Records an access that the hardware rejects. */
@@ -153,7 +156,7 @@ export class ErrorRecords implements FaultListener {
       timestampNs: this.#now(),
       engineId: this.#engineId(stream),
       // The lower command processor of a queue manager counts as the stream behind the last one.
-      streamId: stream.lower === undefined ? STREAMS_PER_QMAN : this.#card.profile.queues[stream.queueId]!.stream,
+      streamId: stream.lower === undefined ? STREAMS_PER_QMAN : this.#profile.queues[stream.queueId]!.stream,
       opcode,
     };
     this.#recordEngineError(this.#engineId(stream));
@@ -203,20 +206,19 @@ export class ErrorRecords implements FaultListener {
 
   #notifyEngineError(events: number): void {
     const reset = this.#isGaudi ? HL_NOTIFIER_EVENT.DEVICE_RESET : 0;
-    this.#card.notify(events | HL_NOTIFIER_EVENT.USER_ENGINE_ERR | reset);
+    this.#notifiers.raise(events | HL_NOTIFIER_EVENT.USER_ENGINE_ERR | reset);
   }
 
   get #isGaudi(): boolean {
-    return this.#card.profile.name === 'gaudi';
+    return this.#profile.name === 'gaudi';
   }
 
   #engineId(stream: Stream): number {
-    const { profile } = this.#card;
-    return engineIdOf(profile.name, profile.queues[stream.queueId]!);
+    return engineIdOf(this.#profile.name, this.#profile.queues[stream.queueId]!);
   }
 
   #now(): number {
-    return this.#card.config.clock.nowNs();
+    return this.#clock.nowNs();
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The event notifier of one open file: an event fd that the user registered and the unread events.
- * It does not interpret the events.
+ * The event notifiers of a card, one for each open file: an event fd that the user registered and the unread events.
+ * They do not interpret the events.
  */
 
 import { readlinkSync } from 'node:fs';
@@ -71,5 +71,28 @@ export class Notifier {
     if (this.#fd < 0) return;
     close(this.#fd);
     this.#fd = -1;
+  }
+}
+
+/** The notifiers of the open files of a card. */
+export class Notifiers {
+  readonly #all: Set<Notifier> = new Set();
+
+  /** Whether a user has registered an event fd. */
+  get anyRegistered(): boolean {
+    return [...this.#all].some((notifier) => notifier.registered);
+  }
+
+  add(notifier: Notifier): void {
+    this.#all.add(notifier);
+  }
+
+  delete(notifier: Notifier): void {
+    this.#all.delete(notifier);
+  }
+
+  /** Notifies registered users of events (bits of HL_NOTIFIER_EVENT). */
+  raise(events: number): void {
+    for (const notifier of this.#all) notifier.raise(events);
   }
 }

@@ -5,7 +5,7 @@ import { EmulatedCard } from '../../../../test/contract/emulated-card.ts';
 import { getPower, openControl } from '../../../hlthunk/index.ts';
 import { Errno } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../../../uapi/index.ts';
-import type { SensorFile } from './card-port.ts';
+import type { SensorFile } from './firmware.ts';
 
 describe.each(['gaudi', 'gaudi2'] as const)('the sensors of %s', (asic) => {
   let emulated: EmulatedCard;

@@ -4,8 +4,8 @@
  */
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
-import { type CardPort, CsCounters } from '../base/card-port.ts';
 import type { UserMapping } from '../base/error-records.ts';
+import type { CardState } from '../card-state.ts';
 import { VaSpace } from '../memory/address-blocks.ts';
 import { BufferTable, CommandBufferVa, type DriverBuffer } from '../memory/buffer-table.ts';
 import { DeviceMemoryTable } from '../memory/device-memory-table.ts';
@@ -14,13 +14,13 @@ import { DmabufImports, HostMappings } from '../memory/mappings.ts';
 import type { MmapFile } from '../memory/mmap-file.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { UserCbRanges } from '../submission/command-buffer-check.ts';
-import { ChunkList, SubmissionTable } from '../submission/submission.ts';
+import { ChunkList, type CsCounters, SubmissionTable } from '../submission/submission.ts';
 import { SyncStream } from '../submission/sync-stream.ts';
 import { UserInterrupts } from '../submission/user-interrupts.ts';
 
 /** A compute context. */
 export class Context {
-  readonly card: CardPort;
+  readonly card: CardState;
   readonly device: GaudiDevice;
   /** Memory of the process that opened the card. */
   readonly userMemory: UserMemory;
@@ -40,20 +40,20 @@ export class Context {
   /** Address ranges where command buffers of the user may lie. */
   readonly userCbRanges: UserCbRanges;
   readonly submissions: SubmissionTable;
+  readonly counters: CsCounters;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
   /** The sinks of trace that are enabled, see debug.ts. */
   readonly traceSinks: Set<number> = new Set();
   /** The chunks of the current submission. */
   readonly chunks: ChunkList = new ChunkList();
-  readonly counters: CsCounters = new CsCounters();
   #closed = false;
 
   /**
    * @param owner the process that opened the card, see {@link UserMemory.owner}
    * @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver
    */
-  constructor(card: CardPort, owner: number, mmapFile?: MmapFile) {
+  constructor(card: CardState, owner: number, mmapFile?: MmapFile) {
     this.card = card;
     this.device = card.device;
     this.userMemory = new UserMemory(owner);
@@ -66,6 +66,7 @@ export class Context {
     this.imports = new DmabufImports(card, this.va);
     this.userCbRanges = new UserCbRanges(card.profile, card.config.hbmBytes);
     this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
+    this.counters = this.submissions.counters;
     this.syncStream = new SyncStream(this);
     this.interrupts = new UserInterrupts(this);
   }

@@ -23,9 +23,9 @@ import {
   ioctlType,
 } from '../../../uapi/index.ts';
 import type { IoctlTracer, TracedCall } from '../../trace/ioctl-tracer.ts';
-import type { CardPort } from '../base/card-port.ts';
 import { givenWords } from '../base/ioctl-request.ts';
 import { Notifier } from '../base/notifier.ts';
+import type { CardState } from '../card-state.ts';
 import type { SharedPages } from '../memory/mmap-file.ts';
 import { UserMemory } from '../memory/user-memory.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
@@ -52,13 +52,13 @@ export abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   /** Memory of the process that opened the file. */
   abstract readonly userMemory: UserMemory;
-  protected readonly card: CardPort;
+  protected readonly card: CardState;
   protected closed = false;
   /** Records the ioctls; undefined when nothing is traced. */
   tracer: IoctlTracer | undefined;
   protected abstract readonly unknownErrno: number;
 
-  constructor(card: CardPort) {
+  constructor(card: CardState) {
     this.card = card;
     this.numbers = card.config.ioctlFamily === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS;
   }
@@ -161,7 +161,7 @@ export class PrimaryFile extends EmulatedFile {
   readonly #notifier: Notifier = new Notifier();
   readonly #onClose: (file: PrimaryFile) => void;
 
-  constructor(card: CardPort, context: Context, onClose: (file: PrimaryFile) => void) {
+  constructor(card: CardState, context: Context, onClose: (file: PrimaryFile) => void) {
     super(card);
     this.context = context;
     this.userMemory = context.userMemory;
@@ -271,7 +271,7 @@ export class ControlFile extends EmulatedFile {
   protected readonly unknownErrno: number = Errno.ENOTTY;
 
   /** @param owner see {@link UserMemory.owner} */
-  constructor(card: CardPort, owner: number) {
+  constructor(card: CardState, owner: number) {
     super(card);
     this.userMemory = new UserMemory(owner);
   }

@@ -3,13 +3,13 @@
  */
 
 import type { Struct, StructFields, StructValues } from '../../../uapi/index.ts';
-import type { CardPort } from '../base/card-port.ts';
 import type { Notifier } from '../base/notifier.ts';
+import type { CardState } from '../card-state.ts';
 import type { Context } from './context.ts';
 
 /** One INFO ioctl. */
 export interface InfoRequest {
-  readonly card: CardPort;
+  readonly card: CardState;
   /** Undefined on the control node. */
   readonly context: Context | undefined;
   /** Undefined on the control node, which has no ops of events. */

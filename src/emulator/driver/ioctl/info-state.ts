@@ -22,8 +22,8 @@ import {
   HL_OPEN_STATS_INFO,
   HL_POWER_INFO,
 } from '../../../uapi/index.ts';
-import { readSensor } from '../base/attributes.ts';
-import { type CardPort, CsCounters } from '../base/card-port.ts';
+import type { CardState } from '../card-state.ts';
+import { CsCounters } from '../submission/submission.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
@@ -118,7 +118,7 @@ function pciCounters({ card }: InfoRequest): Uint8Array {
 }
 
 /** Text about the engines in use. */
-export function engineStatusText(card: CardPort): string {
+export function engineStatusText(card: CardState): string {
   const lines = ['', 'QUEUE                 is_idle  pending'];
   for (const stream of card.device.usedStreams()) {
     lines.push(`${stream.name.padEnd(22)}${(stream.idle ? 'Y' : 'N').padEnd(9)}${stream.pending.length}`);
@@ -161,7 +161,7 @@ export const STATE_OPS: InfoOps = [
   [
     HL_INFO_OP.POWER,
     operational(({ card }) => {
-      const milliwatt = Math.round((readSensor(card, 'power1_input') ?? 0) / MICROWATT_PER_MILLIWATT);
+      const milliwatt = Math.round((card.readSensor('power1_input') ?? 0) / MICROWATT_PER_MILLIWATT);
       return encode(HL_POWER_INFO, { power: BigInt(milliwatt) });
     }),
   ],

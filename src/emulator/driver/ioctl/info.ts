@@ -25,10 +25,10 @@ import {
   reportedDramBase,
   reportedDramSize,
 } from '../../../uapi/index.ts';
-import { FIRMWARE_VERSION, PCI_REVISION } from '../base/attributes.ts';
-import type { CardPort } from '../base/card-port.ts';
+import { FIRMWARE_VERSION, PCI_REVISION } from '../base/firmware.ts';
 import type { Notifier } from '../base/notifier.ts';
 import { readNumber } from '../base/numbers.ts';
+import type { CardState } from '../card-state.ts';
 import type { UserMemory } from '../memory/user-memory.ts';
 import type { Context } from './context.ts';
 import { EVENT_OPS } from './info-events.ts';
@@ -172,7 +172,7 @@ const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
  * @param context undefined on the control node, like the notifier
  */
 export function infoIoctl(
-  card: CardPort,
+  card: CardState,
   userMemory: UserMemory,
   context: Context | undefined,
   notifier: Notifier | undefined,

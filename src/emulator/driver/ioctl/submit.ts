@@ -19,12 +19,17 @@ import {
   type QueueEntry,
 } from '../../../uapi/index.ts';
 import { Stall, type Stream } from '../../device/queue/stream.ts';
-import type { CsCounters } from '../base/card-port.ts';
 import { readNumber } from '../base/numbers.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
 import { accept, acceptNothing, latchedFlags, refuse, timeoutSecondsOf } from '../submission/answers.ts';
 import { parseExternalBuffer } from '../submission/command-buffer-check.ts';
-import { type CheckedChunk, type ChunkList, type Submission, SubmissionState } from '../submission/submission.ts';
+import {
+  type CheckedChunk,
+  type ChunkList,
+  type CsCounters,
+  type Submission,
+  SubmissionState,
+} from '../submission/submission.ts';
 import type { Context } from './context.ts';
 
 const NS_PER_S = 1e9;

@@ -8,9 +8,9 @@
 import { Errno, isSyscallError } from '../../../sys/index.ts';
 import { HL_MEM } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
-import type { CardPort } from '../base/card-port.ts';
 import { cutRuns, type ExportedDmabuf, type MemoryRun } from '../base/dmabuf.ts';
 import type { UserMapping } from '../base/error-records.ts';
+import type { CardState } from '../card-state.ts';
 import { HandleIds, type VaSpace } from './address-blocks.ts';
 
 const EXPORT_ALIGNMENT = 4096n;
@@ -42,7 +42,7 @@ export interface ExportRequest {
 
 /** The device memory of one context. */
 export class DeviceMemoryTable {
-  readonly #card: CardPort;
+  readonly #card: CardState;
   readonly #va: VaSpace;
   /** Physical memory of the user, in bytes from the end of the reserved part. */
   readonly #physical: RangeAllocator;
@@ -56,7 +56,7 @@ export class DeviceMemoryTable {
   /** Bytes of this context (ctx->dram_phys_mem); the user may set any number if the driver only accounts. */
   #usedBytes = 0;
 
-  constructor(card: CardPort, va: VaSpace) {
+  constructor(card: CardState, va: VaSpace) {
     this.#card = card;
     this.#va = va;
     this.#firstByte = Number(card.profile.dram.reservedSize);

@@ -7,7 +7,7 @@
 import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
-import type { CardPort } from '../base/card-port.ts';
+import type { CardState } from '../card-state.ts';
 import type { MmapFile, SharedPages } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
@@ -18,14 +18,14 @@ export interface BlockHandle {
 
 /** The register blocks of one context. Their ids are their indices in the profile. */
 export class HwBlocks {
-  readonly #card: CardPort;
+  readonly #card: CardState;
   /** Mapped blocks by id. */
   readonly #mapped: Set<DriverMapping> = new Set();
 
   readonly #mmapFile: MmapFile | undefined;
 
   /** @param mmapFile the file of the context in which the blocks are mapped; undefined for files of their own */
-  constructor(card: CardPort, mmapFile?: MmapFile) {
+  constructor(card: CardState, mmapFile?: MmapFile) {
     this.#card = card;
     this.#mmapFile = mmapFile;
   }

@@ -5,9 +5,9 @@
 
 import { close, dup, Errno, isSyscallError } from '../../../sys/index.ts';
 import { HL_MEM } from '../../../uapi/index.ts';
-import type { CardPort } from '../base/card-port.ts';
 import type { ExportedDmabuf } from '../base/dmabuf.ts';
 import type { UserMapping } from '../base/error-records.ts';
+import type { CardState } from '../card-state.ts';
 import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaRange, type VaSpace } from './address-blocks.ts';
 import type { PinnedPages } from './pinned-memory.ts';
 import { isUserRange, type UserMemory } from './user-memory.ts';
@@ -23,7 +23,7 @@ interface HostMapping {
 
 /** The host mappings of one context. */
 export class HostMappings {
-  readonly #card: CardPort;
+  readonly #card: CardState;
   readonly #va: VaSpace;
   readonly #userMemory: UserMemory;
   /** By the address that MAP returned. */
@@ -31,7 +31,7 @@ export class HostMappings {
   #pinnedBytes = 0;
 
   /** @param userMemory of the process that owns the context */
-  constructor(card: CardPort, va: VaSpace, userMemory: UserMemory) {
+  constructor(card: CardState, va: VaSpace, userMemory: UserMemory) {
     this.#card = card;
     this.#va = va;
     this.#userMemory = userMemory;
@@ -122,11 +122,11 @@ interface Import {
 
 /** The imports of one context. They are mapped in the host range: peer memory is reached through the PCIe port. */
 export class DmabufImports {
-  readonly #card: CardPort;
+  readonly #card: CardState;
   readonly #va: VaSpace;
   readonly #imports: Map<bigint, Import> = new Map();
 
-  constructor(card: CardPort, va: VaSpace) {
+  constructor(card: CardState, va: VaSpace) {
     this.#card = card;
     this.#va = va;
   }

@@ -1,13 +1,28 @@
 /**
  * Results of the CS ioctl. All results except EAGAIN clear the argument block first. Results of the WAIT_CS ioctl, and the time-out of its arguments.
- * The waits are in wait.ts and user-interrupts.ts. The time-out of a submission and its effect, from its arguments and the settings of the card.
+ * The waits are in wait.ts and user-interrupts.ts. The time-out of a submission and its effect, from its arguments and the settings of the card. What the
+ * parts of a context that answer see of it.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { HL_CS_ARGS, HL_CS_FLAGS, HL_WAIT_CS_ARGS, HL_WAIT_CS_STATUS_FLAG } from '../../../uapi/index.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
-import type { CardPort } from '../base/card-port.ts';
+import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import { readNumber } from '../base/numbers.ts';
+import type { CardState } from '../card-state.ts';
+import type { BufferTable } from '../memory/buffer-table.ts';
+import type { UserMemory } from '../memory/user-memory.ts';
+import type { CsCounters, SubmissionTable } from './submission.ts';
+
+/** A compute context (struct hl_ctx) as its parts see it. */
+export interface ContextPort {
+  readonly card: CardState;
+  readonly device: GaudiDevice;
+  readonly userMemory: UserMemory;
+  readonly buffers: BufferTable;
+  readonly submissions: SubmissionTable;
+  readonly counters: CsCounters;
+}
 
 const OUT = HL_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
@@ -78,12 +93,12 @@ export function timeoutOf(words: Uint32Array, word: number): number {
 const IN = HL_CS_ARGS.in.words;
 
 /** Seconds: CUSTOM_TIMEOUT, or the default of the driver; without a default there are no time-outs at all (hl_hw_queue_schedule_cs, Linux 6.12). */
-export function timeoutSecondsOf(card: CardPort, words: Uint32Array, flags: number): number {
+export function timeoutSecondsOf(card: CardState, words: Uint32Array, flags: number): number {
   const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0 && card.csTimeoutSeconds !== Number.POSITIVE_INFINITY;
   return isCustom ? words[IN.timeout]! : card.csTimeoutSeconds;
 }
 
 /** The flags of a submission with those that the card sets: whether its time-out resets the card is decided when it is submitted (allocate_cs, Linux 6.12). */
-export function latchedFlags(card: CardPort, flags: number): number {
+export function latchedFlags(card: CardState, flags: number): number {
   return card.skipResetOnTimeout ? flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT : flags;
 }

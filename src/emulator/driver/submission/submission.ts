@@ -122,12 +122,33 @@ export interface Outcome {
   readonly timestampNs: number;
 }
 
+/** Counters of rejected submissions by reason (struct hl_cs_counters): those of a context, or sums of several. */
+export class CsCounters {
+  outOfMemory = 0;
+  parsing = 0;
+  queueFull = 0;
+  inReset = 0;
+  maxCsInFlight = 0;
+  validation = 0;
+
+  /** Adds another set to this one. */
+  add(other: CsCounters): void {
+    this.outOfMemory += other.outOfMemory;
+    this.parsing += other.parsing;
+    this.queueFull += other.queueFull;
+    this.inReset += other.inReset;
+    this.maxCsInFlight += other.maxCsInFlight;
+    this.validation += other.validation;
+  }
+}
+
 /** The submissions of one context. */
 export class SubmissionTable {
   /** Sequence number of the next submission. */
   nextSeq = 1;
   /** The oldest submission that is not retired. */
   oldest = 1;
+  readonly counters: CsCounters = new CsCounters();
   readonly #slots: (Submission | undefined)[];
   readonly #mask: number;
   /** A 64-bit time per slot, written by the engines; mapped at the first use of a timestamp. */

@@ -11,8 +11,15 @@ import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../../
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { readNumber } from '../base/numbers.ts';
 import { HandleIds } from '../memory/address-blocks.ts';
-import { accept, acceptNothing, latchedFlags, refuse, refuseReservation, timeoutSecondsOf } from './answers.ts';
-import type { ContextPort } from './context-port.ts';
+import {
+  accept,
+  acceptNothing,
+  type ContextPort,
+  latchedFlags,
+  refuse,
+  refuseReservation,
+  timeoutSecondsOf,
+} from './answers.ts';
 import { type Signal, SignalPackets, SignalQueue, SOB_VALUE_END } from './signals.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 

@@ -16,8 +16,7 @@ import {
 } from '../../../uapi/index.ts';
 import { readNumber, readU64 } from '../base/numbers.ts';
 import type { DriverBuffer } from '../memory/buffer-table.ts';
-import { answer, timeoutOf, writeTimestamp } from './answers.ts';
-import type { ContextPort } from './context-port.ts';
+import { answer, type ContextPort, timeoutOf, writeTimestamp } from './answers.ts';
 
 const IN = HL_WAIT_CS_ARGS.in.words;
 const COUNTER_BYTES = 8;

@@ -1,7 +1,7 @@
 /** Elements of the page: finds, creates and updates them. Unchanged elements are not touched, so that selections stay. */
 
 import { STRIP, type Strips } from './data/arena-strips.ts';
-import type { Cell } from './data/cell.ts';
+import type { Cell } from './data/tables.ts';
 
 const SVG = 'http://www.w3.org/2000/svg';
 

@@ -2,9 +2,17 @@
 
 import type { TopModel } from '../../../model/top-model.ts';
 import type { ArenaUse, WebModel, WebProcess } from '../../../model/web-model.ts';
-import type { Cell } from './cell.ts';
 import { bytesText, cardText, millisecondsText, rateText } from './format.ts';
 import { isDown } from './links.ts';
+
+/** A cell of a table. */
+export interface Cell {
+  readonly text: string;
+  /** Class of the cell. */
+  readonly kind?: string;
+  readonly title?: string;
+  readonly isHead?: boolean;
+}
 
 const OPERATIONAL = 'operational';
 

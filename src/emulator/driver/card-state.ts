@@ -1,0 +1,241 @@
+/**
+ * The state of a card (struct hl_device) that the parts of the driver read and count: status, records, the work in flight. The ioctls of files and
+ * contexts work on it; opening, releasing and resetting belong to card.ts and resets.ts.
+ */
+
+import { type AsicProfile, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../uapi/index.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Timer } from '../../ucs/sys/clock.ts';
+import type { CardPlace } from '../config/card-places.ts';
+import type { LinkTable } from '../config/links.ts';
+import type { NodeConfig } from '../config/node-config.ts';
+import type { DmaEngines } from '../device/engine/dma-engines.ts';
+import { GaudiDevice } from '../device/gaudi-device.ts';
+import { CardTraffic, type LinkTraffic } from '../device/memory/traffic.ts';
+import { FaultPlan } from '../faults/fault-plan.ts';
+import type { DmabufRegistry } from './base/dmabuf.ts';
+import { ErrorRecords, type UserMapping } from './base/error-records.ts';
+import { CardLimits, type SensorFile, sensorFiles } from './base/firmware.ts';
+import { Notifiers } from './base/notifier.ts';
+import { Waiters } from './base/waiters.ts';
+import { CsCounters, type Submission, type SubmissionTable, TimeoutWatch } from './submission/submission.ts';
+
+/** Pause between two passes of command processors that do not finish their work in one. */
+const CONTINUE_PAUSE_NS = 1e6;
+/** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
+const ENGINES_WAIT_NS = 600e9;
+
+/** Objects that the cards of a node share. */
+export interface CardSurroundings {
+  readonly engines: DmaEngines;
+  readonly dmabufs: DmabufRegistry;
+  readonly links: LinkTable;
+  readonly linkTraffic: LinkTraffic;
+}
+
+/** Number and times of successful opens of the primary node (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
+export interface OpenRecord {
+  opens: number;
+  /** Time of the last open, and duration of the one before; nanoseconds. */
+  openedAtNs: number;
+  lastPeriodNs: number;
+}
+
+/** The state of one card. */
+export abstract class CardState {
+  readonly place: CardPlace;
+  readonly profile: AsicProfile;
+  readonly config: NodeConfig;
+  readonly device: GaudiDevice;
+  readonly waiters: Waiters;
+  readonly faults: FaultPlan;
+  readonly records: ErrorRecords;
+  /** The links of the node. */
+  readonly links: LinkTable;
+  /** The dma-bufs of the node. */
+  readonly dmabufs: DmabufRegistry;
+  /** The event fds that users registered. */
+  readonly notifiers: Notifiers = new Notifiers();
+  readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0 };
+  /** The clock and the power limit, which programs may lower. */
+  readonly limits: CardLimits;
+  /** The files of hwmon: the only source of temperature and power. */
+  readonly sensors: readonly SensorFile[];
+  readonly log: Log;
+  /** The submissions of the compute context while the primary node is open. */
+  submissions: SubmissionTable | undefined = undefined;
+  /** Device memory allocated by contexts, in bytes. */
+  dramUsedBytes = 0;
+  /** Number of multi-waits that block at present. */
+  multiWaits = 0;
+  /** Whether coresight is being programmed (DEBUG SET_MODE). */
+  debugMode = false;
+  /** After a fault the driver waits until the user closes the file, and nothing runs (the release watchdog is active). */
+  releasePending = false;
+  /** The end of that wait. */
+  watchdog: Timer | undefined = undefined;
+  /** Unplugged: every file returns ENODEV. */
+  removed = false;
+  hardResets = 0;
+  /** Seconds after which submissions time out by default; Infinity for never. */
+  csTimeoutSeconds: number;
+  /** Submissions that time out from now on do not reset the card (debugfs skip_reset_on_timeout). */
+  skipResetOnTimeout = false;
+  /** Number of events that the hardware has reported, by event: since the last hard reset, and since the start (INFO HW_EVENTS, HW_EVENTS_AGGREGATE). */
+  readonly eventCounts: Map<number, number> = new Map();
+  readonly eventTotals: Map<number, number> = new Map();
+  /** Rejected submissions of closed contexts. */
+  protected readonly closedDrops: CsCounters = new CsCounters();
+  #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
+  /** The next pass of command processors that did not finish their work in one. */
+  #continuation: Timer | undefined;
+  readonly #engines: DmaEngines;
+  readonly #timeouts: TimeoutWatch;
+
+  /** @throws SyscallError ENOMEM, EMFILE */
+  constructor(place: CardPlace, config: NodeConfig, { engines, dmabufs, links, linkTraffic }: CardSurroundings) {
+    const { profile, clock } = config;
+    this.place = place;
+    this.links = links;
+    this.profile = profile;
+    this.config = config;
+    this.limits = new CardLimits(profile.name);
+    this.log = config.log.child(`card${place.minor}`);
+    this.dmabufs = dmabufs;
+    this.#engines = engines;
+    this.csTimeoutSeconds = config.csTimeoutSeconds;
+    this.#timeouts = new TimeoutWatch(clock, () => {
+      this.device.pump();
+      this.#checkTimeout();
+    });
+    this.faults = new FaultPlan(clock, () => this.progress());
+    this.records = new ErrorRecords(profile, clock, this.notifiers, (address) => this.mappingsBeside(address));
+    this.device = new GaudiDevice({
+      profile,
+      hbmBytes: config.hbmBytes,
+      engines,
+      clock,
+      minor: place.minor,
+      traffic: new CardTraffic(place.minor, linkTraffic, clock.nowNs()),
+      inlineBytesMax: config.inlineBytesMax,
+      faults: this.records,
+      onWorkLeft: () => this.#continueSoon(),
+      onInterrupt: (vector) => this.raiseInterrupt(vector),
+    });
+    this.waiters = new Waiters(engines, clock, () => this.service());
+    this.sensors = sensorFiles(profile, () => this.isOperational);
+  }
+
+  /** The mappings of the context in the MMU that translates an address. */
+  protected abstract mappingsBeside(address: bigint): readonly UserMapping[];
+  /** The card raises an interrupt of the user. */
+  protected abstract raiseInterrupt(vector: number): void;
+  /** The oldest submission has timed out. */
+  protected abstract onTimeout(expired: Submission): void;
+
+  get status(): HlDeviceStatus {
+    return this.#status;
+  }
+
+  /** Whether the firmware answers (hl_device_operational of device.c). */
+  get isOperational(): boolean {
+    if (this.removed) return false;
+    return this.#status === HL_DEVICE_STATUS.OPERATIONAL || this.#status === HL_DEVICE_STATUS.IN_DEVICE_CREATION;
+  }
+
+  /** Whether waits may begin and go on: not on a card that was removed, is not operational, or waits until the user closes the file (hl_wait_ioctl). */
+  get permitsWaits(): boolean {
+    return !this.removed && !this.releasePending && this.#status === HL_DEVICE_STATUS.OPERATIONAL;
+  }
+
+  /** Whether the primary node is open. */
+  get hasContext(): boolean {
+    return this.submissions !== undefined;
+  }
+
+  /** Rejected submissions of all contexts of the card. */
+  get dropTotals(): CsCounters {
+    const totals = new CsCounters();
+    totals.add(this.closedDrops);
+    if (this.submissions !== undefined) totals.add(this.submissions.counters);
+    return totals;
+  }
+
+  /** The number in a file of hwmon; undefined while the card does not work. @param name such as `temp1_input` */
+  readSensor(name: string): number | undefined {
+    const text = this.removed ? undefined : this.sensors.find((file) => file.name === name)?.read?.();
+    return text === undefined ? undefined : Number(text);
+  }
+
+  /** Called after progress of the engines: runs what can run and notifies waiters. */
+  progress(): void {
+    this.service();
+    this.submissions?.retire();
+    if (this.waiters.any) this.waiters.wake();
+  }
+
+  /** Runs everything that can run, and handles the results: time-outs, the failure of an engine. */
+  service(): void {
+    this.device.pump();
+    if (this.#engines.failed) this.#fail('a dma engine has died');
+    if (this.#timeouts.active) this.#checkTimeout();
+  }
+
+  /** Starts the time-out of the oldest incomplete submission, unless it is running. */
+  watchTimeout(): void {
+    if (this.submissions !== undefined) this.#timeouts.watch(this.submissions);
+  }
+
+  /** Blocks until no engine accesses memory for the card; then translations of the card may be removed. */
+  waitForEngines(): void {
+    if (!this.waiters.block(ENGINES_WAIT_NS, () => this.device.drained)) this.#fail('the dma engines make no progress');
+  }
+
+  /** Puts the card into a status. Unless it is operational, nothing stays in flight: all of it is aborted, as when the driver gives a device up. */
+  setStatus(status: HlDeviceStatus): void {
+    if (status !== HL_DEVICE_STATUS.OPERATIONAL) this.abortAll();
+    this.#status = status;
+    this.waiters.wakeAll();
+  }
+
+  /** Refuses new work. What is in flight continues (hl_device_write of debugfs.c, Linux 6.12). */
+  disable(): void {
+    this.#status = HL_DEVICE_STATUS.MALFUNCTION;
+  }
+
+  /** Ends everything in flight (hl_cs_rollback_all). Aborted submissions must not start any more, not even while the engines finish. */
+  abortAll(): void {
+    this.submissions?.abort(undefined);
+    this.device.dropPending();
+  }
+
+  /** Cancels the time-outs, the watchdog and the next pass of command processors. */
+  cancelTimers(): void {
+    this.#timeouts.cancel();
+    this.#continuation?.cancel();
+    this.#continuation = undefined;
+    this.watchdog?.cancel();
+    this.watchdog = undefined;
+  }
+
+  /** Marks the card as permanently failed. */
+  #fail(reason: string): void {
+    if (this.#status === HL_DEVICE_STATUS.MALFUNCTION) return;
+    this.log.error(`malfunction: ${reason}`);
+    this.cancelTimers();
+    this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+  }
+
+  /** Runs the command processors again after other work of this thread. */
+  #continueSoon(): void {
+    this.#continuation ??= this.config.clock.setTimer(CONTINUE_PAUSE_NS, () => {
+      this.#continuation = undefined;
+      this.progress();
+    });
+  }
+
+  #checkTimeout(): void {
+    const expired = this.submissions === undefined ? undefined : this.#timeouts.expired(this.submissions);
+    if (expired !== undefined) this.onTimeout(expired);
+  }
+}
