@@ -19,10 +19,10 @@ import type {
   VerbsObject,
 } from '../../verbs/port.ts';
 import { type DmabufAccess, type DmaMemory, hostDmaMemory, isValidAccess, type Region } from './memory/dma-memory.ts';
-import { EmulatedChannel, EmulatedCq, type ObjectCounter } from './queue/completion-queue.ts';
+import { EmulatedChannel, EmulatedCq } from './queue/completion-queue.ts';
 import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';
-import type { EventSink, RdmaDevice } from './rdma-device.ts';
+import type { RdmaDevice } from './rdma-device.ts';
 
 /** Maximum number of unread asynchronous events; beyond it the oldest is lost. */
 const EVENTS_MAX = 256;
@@ -31,7 +31,7 @@ const DEFAULT_PKEY = 0xffff;
 const PAGE_BYTES = 4096;
 
 /** An open device. */
-export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
+export class RdmaContext implements VerbsContext {
   readonly name: string;
   readonly device: RdmaDevice;
   readonly dmabufs: DmabufAccess;
@@ -39,13 +39,19 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
   readonly #events: AsyncEvent[] = [];
   /** Objects of this context, in the order of their creation. */
   readonly #objects: Set<VerbsObject> = new Set();
+  /** Called with an object that is destroyed. */
+  readonly destroyed: (object: object) => void = (object) => {
+    this.#objects.delete(object as VerbsObject);
+    this.device.destroyed(object);
+  };
+  readonly #listener: (event: AsyncEvent) => void = (event) => this.onEvent(event);
   #closed = false;
 
   constructor(device: RdmaDevice, dmabufs: DmabufAccess) {
     this.name = device.name;
     this.device = device;
     this.dmabufs = dmabufs;
-    device.contexts.add(this);
+    device.listen(this.#listener);
   }
 
   get asyncFd(): number {
@@ -76,13 +82,15 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
 
   createCompletionChannel(): CompletionChannel {
     this.checkPresent('ibv_create_comp_channel');
-    return this.keep(new EmulatedChannel(this));
+    return this.keep(new EmulatedChannel(this.destroyed));
   }
 
   createCq(depth: number, channel: CompletionChannel | undefined): CompletionQueue {
     this.checkPresent('ibv_create_cq');
     check('ibv_create_cq', 'depth', depth, 1, this.device.limits.maxCqe);
-    const cq = new EmulatedCq(depth, channel as EmulatedChannel | undefined, this, () => this.device.progress());
+    const cq = new EmulatedCq(depth, channel as EmulatedChannel | undefined, this.destroyed, () =>
+      this.device.progress(),
+    );
     return this.keep(cq);
   }
 
@@ -104,11 +112,6 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
     return this.device.created(object);
   }
 
-  destroyed(object: object): void {
-    this.#objects.delete(object as VerbsObject);
-    this.device.destroyed(object);
-  }
-
   /** @throws SyscallError EIO after the removal of the device, EBADF after close */
   checkPresent(call: string): void {
     if (this.#closed) throw new SyscallError(call, Errno.EBADF, `${this.name} is closed (emulated)`);
@@ -120,7 +123,7 @@ export class RdmaContext implements VerbsContext, EventSink, ObjectCounter {
     // An object is destroyed before the objects that it uses.
     for (const object of [...this.#objects].reverse()) object.close();
     this.#closed = true;
-    this.device.contexts.delete(this);
+    this.device.unlisten(this.#listener);
     this.#asyncEvent.close();
   }
 }
@@ -185,7 +188,7 @@ class EmulatedPd implements ProtectionDomain {
     const { maxSrqWr, maxSrqSge } = this.#context.device.limits;
     check('ibv_create_srq', 'max_wr', maxWr, 1, maxSrqWr);
     check('ibv_create_srq', 'max_sge', maxSge, 1, maxSrqSge);
-    return this.#context.keep(new EmulatedSrq(this, maxWr, maxSge, this.#context));
+    return this.#context.keep(new EmulatedSrq(this, maxWr, maxSge, this.#context.destroyed));
   }
 
   createQp(init: QpInit): QueuePair {

@@ -92,14 +92,14 @@ export class SocketWire implements RdmaWire {
     return outgoing === undefined || outgoing.queued.length === 0;
   }
 
-  send(packet: Packet, source: WirePort, gid: Uint8Array): void {
+  send(packet: Packet, sourceGid: Uint8Array, gid: Uint8Array): void {
     if (this.#local.has(gid)) {
-      this.#local.send(packet, source, gid);
+      this.#local.send(packet, sourceGid, gid);
       return;
     }
     const outgoing = this.#closed ? undefined : this.#connected(gidText(gid));
     if (outgoing === undefined || outgoing.queued.length >= QUEUED_MAX) return;
-    const message = this.#buffer.subarray(0, encodePacket(packet, source.gid, this.#view));
+    const message = this.#buffer.subarray(0, encodePacket(packet, sourceGid, this.#view));
     if (outgoing.queued.length > 0) {
       outgoing.queued.push(message.slice());
       return;
@@ -154,7 +154,7 @@ export class SocketWire implements RdmaWire {
       if (queued.length > 0) return;
       if (!socket.closed) this.#events.modify(socket.fd, ReadyFor.PEER_CLOSED, token);
     }
-    for (const port of this.#ports) port.onRoom();
+    for (const port of this.#ports) port.resume();
   }
 
   #onIncoming(token: number, incoming: Incoming): void {

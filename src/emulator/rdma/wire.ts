@@ -3,12 +3,20 @@
 import type { Packet } from './queue/packet.ts';
 
 /** A port on the wire. */
-export interface WirePort {
+export class WirePort {
   readonly gid: Uint8Array;
-  /** Called when a packet has arrived. The packet belongs to the wire and is valid during the call. */
-  deliver(packet: Packet, sourceGid: Uint8Array): void;
-  /** Called when the wire accepts packets again. */
-  onRoom(): void;
+  readonly deliver: (packet: Packet, sourceGid: Uint8Array) => void;
+  readonly resume: () => void;
+
+  /**
+   * @param deliver called when a packet has arrived; the packet belongs to the wire and is valid during the call
+   * @param resume called when the wire accepts packets again
+   */
+  constructor(gid: Uint8Array, deliver: (packet: Packet, sourceGid: Uint8Array) => void, resume: () => void) {
+    this.gid = gid;
+    this.deliver = deliver;
+    this.resume = resume;
+  }
 }
 
 /** The wire. */
@@ -22,7 +30,7 @@ export interface RdmaWire {
   /** Delivers packets that have arrived. */
   progress(): void;
   /** Sends a packet, which can be reused on return. */
-  send(packet: Packet, source: WirePort, gid: Uint8Array): void;
+  send(packet: Packet, sourceGid: Uint8Array, gid: Uint8Array): void;
 }
 
 /** The GID as text: the key of a port in maps. */
@@ -54,7 +62,7 @@ export class LocalWire implements RdmaWire {
   /** No effect: packets are delivered when they are sent. */
   progress(): void {}
 
-  send(packet: Packet, source: WirePort, gid: Uint8Array): void {
-    this.#ports.get(gidText(gid))?.deliver(packet, source.gid);
+  send(packet: Packet, sourceGid: Uint8Array, gid: Uint8Array): void {
+    this.#ports.get(gidText(gid))?.deliver(packet, sourceGid);
   }
 }

@@ -4,19 +4,14 @@ import { Errno, EventFd } from '../../../sys/index.ts';
 import { Wc, WcStatus } from '../../../verbs/abi.ts';
 import type { CompletionChannel, CompletionQueue, VerbsBlock } from '../../../verbs/port.ts';
 
-/** The device's count of its objects. */
-export interface ObjectCounter {
-  /** Called when an object was destroyed. */
-  destroyed(object: object): void;
-}
-
 /** A channel: a descriptor that is readable while an event is pending. */
 export class EmulatedChannel implements CompletionChannel {
   readonly #event: EventFd = new EventFd();
-  readonly #counter: ObjectCounter;
+  readonly #onClose: (object: object) => void;
 
-  constructor(counter: ObjectCounter) {
-    this.#counter = counter;
+  /** @param onClose called with the channel when it is closed */
+  constructor(onClose: (object: object) => void) {
+    this.#onClose = onClose;
   }
 
   get fd(): number {
@@ -33,7 +28,7 @@ export class EmulatedChannel implements CompletionChannel {
 
   close(): void {
     this.#event.close();
-    this.#counter.destroyed(this);
+    this.#onClose(this);
   }
 }
 
@@ -55,19 +50,27 @@ export class EmulatedCq implements CompletionQueue {
   readonly depth: number;
   readonly #ring: Uint32Array;
   readonly #channel: EmulatedChannel | undefined;
-  readonly #counter: ObjectCounter;
+  readonly #onClose: (object: object) => void;
   readonly #onPoll: () => void;
   #head = 0;
   #count = 0;
   #isArmed = false;
   #hasOverrun = false;
 
-  /** @param onPoll lets the device progress */
-  constructor(depth: number, channel: EmulatedChannel | undefined, counter: ObjectCounter, onPoll: () => void) {
+  /**
+   * @param onClose called with the queue when it is destroyed
+   * @param onPoll lets the device progress
+   */
+  constructor(
+    depth: number,
+    channel: EmulatedChannel | undefined,
+    onClose: (object: object) => void,
+    onPoll: () => void,
+  ) {
     this.depth = depth;
     this.#ring = new Uint32Array(depth * Wc.WORDS);
     this.#channel = channel;
-    this.#counter = counter;
+    this.#onClose = onClose;
     this.#onPoll = onPoll;
   }
 
@@ -127,7 +130,7 @@ export class EmulatedCq implements CompletionQueue {
   }
 
   close(): void {
-    this.#counter.destroyed(this);
+    this.#onClose(this);
   }
 }
 

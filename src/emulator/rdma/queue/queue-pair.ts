@@ -2,8 +2,6 @@
 
 import { Errno, SyscallError } from '../../../sys/index.ts';
 import {
-  AsyncEventType,
-  GID_BYTES,
   GRH_BYTES,
   GRH_DESTINATION_GID,
   GRH_SOURCE_GID,
@@ -17,24 +15,12 @@ import {
   WrOpcode,
 } from '../../../verbs/abi.ts';
 import type { QpAttributes, QpInit, QueuePair, VerbsBlock } from '../../../verbs/port.ts';
-import { type EmulatedCq, flushed } from './completion-queue.ts';
+import { flushed } from './completion-queue.ts';
 import { type Packet, PacketFlag, PacketKind } from './packet.ts';
-import type { QpContext, QpDevice, ReceiveResult } from './qp-context.ts';
-import { EmulatedSrq, ReceiveRing } from './receive-queue.ts';
 import { Requester } from './requester.ts';
 import { Responder } from './responder.ts';
 import { SendQueue, type SendWqe } from './send-queue.ts';
-
-/** The device, as its queue pairs use it. */
-export interface QpOwner extends QpDevice {
-  /** The GID of the port. */
-  readonly gid: Uint8Array;
-  /** False while the port is down, and after the removal of the device. */
-  readonly isUp: boolean;
-  readonly isRemoved: boolean;
-  /** The destination GID of an address handle; undefined if the device has no such handle. */
-  destinationOf(addressHandle: number): Uint8Array | undefined;
-}
+import { QpShared, type RdmaShared } from './shared.ts';
 
 /** Permitted next states of each state; RESET and ERR can be entered from every state. */
 const NEXT_STATES: Readonly<Record<QpState, readonly QpState[]>> = {
@@ -56,63 +42,31 @@ const RC_RTR: readonly (keyof QpAttributes)[] = [
   'path',
 ];
 const RC_RTS: readonly (keyof QpAttributes)[] = ['sqPsn', 'timeout', 'retryCount', 'rnrRetry', 'maxRdAtomic'];
-const NO_GID: Uint8Array = new Uint8Array(GID_BYTES);
 
 /** The queue pair. */
-export class EmulatedQp implements QueuePair, QpContext {
-  readonly device: QpOwner;
-  readonly qpNum: number;
-  readonly pd: object;
-  readonly type: QpType;
-  readonly sendCq: EmulatedCq;
-  readonly receiveCq: EmulatedCq;
-  readonly receives: ReceiveRing;
-  readonly receivePd: object;
+export class EmulatedQp extends QpShared implements QueuePair {
   readonly maxInlineBytes: number;
   /** Called when it is destroyed. */
   onClose: () => void = () => {};
-  state: QpState = QpState.RESET;
-  mtu: number = mtuBytes(5);
-  destGid: Uint8Array = NO_GID;
-  destQpNum = 0;
-  accessFlags = 0;
-  maxRdAtomic = 0;
-  maxDestRdAtomic = 0;
-  timeout = 0;
-  retryCount = 0;
-  rnrRetry = 0;
-  minRnrTimer = 0;
   readonly #hasOwnReceives: boolean;
   readonly #queue: SendQueue;
   readonly #requester: Requester;
   readonly #responder: Responder;
   #qkey = 0;
-  #closed = false;
 
-  constructor(device: QpOwner, pd: object, qpNum: number, init: QpInit) {
-    const { type, sendCq, receiveCq, srq, maxSendWr, maxReceiveWr, maxSendSge, maxReceiveSge, maxInlineBytes } = init;
-    this.device = device;
-    this.pd = pd;
-    this.qpNum = qpNum;
-    this.type = type;
-    this.sendCq = sendCq as EmulatedCq;
-    this.receiveCq = receiveCq as EmulatedCq;
+  constructor(device: RdmaShared, pd: object, qpNum: number, init: QpInit) {
+    super(device, pd, qpNum, init);
+    const { srq, maxSendWr, maxSendSge, maxInlineBytes } = init;
     this.#hasOwnReceives = srq === undefined;
-    this.receives = srq instanceof EmulatedSrq ? srq.ring : new ReceiveRing(maxReceiveWr, maxReceiveSge);
-    this.receivePd = srq instanceof EmulatedSrq ? srq.pd : pd;
     this.maxInlineBytes = maxInlineBytes;
     this.#queue = new SendQueue(maxSendWr, maxSendSge, maxInlineBytes);
     this.#requester = new Requester(this, this.#queue);
     this.#responder = new Responder(this);
   }
 
-  get canRequest(): boolean {
-    return this.state === QpState.RTS && !this.#closed;
-  }
-
   modify(attributes: QpAttributes): void {
     const { state } = attributes;
-    if (this.#closed) throw invalid('the queue pair is destroyed');
+    if (this.closed) throw invalid('the queue pair is destroyed');
     if (state === QpState.RESET) this.#reset();
     else if (state === QpState.ERR) this.fail();
     else {
@@ -123,7 +77,7 @@ export class EmulatedQp implements QueuePair, QpContext {
   }
 
   postSend(block: VerbsBlock, offset: number): number {
-    if (this.#closed || (this.state !== QpState.RTS && this.state !== QpState.ERR)) return Errno.EINVAL;
+    if (this.closed || (this.state !== QpState.RTS && this.state !== QpState.ERR)) return Errno.EINVAL;
     const errno = this.#queue.post(block, offset, (wqe) => this.#objection(wqe));
     if (this.state === QpState.ERR) this.#requester.flush();
     else this.pump();
@@ -131,7 +85,7 @@ export class EmulatedQp implements QueuePair, QpContext {
   }
 
   postReceive(block: VerbsBlock, offset: number): number {
-    if (this.#closed || !this.#hasOwnReceives || this.state === QpState.RESET) return Errno.EINVAL;
+    if (this.closed || !this.#hasOwnReceives || this.state === QpState.RESET) return Errno.EINVAL;
     const errno = this.receives.post(block, offset);
     if (this.state === QpState.ERR) this.#flushReceives();
     return errno;
@@ -170,15 +124,9 @@ export class EmulatedQp implements QueuePair, QpContext {
     if (this.#hasOwnReceives) this.#flushReceives();
   }
 
-  received({ idLow, idHigh }: { readonly idLow: number; readonly idHigh: number }, result: ReceiveResult): void {
-    if (this.receiveCq.push({ ...result, idLow, idHigh, qpNum: this.qpNum })) return;
-    this.device.raise(AsyncEventType.CQ_ERR, this.qpNum);
-    this.fail();
-  }
-
   close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.closed) return;
+    this.closed = true;
     this.#reset();
     this.sendCq.forget(this.qpNum);
     if (this.receiveCq !== this.sendCq) this.receiveCq.forget(this.qpNum);

@@ -5,7 +5,6 @@ import { joinWords } from '../../../ucs/type/int64.ts';
 import { RecvWr } from '../../../verbs/abi.ts';
 import type { SharedReceiveQueue, VerbsBlock } from '../../../verbs/port.ts';
 import { SgeList, wordIndex } from '../memory/dma-memory.ts';
-import type { ObjectCounter } from './completion-queue.ts';
 
 /** A posted receive. */
 export class ReceiveWqe {
@@ -90,12 +89,13 @@ export class EmulatedSrq implements SharedReceiveQueue {
   readonly ring: ReceiveRing;
   /** The protection domain. */
   readonly pd: object;
-  readonly #counter: ObjectCounter;
+  readonly #onClose: (object: object) => void;
 
-  constructor(pd: object, maxWr: number, maxSge: number, counter: ObjectCounter) {
+  /** @param onClose called with the queue when it is destroyed */
+  constructor(pd: object, maxWr: number, maxSge: number, onClose: (object: object) => void) {
     this.pd = pd;
     this.ring = new ReceiveRing(maxWr, maxSge);
-    this.#counter = counter;
+    this.#onClose = onClose;
   }
 
   postReceive(block: VerbsBlock, offset: number): number {
@@ -103,6 +103,6 @@ export class EmulatedSrq implements SharedReceiveQueue {
   }
 
   close(): void {
-    this.#counter.destroyed(this);
+    this.#onClose(this);
   }
 }

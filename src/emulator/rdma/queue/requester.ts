@@ -7,8 +7,8 @@ import type { Timer } from '../../../ucs/sys/clock.ts';
 import { RNR_TIMER_US, SendFlag, TIMEOUT_UNIT_NS, WcOpcode, WcStatus, WrOpcode } from '../../../verbs/abi.ts';
 import { failed, flushed } from './completion-queue.ts';
 import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } from './packet.ts';
-import type { QpContext } from './qp-context.ts';
 import type { SendQueue, SendWqe } from './send-queue.ts';
+import type { QpShared } from './shared.ts';
 
 /** Packets in flight per queue pair. */
 const WINDOW = 64;
@@ -30,7 +30,7 @@ const WC_OPCODE: readonly number[] = [
 
 /** The requester. */
 export class Requester {
-  readonly #qp: QpContext;
+  readonly #qp: QpShared;
   readonly #queue: SendQueue;
   /** Next sequence number of a request that starts, and the oldest that is not acknowledged. */
   #nextPsn = 0;
@@ -44,7 +44,7 @@ export class Requester {
   /** Time of the last acknowledgement, or of the first packet after everything was acknowledged. */
   #progressNs = 0;
 
-  constructor(qp: QpContext, queue: SendQueue) {
+  constructor(qp: QpShared, queue: SendQueue) {
     this.#qp = qp;
     this.#queue = queue;
   }

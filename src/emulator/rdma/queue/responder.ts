@@ -6,8 +6,8 @@
 import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../../verbs/abi.ts';
 import type { Region } from '../memory/dma-memory.ts';
 import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } from './packet.ts';
-import type { QpContext } from './qp-context.ts';
 import type { ReceiveWqe } from './receive-queue.ts';
+import type { QpShared } from './shared.ts';
 
 /** A read that is being answered. */
 interface ReadJob {
@@ -30,7 +30,7 @@ interface AtomicResult {
 
 /** The responder. */
 export class Responder {
-  readonly #qp: QpContext;
+  readonly #qp: QpShared;
   #expectedPsn = 0;
   /** True while a reported gap in the sequence numbers is open: it is reported once. */
   #isGapReported = false;
@@ -44,7 +44,7 @@ export class Responder {
   readonly #atomics: AtomicResult[] = [];
   #isPumping = false;
 
-  constructor(qp: QpContext) {
+  constructor(qp: QpShared) {
     this.#qp = qp;
   }
 
