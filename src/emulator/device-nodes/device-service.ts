@@ -12,13 +12,12 @@ import {
 } from '../../sys/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { asError } from '../../ucs/type/error.ts';
-import type { PrimaryFile } from '../driver/ioctl/file.ts';
 import type { EmulatedNode } from '../emulated-node.ts';
 import { DeviceFiles } from './device-file.ts';
-import { DeviceTree } from './device-tree.ts';
+import type { DeviceTree } from './device-tree.ts';
 import { TreeFileSystem } from './file-system.ts';
 import { FuseChannel, FuseOp } from './fuse-channel.ts';
-import { Supervisor } from './supervisor.ts';
+import { ServedDevices, Supervisor } from './supervisor.ts';
 
 /** Requests of one mount that are served before those of others. */
 const REQUESTS_PER_POLL = 16;
@@ -38,14 +37,17 @@ export interface DeviceServiceHost {
 /** A mounted file system. */
 class Session {
   readonly channel: FuseChannel;
+  /** Device number of the file system. */
+  readonly device: string;
   readonly #tree: DeviceTree;
   readonly #names: TreeFileSystem;
   readonly #files: DeviceFiles;
   readonly #log: LimitedLog;
   readonly subscription: PollSubscription;
 
-  constructor(fd: number, tree: DeviceTree, { node, log, wake, yieldToEventLoop }: DeviceServiceHost) {
+  constructor(fd: number, device: string, tree: DeviceTree, { node, log, wake, yieldToEventLoop }: DeviceServiceHost) {
     this.channel = new FuseChannel(fd);
+    this.device = device;
     this.#log = log;
     this.#tree = tree;
     this.#names = new TreeFileSystem(tree, this.channel);
@@ -93,15 +95,13 @@ interface Supervised {
 /** The service. */
 export class DeviceService {
   readonly #host: DeviceServiceHost;
-  readonly #tree: DeviceTree;
+  readonly #served: ServedDevices;
   readonly #sessions: Set<Session> = new Set();
   readonly #supervised: Set<Supervised> = new Set();
-  /** Device numbers of the mounts. */
-  readonly #fileSystems: Map<string, Session> = new Map();
 
   constructor(host: DeviceServiceHost) {
     this.#host = host;
-    this.#tree = new DeviceTree(host.node);
+    this.#served = new ServedDevices(host.node, host.log);
   }
 
   /** Whether there are mounts, or supervised programs: their filtered calls fail once this process ends. */
@@ -115,9 +115,9 @@ export class DeviceService {
    * @throws SyscallError EMFILE
    */
   attach(fd: number, device: string): void {
-    const session = new Session(fd, this.#tree, this.#host);
+    const session = new Session(fd, device, this.#served.tree, this.#host);
     this.#sessions.add(session);
-    this.#fileSystems.set(device, session);
+    this.#served.fileSystems.add(device);
     this.#host.wake();
   }
 
@@ -126,12 +126,7 @@ export class DeviceService {
    * @throws SyscallError EMFILE
    */
   supervise(listener: number): void {
-    const supervisor = new Supervisor(new SeccompListener(listener), {
-      device: (ino) => this.#tree.device(ino),
-      isServed: (device) => this.#fileSystems.has(device),
-      primary: (minor) => this.#primary(minor),
-      onDefect: (error) => this.#host.log.warn(`defect in a system call: ${asError(error).stack}`),
-    });
+    const supervisor = new Supervisor(new SeccompListener(listener), this.#served);
     const supervised: Supervised = {
       supervisor,
       subscription: pollReadable(listener, () => {
@@ -161,12 +156,8 @@ export class DeviceService {
   close(): void {
     for (const session of this.#sessions) session.close();
     this.#sessions.clear();
-    this.#fileSystems.clear();
+    this.#served.fileSystems.clear();
     for (const supervised of this.#supervised) this.#endSupervision(supervised);
-  }
-
-  #primary(minor: number): PrimaryFile | undefined {
-    return this.#host.node.card(minor).file;
   }
 
   #endSupervision(supervised: Supervised): void {
@@ -178,7 +169,9 @@ export class DeviceService {
   #end(session: Session): void {
     session.close();
     this.#sessions.delete(session);
-    for (const [device, each] of this.#fileSystems) if (each === session) this.#fileSystems.delete(device);
+    // A later mount can have its number.
+    const isReused = [...this.#sessions].some(({ device }) => device === session.device);
+    if (!isReused) this.#served.fileSystems.delete(session.device);
     this.#host.onEnd();
   }
 }

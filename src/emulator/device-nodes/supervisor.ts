@@ -35,10 +35,13 @@ import {
   IoctlIndex,
   ioctlSize,
 } from '../../uapi/index.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { asError } from '../../ucs/type/error.ts';
 import { EXPORT_FLAGS_WORD, GIVEN_WORD } from '../driver/base/ioctl-request.ts';
 import type { PrimaryFile } from '../driver/ioctl/file.ts';
 import { NO_ADDRESS } from '../driver/memory/user-memory.ts';
-import type { DeviceNode } from './device-tree.ts';
+import type { EmulatedNode } from '../emulated-node.ts';
+import { type DeviceNode, DeviceTree } from './device-tree.ts';
 
 const MEMORY_BYTES: number = HL_MEM_ARGS.size;
 const OP_WORD: number = HL_MEM_ARGS.in.words.op;
@@ -48,16 +51,24 @@ const BLOCK_BYTES = 4096;
 const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
 const STATX_BASIC_STATS = 0x7ff;
 
-/** The served devices, as the supervisor uses them. */
-export interface SupervisorHost {
-  /** The device node with a number. */
-  device(ino: number): DeviceNode | undefined;
-  /** Whether this process serves the file system with a device number such as `0:52`. */
-  isServed(device: string): boolean;
+/** What a process serves to programs: its device nodes, and the file systems that have them. */
+export class ServedDevices {
+  readonly tree: DeviceTree;
+  readonly node: EmulatedNode;
+  readonly log: LimitedLog;
+  /** Device numbers of the served file systems, such as `0:52`. */
+  readonly fileSystems: Set<string> = new Set();
+
+  constructor(node: EmulatedNode, log: LimitedLog) {
+    this.tree = new DeviceTree(node);
+    this.node = node;
+    this.log = log;
+  }
+
   /** The open primary node of a card. */
-  primary(minor: number): PrimaryFile | undefined;
-  /** Reports a defect. */
-  onDefect(error: unknown): void;
+  primary(minor: number): PrimaryFile | undefined {
+    return this.node.card(minor).file;
+  }
 }
 
 /** A device node that a program has open. */
@@ -69,13 +80,13 @@ interface Descriptor {
 /** The supervisor of one filter. */
 export class Supervisor {
   readonly #listener: SeccompListener;
-  readonly #host: SupervisorHost;
+  readonly #served: ServedDevices;
   readonly #scratch: ScratchBlock = allocateScratch(STATX.BYTES);
 
   /** Takes ownership of the listener. */
-  constructor(listener: SeccompListener, host: SupervisorHost) {
+  constructor(listener: SeccompListener, served: ServedDevices) {
     this.#listener = listener;
-    this.#host = host;
+    this.#served = served;
   }
 
   /** Answers one waiting call, if one waits. Returns false once no process has the filter any more. */
@@ -89,7 +100,7 @@ export class Supervisor {
       if (file === undefined) listener.proceed();
       else this.#answer(file);
     } catch (error) {
-      this.#host.onDefect(error);
+      this.#served.log.warn(`defect in a system call: ${asError(error).stack}`);
       listener.answer(-1, Errno.EIO);
     }
     return true;
@@ -104,7 +115,7 @@ export class Supervisor {
 
   #answer({ ino, device: fileSystem }: DescriptorFile): void {
     const { number } = this.#listener;
-    const device = this.#host.isServed(fileSystem) ? this.#host.device(ino) : undefined;
+    const device = this.#served.fileSystems.has(fileSystem) ? this.#served.tree.device(ino) : undefined;
     if (device === undefined) {
       if (number === SystemCall.MMAP && this.#isAttribute(fileSystem)) this.#listener.answer(-1, Errno.ENODEV);
       else this.#listener.proceed();
@@ -132,7 +143,7 @@ export class Supervisor {
    * the program. In the program they are in the file system of this process or in overlays of it, whose device numbers are their own.
    */
   #isAttribute(fileSystem: string): boolean {
-    if (this.#host.isServed(fileSystem)) return true;
+    if (this.#served.fileSystems.has(fileSystem)) return true;
     let path: string;
     try {
       path = readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`);
@@ -201,7 +212,7 @@ export class Supervisor {
   /** Checks a mapping like the driver, which rejects unknown offsets and lengths other than that of the buffer; then the kernel maps. */
   #mmap({ device }: Descriptor): void {
     const listener = this.#listener;
-    const file = this.#host.primary(device.minor);
+    const file = this.#served.primary(device.minor);
     if (device.control || file === undefined) {
       listener.answer(-1, Errno.ENODEV);
       return;
@@ -220,7 +231,7 @@ export class Supervisor {
     const listener = this.#listener;
     const request = listener.argument(1) | 0;
     const address = listener.argument(2);
-    const file = device.control ? undefined : this.#host.primary(device.minor);
+    const file = device.control ? undefined : this.#served.primary(device.minor);
     const { words, u8, address: local } = this.#scratch;
     u8.fill(0);
     const byteLength = Math.min(ioctlSize(request), MEMORY_BYTES);

@@ -194,6 +194,17 @@ export class ServerConnection {
     }
   }
 
+  /** Sends a request; returns a field of its reply, or undefined once the server has ended. */
+  ask<T>(message: Message, field: string): T | undefined {
+    if (!this.#alive) return undefined;
+    try {
+      return this.request(message).message[field] as T;
+    } catch (error) {
+      if (isSyscallError(error, Errno.ENODEV)) return undefined;
+      throw error;
+    }
+  }
+
   /** Begins a non-blocking call: its end is reported through the event loop, and the process stays alive until then. */
   beginWait(): void {
     this.#waits += 1;

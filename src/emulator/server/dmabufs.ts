@@ -22,29 +22,10 @@ import {
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { type ExportedDmabuf, forEachRun, type MemoryRun } from '../driver/base/dmabuf.ts';
 import type { DmabufAccess, DmaMemory } from '../rdma/memory/dma-memory.ts';
+import type { ServerConnection } from './connection.ts';
 
 /** The largest descriptor. */
 const FD_MAX = 0x7fff_ffff;
-
-/** Memory that the server has attached. */
-export interface AttachedRuns {
-  /** The attached range, as ranges of the file {@link fd}. */
-  readonly runs: readonly MemoryRun[];
-  /** Descriptor of the memory of the card, owned by the caller. */
-  readonly fd: number;
-}
-
-/** Requests to the server. */
-export interface DmabufServer {
-  /** False once the server has ended. */
-  check(): boolean;
-  /** The descriptor of the attachment page, owned by the caller. Throws SyscallError. */
-  openPage(): number;
-  /** Attaches a range of a dma-buf. Throws SyscallError if the server refuses, or has ended. */
-  attach(id: number, fd: number, offset: number, byteLength: number): AttachedRuns;
-  /** Ends an attachment. Never fails. */
-  detach(id: number): void;
-}
 
 /** A piece of contiguous memory: the mapped pages, and the range of bytes in them. */
 interface Piece {
@@ -96,12 +77,12 @@ class RemoteDmaMemory implements DmaMemory {
 
 /** The dma-bufs. */
 export class RemoteDmabufs implements DmabufAccess {
-  readonly #server: DmabufServer;
+  readonly #server: ServerConnection;
   readonly #used: Set<number> = new Set();
   #page: MappedMemory | undefined;
   #words: Int32Array = new Int32Array(0);
 
-  constructor(server: DmabufServer) {
+  constructor(server: ServerConnection) {
     this.#server = server;
   }
 
@@ -129,7 +110,7 @@ export class RemoteDmabufs implements DmabufAccess {
 
   /** Ends an attachment, whose memory is not mapped any more. */
   detach(id: number): void {
-    this.#server.detach(id);
+    this.#endAttachment(id);
     this.#used.delete(id);
   }
 
@@ -141,7 +122,7 @@ export class RemoteDmabufs implements DmabufAccess {
 
   #openPage(): void {
     if (this.#page !== undefined) return;
-    const fd = this.#server.openPage();
+    const { fd } = this.#server.requestDescriptor({ op: 'attachments' }, () => {});
     try {
       this.#page = mapFile(fd, ATTACHMENT_PAGE_BYTES, 0);
     } finally {
@@ -160,18 +141,24 @@ export class RemoteDmabufs implements DmabufAccess {
   }
 
   #map(id: number, fd: number, offset: number, byteLength: number): readonly Piece[] {
-    const attached = this.#server.attach(id, fd, offset, byteLength);
+    const request = { op: 'attach', attachment: id, offset, byteLength };
+    const reply = this.#server.requestDescriptor(request, () => this.#endAttachment(id), fd);
     const pieces: Piece[] = [];
     try {
-      for (const run of attached.runs) pieces.push(mapRun(attached.fd, run));
+      // The attached range, as ranges of the file of the descriptor.
+      for (const run of reply.message['runs'] as MemoryRun[]) pieces.push(mapRun(reply.fd, run));
       return pieces;
     } catch (error) {
       unmapAll(pieces);
-      this.#server.detach(id);
+      this.#endAttachment(id);
       throw error;
     } finally {
-      closeFd(attached.fd);
+      closeFd(reply.fd);
     }
+  }
+
+  #endAttachment(id: number): void {
+    this.#server.ask({ op: 'detach', attachment: id }, 'detached');
   }
 }
 

@@ -124,10 +124,11 @@ export class NodeServer {
     }
     this.node = new EmulatedNode(config);
     this.#scratch = allocateScratch(8);
-    this.#loop = new ServiceLoop(config.clock, {
-      poll: () => this.#poll(),
-      setSleeping: (on) => this.#setSleeping(on),
-    });
+    this.#loop = new ServiceLoop(
+      config.clock,
+      () => this.#poll(),
+      (sleeping) => this.#setSleeping(sleeping),
+    );
     this.#devices = new DeviceService({
       node: this.node,
       log: this.#log,

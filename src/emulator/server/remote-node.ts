@@ -4,16 +4,14 @@
  */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
-import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
-import type { MemoryRun } from '../driver/base/dmabuf.ts';
 import { type Fault, readFault } from '../faults/fault-plan.ts';
 import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
 import { connectToServer, type ServerConnection } from './connection.ts';
-import { type AttachedRuns, RemoteDmabufs } from './dmabufs.ts';
+import { RemoteDmabufs } from './dmabufs.ts';
 import type { NodeStatus } from './node-status.ts';
 import { RemoteFile } from './remote-file.ts';
 
@@ -31,12 +29,7 @@ export class RemoteNode implements DriverNode {
 
   constructor(connection: ServerConnection) {
     this.#connection = connection;
-    this.#dmabufs = new RemoteDmabufs({
-      check: () => connection.check(),
-      openPage: () => connection.requestDescriptor({ op: 'attachments' }, () => {}).fd,
-      attach: (id, fd, offset, byteLength) => this.#attach(fd, { attachment: id, offset, byteLength }),
-      detach: (id) => this.#detach(id),
-    });
+    this.#dmabufs = new RemoteDmabufs(connection);
     const { nics } = connection;
     const options = { nics, clock: systemClock, dmabufs: this.#dmabufs, sockets: true };
     this.verbs = nics > 0 ? new EmulatedVerbs(options) : undefined;
@@ -66,15 +59,15 @@ export class RemoteNode implements DriverNode {
 
   /** Empty once the server has ended. */
   cards(): readonly CardEntry[] {
-    return this.#ask<CardEntry[]>({ op: 'cards' }, 'cards') ?? [];
+    return this.#connection.ask<CardEntry[]>({ op: 'cards' }, 'cards') ?? [];
   }
 
   absentCards(): readonly AbsentCard[] {
-    return this.#ask<AbsentCard[]>({ op: 'absentCards' }, 'cards') ?? [];
+    return this.#connection.ask<AbsentCard[]>({ op: 'absentCards' }, 'cards') ?? [];
   }
 
   ownerOf(minor: number): number | undefined {
-    return this.#ask({ op: 'ownerOf', minor: sent(minor) }, 'pid');
+    return this.#connection.ask({ op: 'ownerOf', minor: sent(minor) }, 'pid');
   }
 
   open(minor: number): DriverFile {
@@ -86,22 +79,22 @@ export class RemoteNode implements DriverNode {
   }
 
   attribute(minor: number, name: string): string | undefined {
-    return this.#ask(
+    return this.#connection.ask(
       { op: 'attribute', minor: sent(minor), name: typeof name === 'string' && name.length <= NAME_MAX ? name : '' },
       'value',
     );
   }
 
   temperature(minor: number): number | undefined {
-    return this.#ask({ op: 'temperature', minor: sent(minor) }, 'value');
+    return this.#connection.ask({ op: 'temperature', minor: sent(minor) }, 'value');
   }
 
   links(minor: number): readonly PortLink[] | undefined {
-    return this.#ask({ op: 'links', minor: sent(minor) }, 'links');
+    return this.#connection.ask({ op: 'links', minor: sent(minor) }, 'links');
   }
 
   transfers(): NodeTransfers | undefined {
-    return this.#ask({ op: 'transfers' }, 'transfers');
+    return this.#connection.ask({ op: 'transfers' }, 'transfers');
   }
 
   /**
@@ -174,27 +167,6 @@ export class RemoteNode implements DriverNode {
       return file;
     } catch (error) {
       forget();
-      throw error;
-    }
-  }
-
-  #attach(fd: number, range: { readonly attachment: number; readonly [field: string]: number }): AttachedRuns {
-    const undo = (): void => this.#detach(range.attachment);
-    const reply = this.#connection.requestDescriptor({ op: 'attach', ...range }, undo, fd);
-    return { runs: reply.message['runs'] as MemoryRun[], fd: reply.fd };
-  }
-
-  #detach(attachment: number): void {
-    this.#ask({ op: 'detach', attachment }, 'detached');
-  }
-
-  /** Sends a request whose failure is tolerated. */
-  #ask<T>(message: Readonly<Record<string, unknown>>, field: string): T | undefined {
-    if (!this.#connection.alive) return undefined;
-    try {
-      return this.#connection.request(message).message[field] as T;
-    } catch (error) {
-      if (isSyscallError(error, Errno.ENODEV)) return undefined;
       throw error;
     }
   }

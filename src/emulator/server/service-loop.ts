@@ -14,27 +14,25 @@ const POLL_NS = 100_000;
 /** Polls without work between two yields of the processor, which clients may need. */
 const LOOKS_PER_YIELD = 32;
 
-/** The polled object. */
-export interface Polled {
-  /** Does the pending work; returns whether there was any. */
-  poll(): boolean;
-  /** Sets whether clients have to ring the doorbell. */
-  setSleeping(sleeping: boolean): void;
-}
-
 /** The loop. */
 export class ServiceLoop {
   readonly #clock: Clock;
-  readonly #mailboxes: Polled;
+  readonly #serve: () => boolean;
+  readonly #setSleeping: (sleeping: boolean) => void;
   #awake = false;
   #closed = false;
   #isYielding = false;
   #activeNs = 0;
   readonly #poll: () => void = () => this.#run();
 
-  constructor(clock: Clock, mailboxes: Polled) {
+  /**
+   * @param serve does the pending work; returns whether there was any
+   * @param setSleeping sets whether clients have to ring the doorbell
+   */
+  constructor(clock: Clock, serve: () => boolean, setSleeping: (sleeping: boolean) => void) {
     this.#clock = clock;
-    this.#mailboxes = mailboxes;
+    this.#serve = serve;
+    this.#setSleeping = setSleeping;
   }
 
   /** False while the loop waits for a ring. */
@@ -47,7 +45,7 @@ export class ServiceLoop {
     this.#activeNs = this.#clock.nowNs();
     if (this.#awake || this.#closed) return;
     this.#awake = true;
-    this.#mailboxes.setSleeping(false);
+    this.#setSleeping(false);
     inNextTurn(this.#poll);
   }
 
@@ -66,7 +64,7 @@ export class ServiceLoop {
     const beginNs = this.#clock.nowNs();
     let idleLooks = 0;
     for (;;) {
-      const served = this.#mailboxes.poll();
+      const served = this.#serve();
       if (this.#closed) return;
       if (!served) {
         idleLooks += 1;
@@ -87,12 +85,12 @@ export class ServiceLoop {
 
   /** Sleeps unless work arrived in between: clients that post afterwards see the flag. */
   #sleep(): boolean {
-    this.#mailboxes.setSleeping(true);
-    if (!this.#mailboxes.poll()) {
+    this.#setSleeping(true);
+    if (!this.#serve()) {
       this.#awake = false;
       return true;
     }
-    this.#mailboxes.setSleeping(false);
+    this.#setSleeping(false);
     return false;
   }
 }

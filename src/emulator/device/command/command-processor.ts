@@ -33,7 +33,7 @@ import { Job, type PendingBuffer, Stall, type Stream } from '../queue/stream.ts'
 import type { RegisterFile } from '../register-file.ts';
 import { DmaCores } from './dma-core.ts';
 import { LinearDma, SwappedDma } from './linear-dma.ts';
-import { type BufferQueue, PacketExecutor } from './packet-executor.ts';
+import { PacketExecutor } from './packet-executor.ts';
 
 /** Buffers of CP_DMA that a lower command processor queues; beyond it the upper one waits. */
 const LOWER_BUFFERS_MAX = 1024;
@@ -57,7 +57,7 @@ export interface CommandProcessorOptions {
 }
 
 /** Executes packets. One per card. */
-export class CommandProcessor implements BufferQueue {
+export class CommandProcessor {
   readonly #options: CommandProcessorOptions;
   readonly #map: AddressMap;
   readonly #reach: EngineAccess;
@@ -93,7 +93,8 @@ export class CommandProcessor implements BufferQueue {
       linearDma,
       swappedDma: this.#swappedDma,
       dmaCores: new DmaCores({ profile, linearDma, budget, readRegister, writeWord: options.writeWord }),
-      buffers: this,
+      fetchBuffer: (stream, job, words, index) => this.#fetchLower(stream, job, words, index),
+      chainBuffer: (stream, job, words, index) => this.#chain(stream, job, words, index),
     });
   }
 
@@ -143,19 +144,6 @@ export class CommandProcessor implements BufferQueue {
     this.#reportWorkLeft();
   }
 
-  fetch(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
-    const lower = stream.lower!;
-    if (lower.pending.length >= LOWER_BUFFERS_MAX) return false;
-    this.#start(lower, fetchedBuffer(job.fetch(), words, index));
-    return true;
-  }
-
-  chain(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
-    if (!this.#budget.take(1)) return false;
-    stream.chained.push(fetchedBuffer(job.fetch(), words, index));
-    return true;
-  }
-
   /** Forgets the waiting streams, for a reset. */
   reset(): void {
     this.#blocked.clear();
@@ -165,6 +153,21 @@ export class CommandProcessor implements BufferQueue {
     this.#fetch.close();
     this.#reader.close();
     this.#swappedDma.close();
+  }
+
+  /** Runs a buffer on the lower command processor of the stream; returns false while that has no room. */
+  #fetchLower(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    const lower = stream.lower!;
+    if (lower.pending.length >= LOWER_BUFFERS_MAX) return false;
+    this.#start(lower, fetchedBuffer(job.fetch(), words, index));
+    return true;
+  }
+
+  /** Runs a buffer on the same command processor, behind the current one; returns false if the turn is over. */
+  #chain(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
+    if (!this.#budget.take(1)) return false;
+    stream.chained.push(fetchedBuffer(job.fetch(), words, index));
+    return true;
   }
 
   /** Runs a buffer, or queues it behind others of its stream. */

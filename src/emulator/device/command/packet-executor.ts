@@ -44,13 +44,8 @@ import type { RegisterFile } from '../register-file.ts';
 import type { DmaCores } from './dma-core.ts';
 import type { LinearDma, Outcome, SwappedDma } from './linear-dma.ts';
 
-/** Runs the command buffers that packets name. */
-export interface BufferQueue {
-  /** Runs a buffer on the lower command processor of the stream; returns false while that has no room. */
-  fetch(stream: Stream, job: Job, words: Int32Array, index: number): boolean;
-  /** Runs a buffer on the same command processor, behind the current one; returns false if the turn is over. */
-  chain(stream: Stream, job: Job, words: Int32Array, index: number): boolean;
-}
+/** Runs a command buffer that a packet names; returns false if there is no free space or the turn is over. */
+export type BufferStart = (stream: Stream, job: Job, words: Int32Array, index: number) => boolean;
 
 /** Connections of an executor. */
 export interface PacketExecutorOptions {
@@ -64,7 +59,10 @@ export interface PacketExecutorOptions {
   readonly linearDma: LinearDma;
   readonly swappedDma: SwappedDma;
   readonly dmaCores: DmaCores;
-  readonly buffers: BufferQueue;
+  /** Runs a buffer on the lower command processor of the stream. */
+  readonly fetchBuffer: BufferStart;
+  /** Runs a buffer on the same command processor, behind the current one. */
+  readonly chainBuffer: BufferStart;
 }
 
 /** Bytes of the predicates in memory: stored as one word each, or as one bit each. */
@@ -250,12 +248,12 @@ export class PacketExecutor {
 
   /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one continues. With upper_cp it runs the buffer itself. */
   #fetchBuffer(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    const { asic, buffers } = this.#options;
+    const { asic, fetchBuffer, chainBuffer } = this.#options;
     if (asic === 'gaudi2' && (words[index + 1]! & CP_DMA_UPPER_CP) !== 0) {
-      return buffers.chain(stream, job, words, index) ? 'next' : 'blocked';
+      return chainBuffer(stream, job, words, index) ? 'next' : 'blocked';
     }
     if (stream.lower === undefined) return this.undefinedOpcode(stream, PacketOpcode.CP_DMA);
-    return buffers.fetch(stream, job, words, index) ? 'next' : 'blocked';
+    return fetchBuffer(stream, job, words, index) ? 'next' : 'blocked';
   }
 
   /** CB_LIST: reads an index from memory, and executes the CP_DMA packet with that index in a table. */

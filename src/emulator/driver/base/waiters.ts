@@ -16,11 +16,20 @@ const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffe
 export const NO_INTERRUPT = -1;
 
 /** A registration for the next progress, or the next interrupt. */
-export interface ProgressTicket {
+export class ProgressTicket {
   /** Resolves after the next progress of the node or the interrupt, or on time-out. */
   readonly progress: Promise<void>;
+  readonly #finish: () => void;
+
+  constructor(progress: Promise<void>, finish: () => void) {
+    this.progress = progress;
+    this.#finish = finish;
+  }
+
   /** Cancels the registration. */
-  cancel(): void;
+  cancel(): void {
+    this.#finish();
+  }
 }
 
 /** The waiters for one card. */
@@ -82,7 +91,7 @@ export class Waiters {
     };
     this.#add(interrupt, finish);
     this.#engines.requestProgressEvent();
-    return { progress, cancel: finish };
+    return new ProgressTicket(progress, finish);
   }
 
   /** Wakes the waiters for progress, such as descriptors that are done or a queue that continues. Waiters for interrupts sleep on. */

@@ -12,7 +12,7 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { HandleIds, HOST_PAGE_BYTES, type VaRange } from './address-blocks.ts';
 import type { HwBlocks } from './hw-blocks.ts';
-import { BufferPages, type BufferPlace, type MmapFile, type SharedPages } from './mmap-file.ts';
+import { BufferPages, type BufferPlace, type MmapFile, SharedPages } from './mmap-file.ts';
 
 /** A mapped buffer for the driver port; notifies when it is closed. */
 export class BufferMapping implements DriverMapping {
@@ -197,14 +197,10 @@ export class BufferTable {
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) return this.#blocks.share(byteLength, Number(id));
     const buffer = this.#takeForUser(byteLength, offset);
-    return {
-      fd: buffer.place.fd,
-      offset: Number(buffer.place.offset),
-      byteLength: buffer.memory.byteLength,
-      release: () => {
-        if (buffer.mapped) this.#returnFromUser(buffer);
-      },
-    };
+    const { fd, offset: start } = buffer.place;
+    return new SharedPages(fd, Number(start), buffer.memory.byteLength, () => {
+      if (buffer.mapped) this.#returnFromUser(buffer);
+    });
   }
 
   /**

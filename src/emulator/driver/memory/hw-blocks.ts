@@ -8,7 +8,7 @@ import type { DriverMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
 import type { CardState } from '../card-state.ts';
-import type { MmapFile, SharedPages } from './mmap-file.ts';
+import { type MmapFile, SharedPages } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
 export interface BlockHandle {
@@ -68,7 +68,7 @@ export class HwBlocks {
       throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of register block ${id}`);
     }
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
-    return { fd, offset: 0, byteLength: block.size, release: () => {} };
+    return new SharedPages(fd, 0, block.size);
   }
 
   /** Checks a mapping that the kernel makes of the mmap file. Throws SyscallError EINVAL like {@link mmap}. */

@@ -141,14 +141,26 @@ const WINDOW_PAGES = 1024;
 const WINDOW_BYTES: number = WINDOW_PAGES * PAGE_SIZE;
 
 /** Pages of the driver that another process maps. */
-export interface SharedPages {
+export class SharedPages {
   /** The driver's own descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
   readonly fd: number;
   /** Where the pages begin in the file. */
   readonly offset: number;
   readonly byteLength: number;
+  readonly #onRelease: () => void;
+
+  /** @param onRelease called by every {@link release} */
+  constructor(fd: number, offset: number, byteLength: number, onRelease: () => void = () => {}) {
+    this.fd = fd;
+    this.offset = offset;
+    this.byteLength = byteLength;
+    this.#onRelease = onRelease;
+  }
+
   /** Notifies that the process has unmapped the pages. Idempotent. */
-  release(): void;
+  release(): void {
+    this.#onRelease();
+  }
 }
 
 /** The memory of a buffer. */

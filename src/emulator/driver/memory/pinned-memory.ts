@@ -24,10 +24,21 @@ import {
 import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
 /** Pinned pages. */
-export interface PinnedPages {
+export class PinnedPages {
   readonly memory: PhysicalMemory;
+  readonly #release: () => void;
+
+  /** @param release frees what makes the pages accessible */
+  constructor(memory: PhysicalMemory, release: () => void = () => {}) {
+    this.memory = memory;
+    this.#release = release;
+  }
+
   /** Unpins them. No engine accesses them any more. */
-  unpin(): void;
+  unpin(): void {
+    this.memory.forget();
+    this.#release();
+  }
 }
 
 /** Information from another process about the pages to be pinned by the current ioctl. */
@@ -47,10 +58,10 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
   // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
   // an ArrayBuffer that the program transfers and that is then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
-    return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, OWN_ADDRESS_SPACE), () => {});
+    return new PinnedPages(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, OWN_ADDRESS_SPACE));
   }
   const makeWindow = (offset: number, length: number): Uint8Array => new Uint8Array(viewAt(address + offset, length));
-  return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)), () => {});
+  return new PinnedPages(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)));
 }
 
 /**
@@ -72,7 +83,7 @@ export function pinForeignPages(
   const acquired = spaces.acquire(process, tid, (space) => isThere(space, address));
   if (acquired === undefined) return undefined;
   const memory = new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, acquired.space);
-  return pinned(memory, acquired.release);
+  return new PinnedPages(memory, () => acquired.release());
 }
 
 /** Whether a byte is accessible in an address space. */
@@ -87,44 +98,41 @@ function pinFile(fd: number, offset: number, byteLength: number): PinnedPages {
   if (byteLength > HOST_WINDOW_BYTES_MAX) {
     const address = mapLarge(fd, byteLength, offset);
     const memory = new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined);
-    return pinned(memory, () => unmapLarge(address, byteLength));
+    return new PinnedPages(memory, () => unmapLarge(address, byteLength));
   }
   const mapping: MappedMemory = mapFile(fd, byteLength, offset);
   const memory = new PhysicalMemory(HOST_MEMORY, mapping.address, byteLength, () => mapping.u8);
-  return pinned(memory, () => mapping.close());
+  return new PinnedPages(memory, () => mapping.close());
 }
 
 function windowed<F>(byteLength: number, makeWindow: F): F | undefined {
   return byteLength <= HOST_WINDOW_BYTES_MAX ? makeWindow : undefined;
 }
 
-function pinned(memory: PhysicalMemory, release: () => void): PinnedPages {
-  return {
-    memory,
-    unpin: () => {
-      memory.forget();
-      release();
-    },
-  };
-}
-
-/** An address space in use. */
-export interface AddressSpace {
+/** An open address space, and its users. */
+export class AddressSpace {
   /** For readAddressSpace and writeAddressSpace. */
   readonly space: number;
-  /** Gives it back. */
-  release(): void;
-}
+  users = 0;
+  readonly #onUnused: () => void;
 
-/** One that is open. */
-interface OpenSpace {
-  readonly space: number;
-  users: number;
+  constructor(space: number, onUnused: () => void) {
+    this.space = space;
+    this.#onUnused = onUnused;
+  }
+
+  /** Gives it back; the last user closes it. */
+  release(): void {
+    this.users -= 1;
+    if (this.users > 0) return;
+    this.#onUnused();
+    close(this.space);
+  }
 }
 
 /** The open address spaces, by process. */
 export class AddressSpaces {
-  readonly #known: Map<number, OpenSpace> = new Map();
+  readonly #known: Map<number, AddressSpace> = new Map();
 
   /**
    * The address space of a process, until `release`.
@@ -139,19 +147,18 @@ export class AddressSpaces {
     if (open === undefined || !isThere(open.space)) {
       const space = openSpace(tid);
       if (space === undefined) return undefined;
-      open = { space, users: 0 };
-      this.#known.set(process, open);
+      open = this.#add(process, space);
     }
-    const used = open;
-    used.users += 1;
-    return { space: used.space, release: () => this.#release(process, used) };
+    open.users += 1;
+    return open;
   }
 
-  #release(process: number, open: OpenSpace): void {
-    open.users -= 1;
-    if (open.users > 0) return;
-    if (this.#known.get(process) === open) this.#known.delete(process);
-    close(open.space);
+  #add(process: number, space: number): AddressSpace {
+    const open = new AddressSpace(space, () => {
+      if (this.#known.get(process) === open) this.#known.delete(process);
+    });
+    this.#known.set(process, open);
+    return open;
   }
 }
 

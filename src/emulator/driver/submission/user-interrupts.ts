@@ -28,11 +28,8 @@ const ANY_DECODER_ID = 0xffe;
 /** Maximum number of incomplete registered records of a context; the driver is limited by its timestamp buffers. */
 const RECORDS_MAX = 65536;
 
-/** A 64-bit counter, in a command buffer of the driver or in user memory. */
-interface Counter {
-  /** Its value, or undefined if it is no longer readable. */
-  read(): bigint | undefined;
-}
+/** Reads a 64-bit counter, in a command buffer of the driver or in user memory; undefined if it is no longer readable. */
+type Counter = () => bigint | undefined;
 
 /** A timestamp to be written when a counter reaches its target. */
 interface InterruptRecord {
@@ -128,11 +125,11 @@ export class UserInterrupts {
     const { card } = this.#context;
     const timeoutNs = timeoutOf(block.words, IN.interrupt_timeout_us);
     const reached = (): boolean => {
-      const value = counter.read();
+      const value = counter();
       return value === undefined || value >= target;
     };
     if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || !card.permitsWaits);
-    const value = counter.read();
+    const value = counter();
     if (value === undefined) return -Errno.EFAULT;
     if (value < target) {
       if (card.permitsWaits) {
@@ -167,7 +164,7 @@ export class UserInterrupts {
 
   /** Writes the time if the counter has reached the target. Returns true if the record is complete. */
   #complete({ counter, target, buffer, offset }: InterruptRecord): boolean {
-    const value = counter.read();
+    const value = counter();
     if (value === undefined) return true;
     if (value < target) return false;
     const now = BigInt(this.#context.card.config.clock.nowNs());
@@ -188,16 +185,16 @@ export class UserInterrupts {
     const offset = readNumber(words, IN.cq_counters_offset);
     if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.byteLength) return Errno.EINVAL;
     const { view } = buffer;
-    return { read: () => view.getBigUint64(offset * COUNTER_BYTES, true) };
+    return () => view.getBigUint64(offset * COUNTER_BYTES, true);
   }
 
   #userCounter(words: Uint32Array): Counter | number {
     const address = readNumber(words, IN.addr);
     const { userMemory } = this.#context;
-    const read = (): bigint | undefined => {
+    const read: Counter = () => {
       return userMemory.read(address, this.#wide) ? this.#wideView.getBigUint64(0, true) : undefined;
     };
-    return read() === undefined ? Errno.EFAULT : { read };
+    return read() === undefined ? Errno.EFAULT : read;
   }
 }
 

@@ -67,7 +67,7 @@ export function hostDmaMemory(address: number, byteLength: number): DmaMemory {
   if (pages === undefined) {
     throw new SyscallError('ibv_reg_mr', Errno.EFAULT, `${byteLength} bytes at 0x${address.toString(16)} (emulated)`);
   }
-  return new HostDmaMemory(pages.memory, offset, byteLength, pages.unpin);
+  return new HostDmaMemory(pages.memory, offset, byteLength, () => pages.unpin());
 }
 
 /** Copies bytes of physical memory to an address of this process; false if their process has unmapped them. */
