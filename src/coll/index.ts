@@ -18,8 +18,7 @@ export {
   type ReduceOp,
 } from './dtype/dtype.ts';
 export { reduceBytes } from './dtype/reduce.ts';
-export type { Exchange } from './exchange/exchange.ts';
-export { localExchange } from './exchange/exchange.ts';
+export { type Exchange, localExchange, TEAM_SIZE_MAX } from './exchange/exchange.ts';
 export { forkedExchange, type ParentChannel, serveForked } from './exchange/forked.ts';
 export {
   type LaunchedRank,
@@ -27,7 +26,6 @@ export {
   launchedRank,
   listenerExchange,
 } from './exchange/listener.ts';
-export { TEAM_SIZE_MAX } from './exchange/rank-options.ts';
 export { createTeam, type TeamOptions } from './team/create.ts';
 export type {
   AllGatherOptions,

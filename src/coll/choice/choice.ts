@@ -28,15 +28,32 @@ export interface CollectiveRange {
 }
 
 /** The explanation of a collective operation of a team. */
-export interface CollectiveExplanation {
+export class CollectiveExplanation {
   /** The operation. */
   readonly collective: Collective;
   /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
   readonly chosen: readonly CollectiveRange[];
+  readonly #places: Places;
+  readonly #costs: CostModel;
+
+  /** @internal Made by Team.explain. */
+  constructor(collective: Collective, places: Places, costs: CostModel) {
+    this.collective = collective;
+    this.#places = places;
+    this.#costs = costs;
+    this.chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
+  }
+
   /** All candidates for a size, 1 or more, the chosen one first. @throws UcxError ERR_INVALID_PARAM */
-  at(bytes: number): readonly CollectiveCandidate[];
+  at(bytes: number): readonly CollectiveCandidate[] {
+    checkPositive('bytes', bytes);
+    return candidatesAt(this.collective, shapeOf(this.#places, bytes, true), this.#costs);
+  }
+
   /** The table of sizes, the rejected algorithms, and how memory of cards is treated. */
-  toString(): string;
+  toString(): string {
+    return textOf(this, this.#places);
+  }
 }
 
 /** The largest size that is examined: 1 TiB. */
@@ -71,12 +88,7 @@ export function explainCollective(collective: Collective, places: Places, costs:
   if (!COLLECTIVES.includes(collective)) {
     throw invalidParam('collective', `must be one of ${COLLECTIVES.join(', ')}`, collective);
   }
-  const at = (bytes: number): readonly CollectiveCandidate[] => {
-    checkPositive('bytes', bytes);
-    return candidatesAt(collective, shapeOf(places, bytes, true), costs);
-  };
-  const chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
-  return { collective, chosen, at, toString: () => textOf(collective, places, chosen, at) };
+  return new CollectiveExplanation(collective, places, costs);
 }
 
 function candidatesAt(collective: Collective, shape: Shape, costs: CostModel): readonly CollectiveCandidate[] {
@@ -126,19 +138,15 @@ function firstOther(bestOf: (bytes: number) => Best, name: string, low: number, 
   return other;
 }
 
-function textOf(
-  collective: Collective,
-  { size, nodes }: Places,
-  chosen: readonly CollectiveRange[],
-  at: (bytes: number) => readonly CollectiveCandidate[],
-): string {
+function textOf(explanation: CollectiveExplanation, { size, nodes }: Places): string {
+  const { collective, chosen } = explanation;
   const where = nodes.length === 1 ? 'one node' : `${nodes.length} nodes`;
   const lines = [`${collective}: ${size} ranks on ${where}`];
   for (const { bytesMin, bytesMax, algorithm, estimatedNs } of chosen) {
     const range = `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`;
     lines.push(`  ${range.padEnd(24)} ${algorithm.padEnd(20)} (?) ${Math.round(estimatedNs)} ns`);
   }
-  for (const { algorithm, reason } of at(1)) {
+  for (const { algorithm, reason } of explanation.at(1)) {
     if (!chosen.some((range) => range.algorithm === algorithm)) lines.push(`  not used: ${algorithm}: ${reason}`);
   }
   if (REDUCES.has(collective)) {

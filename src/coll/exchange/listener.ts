@@ -9,8 +9,7 @@ import { type Clock, systemClock, type Timer } from '../../ucs/sys/clock.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Exchange } from './exchange.ts';
-import { checkRank, checkTimeoutMs } from './rank-options.ts';
+import { checkRank, checkTimeoutMs, type Exchange } from './exchange.ts';
 
 /** Where rank 0 listens. */
 export interface ListenerExchangeOptions {

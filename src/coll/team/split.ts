@@ -13,15 +13,13 @@ const NO_COLOR = -1;
 /** Team ids are below this: exact as Numbers. */
 const ID_END = 2 ** 52;
 
-/** The operation that splitting needs. */
-export interface Gathering {
-  readonly size: number;
-  allGather(send: Uint8Array, recv: Uint8Array): Promise<void>;
-}
-
-/** See Team.split. @returns the parts of the sub-team; undefined without a color */
+/**
+ * See Team.split.
+ * @param allGather that operation of the team
+ * @returns the parts of the sub-team; undefined without a color
+ */
 export async function splitTeam(
-  team: Gathering,
+  allGather: (send: Uint8Array, recv: Uint8Array) => Promise<void>,
   core: TeamCore,
   call: CallTeam,
   options: SplitOptions,
@@ -33,21 +31,22 @@ export async function splitTeam(
   }
   if (!Number.isSafeInteger(key)) throw invalidParam('key', 'must be an integer', key);
   // The number of this operation: equal on all ranks.
-  const { next: sequence } = core;
+  const { id, next: sequence } = core.state;
+  const { size } = call.group;
   const own = Float64Array.of(color ?? NO_COLOR, key);
-  const all = new Float64Array(own.length * team.size);
-  await team.allGather(new Uint8Array(own.buffer), new Uint8Array(all.buffer));
+  const all = new Float64Array(own.length * size);
+  await allGather(new Uint8Array(own.buffer), new Uint8Array(all.buffer));
   if (color === undefined) return undefined;
-  const ranks = Array.from({ length: team.size }, (_, rank) => rank)
+  const ranks = Array.from({ length: size }, (_, rank) => rank)
     .filter((rank) => all[rank * 2] === color)
     .sort((one, other) => all[one * 2 + 1]! - all[other * 2 + 1]! || one - other);
-  return partsOf(core, call, ranks, idOf(core.id, sequence, color));
+  return partsOf(core, call, ranks, idOf(id, sequence, color));
 }
 
 function partsOf(core: TeamCore, call: CallTeam, ranks: readonly number[], id: number): [TeamCore, CallTeam] {
-  const { parts } = core;
+  const { parts } = core.state;
   const { worker, amId, members, memberOf } = parts;
-  const rank = ranks.indexOf(core.rank);
+  const rank = ranks.indexOf(parts.rank);
   const places = {
     rank,
     size: ranks.length,

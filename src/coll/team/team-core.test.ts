@@ -9,7 +9,8 @@ import { type CallTeam, planCall } from './run/call.ts';
 import { Scratch } from './run/plan.ts';
 import type { Message } from './run/service.ts';
 import type { EndNbx, StartNbx } from './run/slice-run.ts';
-import { TeamCore, type TeamParts } from './team-core.ts';
+import { TeamCore } from './team-core.ts';
+import type { TeamParts } from './team-state.ts';
 
 const GRACE_NS = 20e6;
 

@@ -47,7 +47,7 @@ export class Team implements AsyncDisposable {
 
   /** This rank. */
   get rank(): number {
-    return this.#core.rank;
+    return this.#core.state.rank;
   }
 
   /** Number of ranks. */
@@ -62,7 +62,7 @@ export class Team implements AsyncDisposable {
 
   /** True after `close()`. */
   get closed(): boolean {
-    return this.#core.isClosed;
+    return this.#core.state.isClosed;
   }
 
   /** Why the team has failed and cannot be used any more; undefined for one that has not. */
@@ -201,7 +201,7 @@ export class Team implements AsyncDisposable {
    * @throws UcxError ERR_INVALID_PARAM; failures of operations
    */
   async split(options: SplitOptions): Promise<Team | undefined> {
-    const parts = await splitTeam(this, this.#core, this.#call, options);
+    const parts = await splitTeam((send, recv) => this.allGather(send, recv), this.#core, this.#call, options);
     return parts === undefined ? undefined : new Team(...parts);
   }
 
@@ -228,8 +228,8 @@ export class Team implements AsyncDisposable {
 
   async #close(): Promise<void> {
     const core = this.#core;
-    const { worker, service, scratch } = core.parts;
-    core.shutDown(rankFailed(core.rank, Status.CANCELED, 'has closed the team'));
+    const { worker, service, scratch } = core.state.parts;
+    core.shutDown(rankFailed(core.state.rank, Status.CANCELED, 'has closed the team'));
     await worker.promises.until(() => core.inProgress === 0);
     await core.leave();
     scratch.close();
@@ -256,7 +256,7 @@ export class Team implements AsyncDisposable {
 
   async #run(collective: Collective, send: Send, recv: Send, options: CallOptions & SignalOption): Promise<void> {
     checkOptions(options);
-    const worker: AwaitedWorker = this.#core.parts.worker;
+    const worker: AwaitedWorker = this.#core.state.parts.worker;
     const { signal } = options;
     let hasStarted = false;
     // At once: the next operation of the caller would take its place on this rank only.

@@ -1,5 +1,6 @@
 /** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
 
+import type { AwaitedWorker } from '../../../api/awaited/worker.ts';
 import {
   checkCallback,
   type Request,
@@ -8,14 +9,6 @@ import {
 } from '../../../api/contract/request.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-
-/** What a request needs of its team. */
-export interface CollRequestOwner {
-  /** Cancels the operation; false when it is too late. */
-  cancel(): boolean;
-  /** The callback of the application has thrown this. */
-  onThrown(error: unknown): void;
-}
 
 /** A request. */
 export class CollRequest implements Request {
@@ -29,16 +22,24 @@ export class CollRequest implements Request {
   readonly atomicResult: bigint = 0n;
   readonly transport: undefined = undefined;
   readonly device: undefined = undefined;
-  readonly #owner: CollRequestOwner;
+  /** Cancels the operation; false when it is too late. */
+  onCancel: () => boolean = () => false;
+  readonly #worker: Pick<AwaitedWorker, 'onThrown'>;
   #callback: RequestCallback | undefined;
   #isFree = false;
 
-  constructor(params: RequestParams | undefined, byteLength: number, protocol: string, owner: CollRequestOwner) {
+  /** @param worker takes what the callback of the application throws */
+  constructor(
+    params: RequestParams | undefined,
+    byteLength: number,
+    protocol: string,
+    worker: Pick<AwaitedWorker, 'onThrown'>,
+  ) {
     this.#callback = params?.callback;
     this.userData = params?.userData;
     this.byteLength = byteLength;
     this.protocol = protocol;
-    this.#owner = owner;
+    this.#worker = worker;
   }
 
   get callback(): RequestCallback | undefined {
@@ -61,7 +62,7 @@ export class CollRequest implements Request {
     try {
       this.#callback?.(this, status);
     } catch (thrown) {
-      this.#owner.onThrown(thrown);
+      this.#worker.onThrown(thrown);
     }
   }
 
@@ -73,6 +74,6 @@ export class CollRequest implements Request {
   }
 
   cancel(): boolean {
-    return !this.isCompleted && this.#owner.cancel();
+    return !this.isCompleted && this.onCancel();
   }
 }

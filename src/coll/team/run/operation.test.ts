@@ -1,12 +1,14 @@
 /** One operation of one rank, without other ranks: what it makes of the messages of a rank that waits. */
 
 import { describe, expect, it } from 'vitest';
+import { ManualClock } from '../../../ucs/sys/clock.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { type Header, Kind } from '../layout/header.ts';
 import { DEFAULT_COSTS } from '../links.ts';
+import type { TeamState } from '../team-state.ts';
 import { type CallTeam, planCall } from './call.ts';
-import { Operation, type OperationHost } from './operation.ts';
+import { Operation } from './operation.ts';
 import { Scratch } from './plan.ts';
 
 const LONG = 20_000;
@@ -15,12 +17,13 @@ const LONG = 20_000;
 function openOperation(): { readonly operation: Operation; readonly failures: UcxError[] } {
   const failures: UcxError[] = [];
   const owner = { memMap: () => expect.fail('maps memory'), memUnmap: () => {} };
-  const host = {
+  const state = {
     rank: 0,
     scratch: new Scratch(owner),
+    parts: { clock: new ManualClock() },
     issue: () => {},
-    failed: (error: UcxError) => failures.push(error),
-  } as unknown as OperationHost;
+    fail: (error: UcxError) => failures.push(error),
+  } as unknown as TeamState;
   const team: CallTeam = {
     places: { rank: 0, size: 2, nodes: [[0, 1]] },
     group: { rank: 0, size: 2, ranks: [0, 1] },
@@ -29,7 +32,7 @@ function openOperation(): { readonly operation: Operation; readonly failures: Uc
   };
   const counts = { sendCounts: [0, LONG], recvCounts: [0, 2 * LONG] };
   const memories = { send: new Uint8Array(LONG), recv: new Uint8Array(2 * LONG) };
-  const operation = new Operation(host, 0, planCall(team, 'allToAll', memories, counts), 0);
+  const operation = new Operation(state, 0, planCall(team, 'allToAll', memories, counts), () => {});
   operation.start();
   return { operation, failures };
 }

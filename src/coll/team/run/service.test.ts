@@ -32,17 +32,17 @@ it('gives a team its messages, also those that came before it, and drops those t
     handler!(message as unknown as Message);
   };
   const received: Kind[] = [];
-  const team = { id: HEADER.team, onMessage: ({ kind }: Header) => received.push(kind) };
+  const team = ({ kind }: Header): number => received.push(kind);
   arrive(Kind.LEAVE);
   arrive(Kind.CHECK_SEND);
-  service.add(team);
+  service.add(HEADER.team, team);
   arrive(Kind.READY);
   // A rank of the same team on the same worker is refused, and leaves without effect.
-  const other = { ...team };
-  expect(() => service.add(other)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
-  service.remove(other);
+  const other = (): void => {};
+  expect(() => service.add(HEADER.team, other)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
+  service.remove(HEADER.team, other);
   arrive(Kind.DATA);
-  service.remove(team);
+  service.remove(HEADER.team, team);
   arrive(Kind.READY);
   expect(received).toEqual([Kind.LEAVE, Kind.READY, Kind.DATA]);
   service.leave();
@@ -50,8 +50,8 @@ it('gives a team its messages, also those that came before it, and drops those t
   // Between two teams: a late message of the first is not one of a team to come.
   expect(TeamService.join(worker, COLL_AM_ID)).toBe(service);
   arrive(Kind.READY);
-  service.add(team);
+  service.add(HEADER.team, team);
   expect(received).toEqual([Kind.LEAVE, Kind.READY, Kind.DATA]);
-  service.remove(team);
+  service.remove(HEADER.team, team);
   service.leave();
 });

@@ -14,15 +14,11 @@ export const COLL_AM_ID = 65_000;
 /** Ids of closed teams that are remembered, for messages that arrive late. */
 const CLOSED_MAX = 1024;
 
-/** Receives the messages of a team. */
-export interface TeamMessages {
-  readonly id: number;
-  /** Receives a message: that of a handler, or a kept one, which it gives back with {@link discard}. */
-  onMessage(header: Header, message: Message): void;
-}
-
 /** A message in its handler, or kept. */
 export type Message = ReceivedMessage;
+
+/** Receives a message of a team: that of a handler, or a kept one, which it gives back with {@link discard}. */
+export type TeamListener = (header: Header, message: Message) => void;
 
 interface EarlyMessage {
   readonly header: Header;
@@ -38,7 +34,7 @@ export class TeamService {
 
   readonly #worker: HandlerWorker;
   readonly #amId: number;
-  readonly #teams: Map<number, TeamMessages> = new Map();
+  readonly #teams: Map<number, TeamListener> = new Map();
   /** Ids of closed teams, the oldest first. */
   readonly #closed: Set<number> = new Set();
   readonly #early: EarlyMessage[] = [];
@@ -81,20 +77,21 @@ export class TeamService {
    * Adds a team, which receives the messages that have already arrived for it.
    * @throws UcxError ERR_INVALID_PARAM if the worker has a team of this id: two ranks of a team have one worker
    */
-  add(team: TeamMessages): void {
-    if (this.#teams.has(team.id)) throw invalidParam('worker', 'must be the worker of one rank of a team', team.id);
-    this.#teams.set(team.id, team);
-    const own = this.#early.filter(({ header }) => header.team === team.id);
+  add(id: number, onMessage: TeamListener): void {
+    if (this.#teams.has(id)) throw invalidParam('worker', 'must be the worker of one rank of a team', id);
+    this.#teams.set(id, onMessage);
+    const own = this.#early.filter(({ header }) => header.team === id);
     for (const early of own) {
       this.#early.splice(this.#early.indexOf(early), 1);
-      team.onMessage(early.header, early.message);
+      onMessage(early.header, early.message);
     }
   }
 
-  remove(team: TeamMessages): void {
-    if (this.#teams.get(team.id) !== team) return;
-    this.#teams.delete(team.id);
-    this.#closed.add(team.id);
+  /** Removes a team, unless another one with its id was added. */
+  remove(id: number, onMessage: TeamListener): void {
+    if (this.#teams.get(id) !== onMessage) return;
+    this.#teams.delete(id);
+    this.#closed.add(id);
     const [oldest] = this.#closed;
     if (this.#closed.size > CLOSED_MAX && oldest !== undefined) this.#closed.delete(oldest);
   }
@@ -103,8 +100,8 @@ export class TeamService {
     const message = view as Message;
     const header = readHeader(message.header);
     if (header === undefined) return;
-    const team = this.#teams.get(header.team);
-    if (team !== undefined) team.onMessage(header, message);
+    const onMessage = this.#teams.get(header.team);
+    if (onMessage !== undefined) onMessage(header, message);
     else if (!this.#closed.has(header.team) && !isCheck(header.kind))
       this.#early.push({ header, message: message.enqueue() });
   }

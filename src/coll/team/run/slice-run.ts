@@ -1,16 +1,14 @@
 /**
- * Runs the schedule of one slice: round after round, as messages and copies end. The operation sends and receives. Starts nbx operations, again after
- * back-pressure, and counts them until they end. It does not know their purpose.
+ * The schedule of one slice, and how far it is; the operation runs it. Starts nbx operations, again after back-pressure, and counts them until they end.
+ * It does not know their purpose.
  */
 
 import type { Request, RequestParams } from '../../../api/contract/request.ts';
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { reduceBytes } from '../../dtype/reduce.ts';
 import type { LocalStep, Region, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
-import type { Signature } from '../layout/header.ts';
-import { areSame, type Bound, type Place, placeOf } from './memory.ts';
+import { type Bound, type Place, placeOf } from './memory.ts';
 
 /** A message of a round that is under way. */
 export interface Part {
@@ -25,35 +23,26 @@ export interface Part {
   isExposed: boolean;
 }
 
-/** The operation of a slice. */
-export interface SliceOwner {
-  readonly signature: Signature;
-  readonly hasFailed: boolean;
-  receivePart(part: Part): void;
-  sendPart(part: Part): void;
-  /** Starts a copy from or to the memory of a card; {@link SliceRun.partEnded} follows. */
-  startCopy(run: SliceRun, from: Place, to: Place): void;
-  /** Copies host bytes. */
-  copyHost(from: Uint8Array, to: Uint8Array): void;
-  /** A step could not be run. */
-  stepFailed(error: UcxError): void;
-  sliceEnded(run: SliceRun): void;
+/** Where the bytes of a part go: the key of the memory, if peers may have one, and the byte at which they begin. */
+export interface PartKey {
+  readonly offset: number;
+  readonly packed: Uint8Array | undefined;
 }
 
-/** One slice. */
+/** One slice: its schedule, and how far it is. */
 export class SliceRun {
   readonly slice: number;
   readonly schedule: Schedule;
-  readonly #owner: SliceOwner;
+  /** Messages and copies of the round that have not ended; -1 once all rounds have. */
+  pending = 0;
+  /** Whether the operation is running its steps. */
+  isAdvancing = false;
   /** The memories by their space; the scratch memory is the last one. */
   readonly #spaces: readonly (Bound | undefined)[];
   #next = 0;
   #step = 0;
-  #pending = 0;
-  #isAdvancing = false;
 
-  constructor(owner: SliceOwner, slice: number, schedule: Schedule, spaces: readonly (Bound | undefined)[]) {
-    this.#owner = owner;
+  constructor(slice: number, schedule: Schedule, spaces: readonly (Bound | undefined)[]) {
     this.slice = slice;
     this.schedule = schedule;
     this.#spaces = spaces;
@@ -70,71 +59,31 @@ export class SliceRun {
     return this.schedule.rounds.slice(this.#next).some(({ sends, receives }) => sends.some(has) || receives.some(has));
   }
 
-  /** A message or a copy of the round has ended. */
-  partEnded(): void {
-    this.#pending -= 1;
-    this.advance();
-  }
-
-  /** Continues as far as possible. */
-  advance(): void {
-    if (this.#isAdvancing) return;
-    this.#isAdvancing = true;
-    try {
-      while (this.#pending === 0 && !this.#owner.hasFailed) this.#advanceOnce();
-    } catch (error) {
-      if (!isUcxError(error)) throw error;
-      this.#owner.stepFailed(error);
-    } finally {
-      this.#isAdvancing = false;
-    }
-  }
-
-  #advanceOnce(): void {
+  /** The next step of the round that has begun, which is run now; undefined after the last one. */
+  takeStep(): LocalStep | undefined {
     const step = this.schedule.rounds[this.#next - 1]?.steps[this.#step];
-    if (step !== undefined) {
-      this.#step += 1;
-      this.#run(step);
-    } else if (this.#next < this.schedule.rounds.length) {
-      this.#begin(this.schedule.rounds[this.#next]!);
-    } else {
-      this.#pending = -1;
-      this.#owner.sliceEnded(this);
-    }
+    if (step !== undefined) this.#step += 1;
+    return step;
   }
 
-  #begin({ id, sends, receives }: Round): void {
+  /** The next round, which begins now; undefined after the last one. */
+  takeRound(): Round | undefined {
+    const round = this.schedule.rounds[this.#next];
+    if (round === undefined) return undefined;
     this.#next += 1;
     this.#step = 0;
-    this.#pending = sends.length + receives.length;
-    // Receives first: their peers wait for memory.
-    for (const transfer of receives) {
-      if (!this.#owner.hasFailed) this.#owner.receivePart(this.#part(id, transfer, false));
-    }
-    for (const transfer of sends) {
-      if (!this.#owner.hasFailed) this.#owner.sendPart(this.#part(id, transfer, true));
-    }
+    this.pending = round.sends.length + round.receives.length;
+    return round;
   }
 
-  #part(round: number, { peer, region }: Transfer, isSend: boolean): Part {
-    return { run: this, round, peer, isSend, place: this.#placeOf(region), isExposed: false };
+  /** A message of a round. @throws UcxError ERR_INVALID_ADDR as {@link placeOf} */
+  part(round: number, { peer, region }: Transfer, isSend: boolean): Part {
+    return { run: this, round, peer, isSend, place: this.placeOf(region), isExposed: false };
   }
 
-  #placeOf(region: Region): Place {
+  /** The place of a region. @throws UcxError ERR_INVALID_ADDR if its memory is not there any more */
+  placeOf(region: Region): Place {
     return placeOf(this.#spaces[region.space]!, region);
-  }
-
-  #run(step: LocalStep): void {
-    const [from, to] = [this.#placeOf(step.from), this.#placeOf(step.to)];
-    const { dtype, op } = this.#owner.signature;
-    if (step.operand !== undefined) {
-      reduceBytes(dtype, op!, to.bytes!, from.bytes!, this.#placeOf(step.operand).bytes!);
-    } else if (areSame(from, to)) return;
-    else if (from.bytes !== undefined && to.bytes !== undefined) this.#owner.copyHost(from.bytes, to.bytes);
-    else {
-      this.#pending += 1;
-      this.#owner.startCopy(this, from, to);
-    }
   }
 }
 

@@ -1,0 +1,316 @@
+/**
+ * The messages of the parts of one operation: long parts are written to memory that their receiver has offered, short ones are sent. Which parts there
+ * are is in operation.ts.
+ */
+
+import type { LocalMemory } from '../../../api/contract/memory.ts';
+import type { Request } from '../../../api/contract/request.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
+import { Status, statusOf } from '../../../ucs/type/status.ts';
+import { rankFailed, reportedBy } from '../layout/errors.ts';
+import { describeSignature, type Header, Kind, restOf, type Signature } from '../layout/header.ts';
+import type { TeamState } from '../team-state.ts';
+import { type CachedKey, isThere, LocalCopies, packedKeyOf } from './memory.ts';
+import { discard, keep, type Message } from './service.ts';
+import type { EndNbx, IssueOwner, Part, SliceRun, StartNbx } from './slice-run.ts';
+
+/** From this length on the receiver of a part offers its memory first. */
+const READY_MIN = 16 * 1024;
+const NO_BYTES = new Uint8Array(0);
+/** How operations with a lost peer end. */
+const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
+
+/** A message that has arrived before its round. */
+interface Early {
+  readonly header: Header;
+  readonly message: Message;
+}
+
+/** Memory that a peer has offered for a part. */
+interface Offer {
+  readonly header: Header;
+  readonly key: Uint8Array | undefined;
+}
+
+/** The parts of one operation. */
+export abstract class PartMessages implements IssueOwner {
+  readonly sequence: number;
+  readonly signature: Signature;
+  readonly requests: Set<Request> = new Set();
+  /** Changes whenever a message of it moves: without a change it is stuck. */
+  marks = 0;
+  failure: UcxError | undefined = undefined;
+  protected readonly team: TeamState;
+  protected readonly copies: LocalCopies;
+  protected inFlight = 0;
+  protected hasEnded = false;
+  readonly #expected: Part[] = [];
+  /** Long parts whose receiver has not offered memory yet. */
+  readonly #unready: Part[] = [];
+  readonly #early: Early[] = [];
+  readonly #offers: Offer[] = [];
+
+  constructor(team: TeamState, sequence: number, signature: Signature) {
+    this.team = team;
+    this.sequence = sequence;
+    this.signature = signature;
+    this.copies = new LocalCopies(() => team.toItself());
+  }
+
+  /** A part or a copy of a slice has ended. */
+  protected abstract partEnded(run: SliceRun): void;
+  /** Ends the operation if nothing of it is under way any more. */
+  protected abstract endIfDone(): void;
+
+  get hasFailed(): boolean {
+    return this.failure !== undefined;
+  }
+
+  /** Parts that it waits to receive, or whose receivers have not offered memory. */
+  awaitedParts(): readonly Part[] {
+    return [...this.#expected, ...this.#unready];
+  }
+
+  /** Ranks whose messages it waits for. */
+  awaited(): number[] {
+    return [...new Set(this.awaitedParts().map(({ peer }) => peer))].sort((a, b) => a - b);
+  }
+
+  /** Called when a rank waits for a part: both ends wait if one of them treats it as a long part, and the other does not. */
+  onCheck(header: Header): void {
+    // The part of the other direction, which this rank may wait for too, has a length of its own.
+    const counterparts = header.kind === Kind.CHECK_SEND ? this.#expected : this.#unready;
+    const part = counterparts.find((one) => isOf(one, header));
+    if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
+      this.#refuseLength(part, header);
+    }
+  }
+
+  /** A message of this operation, with its signature. */
+  onMessage(header: Header, message: Message): void {
+    this.marks += 1;
+    if (header.kind === Kind.DATA) this.#onData(header, message);
+    else {
+      if (header.kind === Kind.READY) this.#onReady(header, restOf(message.header));
+      else this.#onNotice(header, restOf(message.header));
+      discard(message);
+    }
+  }
+
+  /** Drops what is under way: no transport starts for it any more. Peers may still write to memory that they were offered. */
+  protected dropParts(): void {
+    for (const request of [...this.requests]) request.cancel();
+    for (const { message } of this.#early.splice(0)) discard(message);
+    for (const { header } of this.#offers.splice(0)) this.team.refuse(header);
+    this.#unready.length = 0;
+    this.forget(({ isExposed, peer }) => !isExposed || this.team.isLost(peer));
+  }
+
+  /** Whether a message is to come. */
+  protected get isExpecting(): boolean {
+    return this.#expected.length > 0;
+  }
+
+  /** Receives a part, now or when it arrives. */
+  protected receivePart(part: Part): void {
+    const at = this.#early.findIndex(({ header }) => isOf(part, header));
+    if (at >= 0) {
+      const { header, message } = this.#early.splice(at, 1)[0]!;
+      this.#takeData(part, header, message);
+      return;
+    }
+    this.#expected.push(part);
+    if (part.place.byteLength >= READY_MIN) this.#offer(part);
+  }
+
+  /** Sends a part, now or when its receiver has offered memory. */
+  protected sendPart(part: Part): void {
+    if (part.place.byteLength < READY_MIN) {
+      this.#sendData(part);
+      return;
+    }
+    const at = this.#offers.findIndex(({ header }) => isOf(part, header));
+    if (at < 0) this.#unready.push(part);
+    else this.#sendTo(part, this.#offers.splice(at, 1)[0]!);
+  }
+
+  /** No message is expected any more of the parts that are gone. */
+  protected forget(isGone: (part: Part) => boolean): void {
+    const left = this.#expected.filter((part) => !isGone(part));
+    this.#expected.splice(0, this.#expected.length, ...left);
+  }
+
+  /** Starts an operation of ucp. */
+  protected issue(start: StartNbx, end: EndNbx): void {
+    if (this.hasFailed) {
+      end(Status.CANCELED, undefined);
+      return;
+    }
+    this.inFlight += 1;
+    this.team.issue(this, start, (status, error) => {
+      this.inFlight -= 1;
+      this.marks += 1;
+      end(status, error);
+      this.endIfDone();
+    });
+  }
+
+  /** The first failure; later ones follow from it. */
+  protected failBy(peer: number, status: Status, what: string, error: unknown): void {
+    if (this.hasFailed) return;
+    // If the connection is still established, the failure is on this side: memory, a card. Data may have used another connection, which is lost.
+    if (peer !== this.team.rank && (this.team.isLost(peer) || LOSSES.has(status))) this.#lost(peer, status);
+    else this.team.fail(rankFailed(this.team.rank, status, what, error));
+  }
+
+  /** Offers memory for a long part: with its key if it is mapped. */
+  #offer(part: Part): void {
+    const { memory, offset } = part.place;
+    const packed = packedKeyOf(memory);
+    part.isExposed = packed !== undefined;
+    this.issue(
+      (params) => {
+        const header = this.team.pack(Kind.READY, this, part, { offset, packed });
+        return this.team.endpoint(part.peer).amSendNbx(this.team.amId, header, NO_BYTES, 0, 0, params);
+      },
+      (status, error) => {
+        if (status === Status.OK) return;
+        part.isExposed = false;
+        this.failBy(part.peer, status, 'could not be reached', error);
+        if (this.hasFailed) this.forget((one) => one === part);
+      },
+    );
+  }
+
+  #onReady(header: Header, rest: Uint8Array): void {
+    const key = rest.byteLength === 0 ? undefined : rest.slice();
+    if (this.hasFailed) {
+      this.team.refuse(header);
+      return;
+    }
+    const at = this.#unready.findIndex((part) => isOf(part, header));
+    if (at < 0) this.#offers.push({ header, key });
+    else this.#sendTo(this.#unready.splice(at, 1)[0]!, { header, key });
+  }
+
+  #sendTo(part: Part, { header, key }: Offer): void {
+    if (header.byteLength !== part.place.byteLength) {
+      this.#refuseLength(part, header);
+      this.team.refuse(header);
+    } else if (key === undefined) this.#sendData(part);
+    else this.#putAndNotify(part, header, key);
+  }
+
+  /** Writes a part to the memory of its receiver, which is notified when the bytes are there, or will not be. */
+  #putAndNotify(part: Part, offer: Header, packed: Uint8Array): void {
+    const { place, peer } = part;
+    const endpoint = this.team.endpoint(peer);
+    let key: CachedKey | undefined;
+    this.issue(
+      (params) => {
+        key ??= this.team.keys.take(endpoint, peer, packed);
+        const notify = this.team.pack(Kind.NOTICE, this, part);
+        const told = { ...params, notify, notifyId: this.team.amId };
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key.rkey, offer.offset, told);
+      },
+      (status, error) => {
+        if (key !== undefined) this.team.keys.give(key);
+        // The memory here is still there: that of the peer is not.
+        if (status === Status.INVALID_ADDR && isThere(place)) this.#lost(peer, status);
+        else this.#partEnd(part, 'could not write to another rank')(status, error);
+        if (status === Status.OK) return;
+        // Refused with the failure, which says why.
+        if (this.hasFailed) this.team.refuse(offer);
+        else this.#offers.push({ header: offer, key: packed });
+      },
+    );
+  }
+
+  #sendData(part: Part): void {
+    const { memory, offset, byteLength } = part.place;
+    this.issue(
+      (params) => {
+        const header = this.team.pack(Kind.DATA, this, part);
+        const local: LocalMemory = byteLength === 0 ? NO_BYTES : memory;
+        const from = byteLength === 0 ? 0 : offset;
+        return this.team.endpoint(part.peer).amSendNbx(this.team.amId, header, local, from, byteLength, params);
+      },
+      this.#partEnd(part, 'could not send'),
+    );
+  }
+
+  #onData(header: Header, message: Message): void {
+    const at = this.#expected.findIndex((part) => isOf(part, header));
+    if (at >= 0) this.#takeData(this.#expected.splice(at, 1)[0]!, header, message);
+    else if (this.hasFailed) discard(message);
+    else this.#early.push({ header, message: keep(message) });
+  }
+
+  #takeData(part: Part, header: Header, message: Message): void {
+    const { place, run } = part;
+    if (header.byteLength !== place.byteLength || message.byteLength !== place.byteLength) {
+      discard(message);
+      this.#refuseLength(part, header);
+      return;
+    }
+    if (place.byteLength === 0) {
+      discard(message);
+      this.partEnded(run);
+    } else if (!message.isRendezvous && place.bytes !== undefined) {
+      const canReceive = isThere(place);
+      if (canReceive) this.copies.copyHost(message.data, place.bytes);
+      discard(message);
+      if (canReceive) this.partEnded(run);
+      else this.failBy(this.team.rank, Status.INVALID_ADDR, 'could not receive', undefined);
+    } else {
+      const kept = message.isView ? message.retain() : message;
+      this.issue(
+        (params) => kept.receiveNbx(place.memory, place.offset, place.byteLength, params),
+        (status, error) => {
+          discard(kept);
+          this.#partEnd(part, 'could not receive')(status, error);
+        },
+      );
+    }
+  }
+
+  #onNotice({ status, offset, ...header }: Header, text: Uint8Array): void {
+    const at = this.#expected.findIndex((part) => isOf(part, header));
+    if (at < 0) return;
+    const part = this.#expected.splice(at, 1)[0]!;
+    if (this.hasFailed) this.endIfDone();
+    else if (status === Status.OK) this.partEnded(part.run);
+    else this.team.fail(reportedBy(part.peer, offset, statusOf(status), new TextDecoder().decode(text)));
+  }
+
+  /** The peer has another length for a part: its counts differ from those of this rank. */
+  #refuseLength({ peer, place }: Part, { byteLength }: Header): void {
+    const what = `${describeSignature(this.signature)}: has ${byteLength} bytes for a part of ${place.byteLength} bytes`;
+    this.team.fail(rankFailed(peer, Status.INVALID_PARAM, what));
+  }
+
+  /** The callback for the end of a message of a part. */
+  #partEnd({ run, peer }: Part, what: string): EndNbx {
+    return (status, error) => {
+      if (status !== Status.OK) this.failBy(peer, status, what, error);
+      else if (!this.hasFailed) this.partEnded(run);
+    };
+  }
+
+  /** A rank, or memory that it has offered, is gone: the team fails when the rank has had time to say why. */
+  #lost(peer: number, status: Status): void {
+    if (this.hasFailed) return;
+    const { team } = this;
+    // Transfers end before the messages that the rank sent first are read, such as the reason.
+    team.later(() => {
+      if (this.hasEnded) return;
+      const isReleased = status === Status.INVALID_ADDR && !team.isLost(peer);
+      if (isReleased) team.fail(rankFailed(peer, status, 'has released the memory of its part'));
+      else team.fail(team.departures.errorOf(peer, team.departures.loss(peer) ?? { status, isClosed: false }));
+    });
+  }
+}
+
+function isOf({ run, round, peer }: Part, header: Pick<Header, 'slice' | 'round' | 'from'>): boolean {
+  return run.slice === header.slice && round === header.round && peer === header.from;
+}
