@@ -14,7 +14,6 @@ import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import type { OpenMd } from '../ucp/resources/resources.ts';
-import type { StatsNode } from '../ucs/stats/stats-node.ts';
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
@@ -39,8 +38,7 @@ import type { ListedContext } from './inspect/process-snapshot.ts';
 import { openNode, openVerbs } from './open-node.ts';
 import type { EngineChoice } from './program/config.ts';
 import {
-  type Instrumentation,
-  openInstrumentation,
+  Instrumentation,
   PROGRAM_OPTIONS,
   type Program,
   type ProgramOptions,
@@ -136,16 +134,11 @@ function checkDriver({ driver, node, devices }: ContextOptions): void {
 }
 
 /** Opens the instrumentation of a context of the program, and makes it visible to other processes. */
-function observeContext(program: Program, context: ListedContext & { stats(): StatsNode }): Instrumentation {
-  const instrumentation = openInstrumentation(program, context);
+function observeContext(program: Program, context: ListedContext): Instrumentation {
+  const instrumentation = new Instrumentation(program, context);
   try {
-    const hide = inspectContext(program, context);
-    return {
-      close(): void {
-        hide();
-        instrumentation.close();
-      },
-    };
+    instrumentation.hide = inspectContext(program, context);
+    return instrumentation;
   } catch (error) {
     instrumentation.close();
     throw error;
@@ -184,7 +177,7 @@ async function openNative(
       onClose: release,
     });
     if (!isBesideLibucp) refuseUnignorable(program.config, context.mds.some(isRdma));
-    instrumentation = isBesideLibucp ? openInstrumentation(program, context) : observeContext(program, context);
+    instrumentation = isBesideLibucp ? new Instrumentation(program, context) : observeContext(program, context);
     return context;
   } catch (error) {
     if (context === undefined) release();

@@ -1,11 +1,11 @@
 /** The snapshot of one thread of a process: its identity and its open contexts, which are listed here. It opens no socket. */
 
 import { hostname } from 'node:os';
+import type { Context } from '../../api/contract/context.ts';
 import type { ContextSnapshot } from '../../api/contract/snapshot.ts';
 import { addTotals, type ContextTotals, NO_TOTALS } from '../../api/snapshot/metrics.ts';
 import { getpid, gettid, processCommand } from '../../sys/index.ts';
 import { latencies, type OperationLatencies } from '../../ucs/stats/latency-histograms.ts';
-import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 
@@ -43,10 +43,7 @@ export interface NumberedContext extends ContextSnapshot {
 }
 
 /** A listed context. */
-export interface ListedContext {
-  snapshot(): ContextSnapshot;
-  stats(): StatsNode;
-}
+export type ListedContext = Pick<Context, 'snapshot' | 'stats'>;
 
 const numbers = new Map<ListedContext, number>();
 /** Those that the inspect socket shows. */

@@ -123,32 +123,31 @@ function configOf(options: ProgramOptions): ProgramConfig {
   return config;
 }
 
-/** The opened instrumentation. */
-export interface Instrumentation {
-  /** Writes the final output. */
-  close(): void;
-}
+/** The instrumentation of a context that its configuration enables. */
+export class Instrumentation {
+  /** Ends what shows the context to other processes. */
+  hide: () => void = () => {};
+  readonly #reporter: StatsReporter;
+  readonly #profile: Profile | undefined;
 
-/**
- * Opens the instrumentation that the configuration enables.
- * @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE
- */
-export function openInstrumentation(program: Program, context: { stats(): StatsNode }): Instrumentation {
-  const { config, log, clock } = program;
-  const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log, gettid());
-  let reporter: StatsReporter;
-  try {
-    reporter = new StatsReporter({ config: config.get(STATS_CONFIG_TABLE), read: () => context.stats(), clock, log });
-  } catch (error) {
-    profile?.release();
-    throw error;
+  /** @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE */
+  constructor({ config, log, clock }: Program, context: { stats(): StatsNode }) {
+    this.#profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log, gettid());
+    const read = (): StatsNode => context.stats();
+    try {
+      this.#reporter = new StatsReporter({ config: config.get(STATS_CONFIG_TABLE), read, clock, log });
+    } catch (error) {
+      this.#profile?.release();
+      throw error;
+    }
   }
-  return {
-    close(): void {
-      reporter.close();
-      profile?.release();
-    },
-  };
+
+  /** Writes the final output. */
+  close(): void {
+    this.hide();
+    this.#reporter.close();
+    this.#profile?.release();
+  }
 }
 
 /** Space of connections. */

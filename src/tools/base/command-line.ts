@@ -1,5 +1,5 @@
 /**
- * Conventions of all commands: refused arguments, error messages and exit codes.
+ * Conventions of all commands: refused arguments, error messages and exit codes, and programs of this package as child processes.
  *
  * | Exit code | Meaning |
  * |---|---|
@@ -9,6 +9,8 @@
  * | 130 | The command was interrupted |
  */
 
+import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { type Command, CommanderError, Option } from 'commander';
 import { invalidParam, isUcxError, type UcxError } from '../../ucs/type/error.ts';
 
@@ -125,4 +127,19 @@ export function suggestingOption(flags: string, description: string, values: rea
 /** Values for shell completion of an option; undefined if file names are completed. */
 export function suggestedValues(option: Option): readonly string[] | undefined {
   return suggestions.get(option) ?? option.argChoices;
+}
+
+/** Descriptors of a child process that talks with this one by messages: only its errors are shown. */
+export const CHANNEL_STDIO: StdioOptions = ['ignore', 'ignore', 'inherit', 'ipc'];
+
+/** The command line that runs a program as this process runs: with the same Node.js and its options. */
+export function programLine(program: URL | string, args: readonly string[]): [string, ...string[]] {
+  const path = program instanceof URL ? fileURLToPath(program) : program;
+  return [process.execPath, ...process.execArgv, path, ...args];
+}
+
+/** Starts a program as a child process. @throws the error of the system, if it is none that the process reports as an event */
+export function spawnProgram(program: URL | string, args: readonly string[], options: SpawnOptions): ChildProcess {
+  const [node, ...line] = programLine(program, args);
+  return spawn(node, line, options);
 }

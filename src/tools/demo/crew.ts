@@ -3,13 +3,14 @@
  * commands.
  */
 
-import { type ChildProcess, fork } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
+import { CHANNEL_STDIO, spawnProgram } from '../base/command-line.ts';
+import type { PrivateNode, SharedNode } from '../node-access/node.ts';
 import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
 
 /** Timeout of a command. */
@@ -32,13 +33,29 @@ export interface Party {
 }
 
 /** Processes of an exchange, and the node servers that were started for them. */
-export interface ExchangePlace {
+export class ExchangePlace {
   /** Unit that a process stands for in messages. */
   readonly unit: 'card' | 'node';
   readonly emulated: boolean;
   readonly parties: readonly Party[];
+  readonly #nodes: readonly (SharedNode | PrivateNode)[];
+
+  constructor(
+    unit: 'card' | 'node',
+    parties: readonly Party[],
+    emulated: boolean,
+    nodes: readonly (SharedNode | PrivateNode)[],
+  ) {
+    this.unit = unit;
+    this.parties = parties;
+    this.emulated = emulated;
+    this.#nodes = nodes;
+  }
+
   /** Ends the node servers. */
-  close(): Promise<void>;
+  async close(): Promise<void> {
+    await Promise.all(this.#nodes.map((node) => node.close()));
+  }
 }
 
 /** One process. */
@@ -54,11 +71,7 @@ class Member {
 
   constructor({ name, env }: Party, onDeath: (error: Error) => void) {
     this.name = name;
-    const child = fork(fileURLToPath(PROGRAM), [], {
-      env,
-      serialization: 'advanced',
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
+    const child = spawnProgram(PROGRAM, [], { env, serialization: 'advanced', stdio: CHANNEL_STDIO });
     this.#child = child;
     child.on('message', (reply: Reply) => this.#onReply?.(reply));
     this.ended = new Promise((resolve) => {

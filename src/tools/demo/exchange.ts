@@ -5,20 +5,24 @@
 
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
+import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
+import { startProgram } from '../../assembly/program/program.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { ProgressBar } from '../base/text-table.ts';
-import { cardEnvironment, openSharedNode } from '../node-access/node.ts';
-import { Crew, type ExchangePlace, type Party } from './crew.ts';
+import { cardEnvironment, openSharedNode, type PrivateNode, startPrivateNode } from '../node-access/node.ts';
+import { Crew, ExchangePlace, type Party } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
-import { openExchangeNodes } from './exchange-nodes.ts';
 import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.ts';
 import { readFully } from './one-card.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
 /** Bytes of one measured put. */
 const MEASURED_BYTES = 8 * 2 ** 20;
+
+/** Default transports between the nodes. */
+const TLS = 'rc,gaudi_cpy,self';
 
 /** Options of the exchange. */
 export interface ExchangeOptions {
@@ -50,7 +54,7 @@ export async function runExchange(options: ExchangeOptions): Promise<ExchangeRes
     ending.abort(statusError(Status.CANCELED, `demo ended by ${signal}`));
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
-    const place = await (nodes === undefined ? openCards(cards) : openExchangeNodes(nodes));
+    const place = await (nodes === undefined ? openCards(cards) : openNodes(nodes));
     try {
       ending.signal.throwIfAborted();
       return place.parties.length < 2 ? undefined : await runCrew(options, place, ending.signal);
@@ -64,15 +68,49 @@ export async function runExchange(options: ExchangeOptions): Promise<ExchangeRes
 
 /** The cards of one node. @param limit number of them; all by default */
 async function openCards(limit: number | undefined): Promise<ExchangePlace> {
-  const { cards, driver, emulated, close } = openSharedNode(limit);
+  const node = openSharedNode(limit);
+  const { cards, driver, emulated } = node;
   if (limit !== undefined && limit > cards.length) {
-    await close();
+    await node.close();
     throw invalidParam('cards', `must not exceed the number of cards that may be used (${cards.length})`, limit);
   }
   const parties = cards.slice(0, limit).map((card) => {
     return { index: card.index, name: `card ${card.index}`, env: cardEnvironment(card, driver) };
   });
-  return { unit: 'card', emulated, parties, close };
+  return new ExchangePlace('card', parties, emulated, [node]);
+}
+
+/**
+ * Starts emulated nodes: node servers of this process, each with one card and RDMA devices. Only the wire between the RDMA devices connects the cards.
+ * @throws UcxError ERR_INVALID_PARAM if UCX_GAUDI_DRIVER names a node or forbids emulation; SyscallError
+ */
+async function openNodes(count: number): Promise<ExchangePlace> {
+  const program = startProgram();
+  const { DRIVER, EMULATOR_NICS } = program.config.get(GAUDI_CONFIG_TABLE);
+  if (DRIVER !== 'auto' && DRIVER !== 'emulator') {
+    throw invalidParam('nodes', 'starts emulated nodes: UCX_GAUDI_DRIVER must be emulator or auto', count);
+  }
+  const nodes: PrivateNode[] = [];
+  try {
+    const description = { cards: '1', nics: String(Math.max(1, EMULATOR_NICS)) };
+    const parties = Array.from({ length: count }, (_, index) => {
+      const node = startPrivateNode(program, description);
+      nodes.push(node);
+      return partyOf(index, node);
+    });
+    return new ExchangePlace('node', parties, true, nodes);
+  } catch (error) {
+    await Promise.all(nodes.map((node) => node.close()));
+    throw error;
+  }
+}
+
+/** Parameters of the process for the card of a node. */
+function partyOf(index: number, { server, driver }: PrivateNode): Party {
+  const card = { name: 'gaudi0', index: 0, card: server.node.cards()[0]! };
+  const environment = cardEnvironment(card, driver);
+  const env = { UCX_TLS: TLS, ...environment, UCX_ENGINE: 'native', UCX_IB_DRIVER: 'emulator' };
+  return { index, name: `node ${index}`, env };
 }
 
 async function runCrew(options: ExchangeOptions, place: ExchangePlace, signal: AbortSignal): Promise<ExchangeResult> {

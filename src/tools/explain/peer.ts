@@ -1,14 +1,14 @@
 /** Peer process of `gaudi-ucx explain --peer process`: starts it, receives its worker address and remote key, and ends it. */
 
-import { type ChildProcess, fork } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { EngineChoice } from '../../assembly/program/config.ts';
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { CHANNEL_STDIO, spawnProgram } from '../base/command-line.ts';
 
 /** Memory that the peer maps. */
 export interface PeerMemory {
@@ -49,10 +49,7 @@ export class ExplainPeer {
    * @throws UcxError IO_ERROR with the error of the peer, or if it has ended
    */
   static async start(memory: PeerMemory): Promise<ExplainPeer> {
-    const child = fork(fileURLToPath(PROGRAM), [], {
-      serialization: 'advanced',
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
+    const child = spawnProgram(PROGRAM, [], { serialization: 'advanced', stdio: CHANNEL_STDIO });
     const ended = once(child, 'exit');
     child.send(memory);
     const reply = await Promise.race([once(child, 'message'), ended.then(() => undefined)]);

@@ -4,9 +4,8 @@ import { describe, expect, it } from 'vitest';
 import type { InspectAnswer } from '../../assembly/inspect/inspect-client.ts';
 import { statsNode } from '../../ucs/stats/stats-node.ts';
 import { arenaStrips } from '../web/page/data/arena-strips.ts';
+import { isDown, pairsOf, percentileUs } from '../web/page/data/figures.ts';
 import { bytesText, millisecondsText } from '../web/page/data/format.ts';
-import { isDown, pairsOf } from '../web/page/data/links.ts';
-import { percentileUs } from '../web/page/data/percentiles.ts';
 import { cardRows, fragmentation, linkRows, processRows, programText } from '../web/page/data/tables.ts';
 import { type WebModel, webLatencies, webProcesses } from './web-model.ts';
 

@@ -1,7 +1,7 @@
 /** Faults of `gaudi-ucx node fault`: parses its arguments and describes a fault in a sentence. The emulator injects the faults. */
 
 import { type Fault, readFault } from '../../assembly/node-server.ts';
-import type { NamedCard } from '../../hlthunk/index.ts';
+import type { DriverNode, NamedCard } from '../../hlthunk/index.ts';
 import { Errno, errnoName } from '../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
 import { timeType } from '../../ucs/config/value.ts';
@@ -10,10 +10,7 @@ import { formatTime } from '../base/text-table.ts';
 import { labelOfMinor, OPERATIONAL } from './card.ts';
 
 /** What the driver says about cards. */
-interface Attributes {
-  attribute(minor: number, name: string): string | undefined;
-  ownerOf?(minor: number): number | undefined;
-}
+type CardAttributes = Pick<DriverNode, 'attribute' | 'ownerOf'>;
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
 const ERRNOS: Readonly<Record<string, number>> = Errno;
@@ -52,7 +49,7 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
  * @param node after the fault: what cannot be known from the fault is read there
  * @param cards of the node, with the names for the sentence
  */
-export function faultSentence(node: Attributes, cards: readonly NamedCard[], minor: number, fault: Fault): string {
+export function faultSentence(node: CardAttributes, cards: readonly NamedCard[], minor: number, fault: Fault): string {
   const card = labelOfMinor(cards, minor);
   switch (fault.kind) {
     case 'ioctl':
@@ -91,7 +88,7 @@ export function faultSentence(node: Attributes, cards: readonly NamedCard[], min
 }
 
 /** A reset waits for the process that has the card open: before it if that process is told of faults, else in the reset. */
-function resetText(node: Attributes, minor: number): string {
+function resetText(node: CardAttributes, minor: number): string {
   const pid = node.ownerOf?.(minor);
   if (pid === undefined) return 'is reset';
   return node.attribute(minor, 'status')?.trim().toLowerCase() === OPERATIONAL

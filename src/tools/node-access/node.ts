@@ -20,14 +20,26 @@ import { type Program, startProgram } from '../../assembly/program/program.ts';
 import type { DriverNode } from '../../hlthunk/index.ts';
 
 /** A node that several processes can use. */
-export interface SharedNode {
+export class SharedNode {
   readonly emulated: boolean;
   /** Cards that the configuration permits, by logical index. */
   readonly cards: readonly AllowedCard[];
   /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
   readonly driver: string;
+  readonly #server: PrivateNode | undefined;
+
+  /** @param server the node server that was started for it */
+  constructor(node: DriverNode, cards: readonly AllowedCard[], driver: string, server?: PrivateNode) {
+    this.emulated = node.emulated;
+    this.cards = cards;
+    this.driver = driver;
+    this.#server = server;
+  }
+
   /** Ends the node server, if one was started. */
-  close(): Promise<void>;
+  async close(): Promise<void> {
+    await this.#server?.close();
+  }
 }
 
 /**
@@ -42,7 +54,7 @@ export function openSharedNode(count: number | undefined): SharedNode {
   node.close();
   const driver = driverOf(node);
   if (driver === undefined) return serveNode(program, count);
-  return { emulated: node.emulated, cards, driver, close: async () => {} };
+  return new SharedNode(node, cards, driver);
 }
 
 /** Value of UCX_GAUDI_DRIVER for programs that use a node; undefined for one of this process, which no other can use. */
@@ -53,8 +65,9 @@ export function driverOf(node: DriverNode): string | undefined {
 
 function serveNode(program: Program, count: number | undefined): SharedNode {
   const description = count === undefined ? {} : { cards: String(count) };
-  const { server, socketPath, close } = startPrivateNode(program, description);
-  return { emulated: true, cards: allowedCards(program, server.node), driver: `emulator:${socketPath}`, close };
+  const server = startPrivateNode(program, description);
+  const { node } = server.server;
+  return new SharedNode(node, allowedCards(program, node), server.driver, server);
 }
 
 /** Environment of a process that uses one card only. @param driver value of UCX_GAUDI_DRIVER */
@@ -62,34 +75,44 @@ export function cardEnvironment(card: AllowedCard, driver: string): NodeJS.Proce
   return { ...process.env, UCX_GAUDI_DRIVER: driver, ...cardSettings(card) };
 }
 
-/** The server. */
-export interface PrivateNode {
+/** A node server of this process, whose socket is in a temporary folder. */
+export class PrivateNode {
   readonly server: NodeServer;
   readonly socketPath: string;
+  readonly #folder: string;
+
+  /** Throws the errors of {@link startNodeServer}. */
+  constructor(program: Program, description: NodeDescription) {
+    this.#folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-node-'));
+    this.socketPath = join(this.#folder, 'node.sock');
+    try {
+      this.server = startNodeServer(program, this.socketPath, description);
+    } catch (error) {
+      this.#removeFolder();
+      throw error;
+    }
+  }
+
+  /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
+  get driver(): string {
+    return `emulator:${this.socketPath}`;
+  }
+
   /** Ends the server, and removes the folder. */
-  close(): Promise<void>;
+  async close(): Promise<void> {
+    this.server.close();
+    await this.server.closed;
+    this.#removeFolder();
+  }
+
+  #removeFolder(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
 }
 
 /** Starts a node server. Throws the errors of {@link startNodeServer}. */
 export function startPrivateNode(program: Program, description: NodeDescription = {}): PrivateNode {
-  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-node-'));
-  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
-  try {
-    const socketPath = join(folder, 'node.sock');
-    const server = startNodeServer(program, socketPath, description);
-    return {
-      server,
-      socketPath,
-      close: async () => {
-        server.close();
-        await server.closed;
-        removeFolder();
-      },
-    };
-  } catch (error) {
-    removeFolder();
-    throw error;
-  }
+  return new PrivateNode(program, description);
 }
 
 /** Values of the options. */

@@ -1,6 +1,5 @@
 /** Command `gaudi-ucx node`: starts, shows and ends a node server, and injects faults into its cards. */
 
-import { spawn } from 'node:child_process';
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
@@ -22,7 +21,7 @@ import { connectUnix, SocketType, SyscallError } from '../../sys/index.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { EXIT_USAGE, readArguments } from '../base/command-line.ts';
+import { EXIT_USAGE, readArguments, spawnProgram } from '../base/command-line.ts';
 import { formatBytes, formatTable } from '../base/text-table.ts';
 import { cardNamed } from '../node-access/card.ts';
 import { type FaultArguments, faultOf, faultSentence } from '../node-access/fault.ts';
@@ -240,10 +239,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   const isNew = !existsSync(logPath);
   const log = openSync(logPath, 'a', 0o600);
   const written = fstatSync(log).size;
-  const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, ...args], {
-    detached: true,
-    stdio: ['ignore', log, log, 'ipc'],
-  });
+  const child = spawnProgram(process.argv[1]!, args, { detached: true, stdio: ['ignore', log, log, 'ipc'] });
   closeSync(log);
   const answer = await new Promise<string | number | null>((settle, fail) => {
     child.once('message', (message) => settle(String(message)));

@@ -7,7 +7,6 @@ import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { extname, join, resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { becomeProgram } from '../../assembly/device-run.ts';
 import { connectNodeServer, type RemoteNode } from '../../assembly/node-server.ts';
@@ -16,7 +15,7 @@ import { readProgram } from '../../assembly/program/program.ts';
 import { Errno } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { reportFailure } from '../base/command-line.ts';
+import { programLine, reportFailure } from '../base/command-line.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/node.ts';
 import type { ServerAnswer, ServerArguments } from './device-server-program.ts';
 
@@ -78,7 +77,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     description: describeNode(options),
     ...(options.trace === undefined ? {} : { trace: resolve(options.trace) }),
   };
-  const node = [process.execPath, ...process.execArgv, fileURLToPath(PROGRAM), JSON.stringify(serverArguments)];
+  const node = programLine(PROGRAM, [JSON.stringify(serverArguments)]);
   const shell = spawn('/bin/sh', ['-c', '"$@" &', 'sh', ...node], {
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'pipe'],

@@ -10,7 +10,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Channel, ChannelMessage, Place } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 import { type Measurement, Meter, SpinBudget, Steadiness } from './measure.ts';
-import { openSide, type Side } from './side/side.ts';
+import { openSide, openTraffic, type Side } from './side/side.ts';
 import type { Traffic } from './side/traffic.ts';
 import { isOneSided, messageBytes, type TestSpec, warmUpOf } from './spec.ts';
 
@@ -49,11 +49,11 @@ interface SessionEnvironment {
  * @throws UcxError of the side, of the peer, of a message that failed; CANCELED when `interrupt` fires
  */
 export async function runTest(options: SessionOptions): Promise<void> {
-  const { side, traffic: openTraffic } = await openSide(options.spec);
+  const side = await openSide(options.spec);
   try {
     await meet(options, side);
     options.onStart(side);
-    const traffic = openTraffic();
+    const traffic = openTraffic(side);
     try {
       await new Session(options, traffic).run();
     } finally {

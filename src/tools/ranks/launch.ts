@@ -4,8 +4,7 @@
  * sends results or a failure to the process that has started it.
  */
 
-import { type ChildProcess, fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import type { ChildProcess } from 'node:child_process';
 import { forkedExchange, serveForked } from '../../coll/exchange/forked.ts';
 import type { LaunchedRank } from '../../coll/exchange/listener.ts';
 import { setParentDeathSignal } from '../../sys/index.ts';
@@ -13,6 +12,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
+import { CHANNEL_STDIO, spawnProgram } from '../base/command-line.ts';
 import { cardEnvironment, openSharedNode, type SharedNode } from '../node-access/node.ts';
 
 /** Time after which ranks that have not ended after the first failure are killed. */
@@ -76,7 +76,7 @@ async function runProcesses<S, R>(
   const ended = Array.from({ length: size }, (_, rank) => {
     let child: ChildProcess;
     try {
-      child = forkRank(program, { spec, rank, size }, node);
+      child = startRank(program, { spec, rank, size }, node);
     } catch (error) {
       // A lack of memory, for example: unlike others, it is no event. The ranks before it run already.
       fail(`rank ${rank} could not be started: ${error instanceof Error ? error.message : String(error)}`);
@@ -113,11 +113,9 @@ async function runProcesses<S, R>(
 }
 
 /** @throws the error of the system, if it is none that the process reports as an event */
-function forkRank<S>(program: URL, assignment: RankAssignment<S>, node: SharedNode | undefined): ChildProcess {
-  return fork(fileURLToPath(program), [JSON.stringify(assignment)], {
-    env: environmentOf(assignment.rank, node),
-    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-  });
+function startRank<S>(program: URL, assignment: RankAssignment<S>, node: SharedNode | undefined): ChildProcess {
+  const env = environmentOf(assignment.rank, node);
+  return spawnProgram(program, [JSON.stringify(assignment)], { env, stdio: CHANNEL_STDIO });
 }
 
 /** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */

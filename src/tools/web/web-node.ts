@@ -11,24 +11,34 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { driverOf, startPrivateNode } from '../node-access/node.ts';
 
 /** A node to show. */
-export interface WebNode {
+export class WebNode {
   readonly node: DriverNode;
   /** Value of UCX_GAUDI_DRIVER for programs that use it; undefined for real cards. */
   readonly driver: string | undefined;
   /** Injects a fault; undefined for real cards. */
   readonly inject: ((minor: number, fault: Fault) => void) | undefined;
-  close(): Promise<void>;
+  readonly #onClose: () => void | Promise<void>;
+
+  /** @param onClose ends what was opened for the page */
+  constructor(node: DriverNode, driver: string | undefined, onClose: () => void | Promise<void>) {
+    this.node = node;
+    this.driver = driver;
+    this.inject = isEmulated(node) ? (minor, fault) => node.inject(minor, fault) : undefined;
+    this.#onClose = onClose;
+  }
+
+  async close(): Promise<void> {
+    await this.#onClose();
+  }
+}
+
+function isEmulated(node: DriverNode): node is RemoteNode | NodeServer['node'] {
+  return node.kind === 'emulator';
 }
 
 /** The node of a server of this process, which its owner ends. */
 export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
-  const { node } = server;
-  return {
-    node,
-    driver: `emulator:${socketPath}`,
-    inject: (minor, fault) => node.inject(minor, fault),
-    close: async () => {},
-  };
+  return new WebNode(server.node, `emulator:${socketPath}`, () => {});
 }
 
 /**
@@ -37,18 +47,13 @@ export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
  */
 export function openWebNode(program: Program): WebNode {
   const node = openShownNode(program);
-  const close = async (): Promise<void> => node.close();
-  if (node.kind === 'kernel') return { node, driver: undefined, inject: undefined, close };
-  if (node instanceof RemoteNode) {
-    return { node, driver: driverOf(node), inject: (minor, fault) => node.inject(minor, fault), close };
+  const isKernel = node.kind === 'kernel';
+  if (isKernel || node instanceof RemoteNode) {
+    return new WebNode(node, isKernel ? undefined : driverOf(node), () => node.close());
   }
   node.close();
-  return serve(program);
-}
-
-function serve(program: Program): WebNode {
-  const { server, socketPath, close } = startPrivateNode(program);
-  return { ...webNodeOf(server, socketPath), close };
+  const own = startPrivateNode(program);
+  return new WebNode(own.server.node, own.driver, () => own.close());
 }
 
 /** Default port. */

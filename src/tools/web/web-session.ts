@@ -3,7 +3,7 @@
  * demonstration as a child process, at most one at a time. The page shows its traffic like that of any program.
  */
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { inspectProcesses } from '../../assembly/inspect/inspect-client.ts';
 import { readFault } from '../../assembly/node-server.ts';
 import type { Program } from '../../assembly/program/program.ts';
@@ -12,6 +12,7 @@ import { LATENCY_BOUNDS_NS } from '../../ucs/stats/latency-histograms.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { spawnProgram } from '../base/command-line.ts';
 import { pause } from '../base/text-table.ts';
 import { type NodeSample, TopSampler } from '../model/sample.ts';
 import { topModel } from '../model/top-model.ts';
@@ -157,21 +158,15 @@ class ExchangeRun {
       UCX_STATS_LATENCY: 'y',
       ...(this.#driver !== undefined && { UCX_GAUDI_DRIVER: this.#driver }),
     };
-    const child = spawn(
-      process.execPath,
-      [...process.execArgv, process.argv[1]!, 'demo', '--stages', '--repetitions', String(REPETITIONS)],
-      {
-        env,
-        stdio: ['ignore', 'pipe', 'pipe'],
-      },
-    );
+    const args = ['demo', '--stages', '--repetitions', String(REPETITIONS)];
+    const child = spawnProgram(process.argv[1]!, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     this.#shown = { state: 'running', output: '' };
     const take = (bytes: Buffer): void => {
       this.#shown = withOutput(this.#shown, String(bytes));
     };
-    child.stdout.on('data', take);
-    child.stderr.on('data', take);
+    child.stdout?.on('data', take);
+    child.stderr?.on('data', take);
     const end = (isDone: boolean): void => {
       this.#child = undefined;
       this.#shown = { ...this.#shown, state: isDone ? 'done' : 'failed' };

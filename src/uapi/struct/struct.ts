@@ -53,32 +53,6 @@ export interface FieldLayout {
   readonly only: HeaderVersion | undefined;
 }
 
-/** A C struct of the ABI. */
-export interface Struct<F extends StructFields> {
-  /** Name in the kernel header, such as `hl_cs_in`. */
-  readonly cName: string;
-  /** The one header that declares this struct with this layout; undefined when 6.1 and 6.12 agree. */
-  readonly only: HeaderVersion | undefined;
-  /** `sizeof` in bytes. */
-  readonly size: number;
-  /** Offset in bytes of each field. */
-  readonly offsets: { readonly [K in keyof F]: number };
-  /** Index of the 32-bit word in which each field begins; for a 64-bit field its low word, the high word follows. */
-  readonly words: { readonly [K in keyof F]: number };
-  readonly layout: readonly FieldLayout[];
-  /**
-   * Writes the struct at `offset` of `view`. Fields that are not given, and padding, become zero.
-   * Where fields of a union are given together, the last one of the table stays.
-   * @throws RangeError when a value does not fit its field or the struct does not fit the view; nothing is written then
-   */
-  encode(values: Partial<StructValues<F>>, view: DataView, offset?: number): void;
-  /**
-   * Reads the struct at `offset` of `view`; `bytes` fields are copies.
-   * @throws RangeError when the struct does not fit the view
-   */
-  decode(view: DataView, offset?: number): StructValues<F>;
-}
-
 /** The argument union of an ioctl: `in` and `out` share the same bytes. */
 export interface ArgsUnion<I extends StructFields, O extends StructFields> {
   /** Name in the kernel header, such as `hl_cs_args`. */
@@ -114,6 +88,56 @@ interface FieldCodec extends FieldLayout {
   readonly count: number;
 }
 
+/** A C struct of the ABI. */
+export class Struct<F extends StructFields> {
+  /** Name in the kernel header, such as `hl_cs_in`. */
+  readonly cName: string;
+  /** The one header that declares this struct with this layout; undefined when 6.1 and 6.12 agree. */
+  readonly only: HeaderVersion | undefined;
+  /** `sizeof` in bytes. */
+  readonly size: number;
+  /** Offset in bytes of each field. */
+  readonly offsets: { readonly [K in keyof F]: number };
+  /** Index of the 32-bit word in which each field begins; for a 64-bit field its low word, the high word follows. */
+  readonly words: { readonly [K in keyof F]: number };
+  readonly layout: readonly FieldLayout[];
+  readonly #laidOut: LaidOut;
+
+  constructor(cName: string, fields: F, only: HeaderVersion | undefined) {
+    const { codecs, size } = layOut(fields);
+    const offsets: Record<string, number> = {};
+    const words: Record<string, number> = {};
+    for (const codec of codecs) {
+      offsets[codec.name] = codec.offset;
+      words[codec.name] = codec.offset >>> 2;
+    }
+    this.cName = cName;
+    this.only = only;
+    this.size = size;
+    this.offsets = offsets as Struct<F>['offsets'];
+    this.words = words as Struct<F>['words'];
+    this.layout = codecs;
+    this.#laidOut = { cName, size, codecs };
+  }
+
+  /**
+   * Writes the struct at `offset` of `view`. Fields that are not given, and padding, become zero.
+   * Where fields of a union are given together, the last one of the table stays.
+   * @throws RangeError when a value does not fit its field or the struct does not fit the view; nothing is written then
+   */
+  encode(values: Partial<StructValues<F>>, view: DataView, offset: number = 0): void {
+    encodeStruct(this.#laidOut, values as Readonly<Record<string, FieldValue | undefined>>, view, offset);
+  }
+
+  /**
+   * Reads the struct at `offset` of `view`; `bytes` fields are copies.
+   * @throws RangeError when the struct does not fit the view
+   */
+  decode(view: DataView, offset: number = 0): StructValues<F> {
+    return decodeStruct(this.#laidOut, view, offset) as StructValues<F>;
+  }
+}
+
 /**
  * Builds a struct from its table.
  * @param cName name in the kernel header
@@ -121,25 +145,7 @@ interface FieldCodec extends FieldLayout {
  * @param only the one header that has this layout
  */
 export function defineStruct<const F extends StructFields>(cName: string, fields: F, only?: HeaderVersion): Struct<F> {
-  const { codecs, size } = layOut(fields);
-  const offsets: Record<string, number> = {};
-  const words: Record<string, number> = {};
-  for (const codec of codecs) {
-    offsets[codec.name] = codec.offset;
-    words[codec.name] = codec.offset >>> 2;
-  }
-  const laidOut = { cName, size, codecs };
-  return {
-    cName,
-    only,
-    size,
-    offsets: offsets as Struct<F>['offsets'],
-    words: words as Struct<F>['words'],
-    layout: codecs,
-    encode: (values, view, offset = 0) =>
-      encodeStruct(laidOut, values as Readonly<Record<string, FieldValue | undefined>>, view, offset),
-    decode: (view, offset = 0) => decodeStruct(laidOut, view, offset) as StructValues<F>,
-  };
+  return new Struct(cName, fields, only);
 }
 
 /** Builds the argument union of an ioctl from its two halves. */

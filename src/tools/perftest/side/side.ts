@@ -1,7 +1,6 @@
 /** Selects the traffic of a test: operations of a UCP endpoint, or of a UCT interface. */
 
 import type { TestSpec } from '../spec.ts';
-import type { Hello } from './test-context.ts';
 import type { Traffic } from './traffic.ts';
 import { AtomicTraffic, GetTraffic, PutTraffic } from './ucp-access.ts';
 import { AmTraffic, StreamTraffic, TagTraffic } from './ucp-messages.ts';
@@ -10,30 +9,16 @@ import { UctSide } from './uct-side.ts';
 import { UctAtomicTraffic, UctGetTraffic, UctMessageTraffic, UctPutTraffic } from './uct-traffic.ts';
 
 /** One side of a test. */
-export interface Side {
-  /** True when emulated cards take part. */
-  readonly emulated: boolean;
-  /** Addresses and keys for the other side. */
-  greet(): Hello;
-  /** Connects to the other side; checks its addresses and keys. */
-  connect(peer: Readonly<Record<string, unknown>>): void;
-  close(): Promise<void>;
-}
-
-/** A side, and the traffic of its test, which is available after the connection. */
-export interface OpenSide {
-  readonly side: Side;
-  traffic(): Traffic;
-}
+export type Side = UcpSide | UctSide;
 
 /** Opens a side. @throws UcxError: see UcpSide.open, UctSide.open */
-export async function openSide(spec: TestSpec): Promise<OpenSide> {
-  if (spec.kind.api === 'UCT') {
-    const side = await UctSide.open(spec);
-    return { side, traffic: () => uctTraffic(side) };
-  }
-  const side = await UcpSide.open(spec);
-  return { side, traffic: () => ucpTraffic(side) };
+export function openSide(spec: TestSpec): Promise<Side> {
+  return spec.kind.api === 'UCT' ? UctSide.open(spec) : UcpSide.open(spec);
+}
+
+/** The traffic of the test of a side that is connected. */
+export function openTraffic(side: Side): Traffic {
+  return side instanceof UctSide ? uctTraffic(side) : ucpTraffic(side);
 }
 
 function ucpTraffic(side: UcpSide): Traffic {

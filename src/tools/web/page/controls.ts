@@ -2,8 +2,8 @@
 
 import type { TopCard } from '../../model/top-model.ts';
 import type { WebModel } from '../../model/web-model.ts';
+import { isDown, type Pair } from './data/figures.ts';
 import { cardText } from './data/format.ts';
-import { isDown, type Pair } from './data/links.ts';
 import { byId, setText } from './dom.ts';
 
 /** Header with the token; see web-server.ts. */

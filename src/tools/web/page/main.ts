@@ -5,17 +5,18 @@ import type { WebLatencies, WebModel } from '../../model/web-model.ts';
 import { LineChart } from './charts.ts';
 import { Controls } from './controls.ts';
 import { arenaStrips } from './data/arena-strips.ts';
-import { percentileUs } from './data/percentiles.ts';
+import { percentileUs } from './data/figures.ts';
 import { cardRows, linkRows, processRows } from './data/tables.ts';
 import { byId, StripList, setAttribute, setText, showTable } from './dom.ts';
 import { NodePicture } from './node-picture.ts';
 
 const token = new URLSearchParams(location.search).get('token') ?? '';
 const controls = new Controls(token);
-const picture = new NodePicture(byId('picture'), {
-  selectCard: (minor) => controls.selectCard(minor),
-  toggleLink: (pair) => controls.toggleLink(pair),
-});
+const picture = new NodePicture(
+  byId('picture'),
+  (minor) => controls.selectCard(minor),
+  (pair) => controls.toggleLink(pair),
+);
 const strips = new StripList(byId('arena-strips'));
 const rates = new LineChart(byId('rate-chart'), 'GB/s', [
   { label: 'host to cards', color: '--busy' },

@@ -1,8 +1,8 @@
 /** The node as a picture: cards around their links. Links are lit by traffic, and dashed where they are down. */
 
 import type { TopCard, TopModel } from '../../model/top-model.ts';
+import { isDown, type Pair, pairsOf } from './data/figures.ts';
 import { cardOfMinor, cardText, rateText } from './data/format.ts';
-import { isDown, type Pair, pairsOf } from './data/links.ts';
 import { setAttribute, setText, svgElement } from './dom.ts';
 
 const SIZE = 460;
@@ -12,12 +12,6 @@ const CARD = { width: 74, height: 46 };
 const FULL_RATE = 10e9;
 const WIDTH_MAX = 7;
 const OPERATIONAL = 'operational';
-
-/** Actions of a click. */
-export interface PictureActions {
-  selectCard(minor: number | undefined): void;
-  toggleLink(pair: Pair): void;
-}
 
 interface LinkShape {
   readonly line: SVGLineElement;
@@ -36,15 +30,18 @@ export class NodePicture {
   readonly #title: SVGTitleElement;
   readonly #links: SVGGElement;
   readonly #cards: SVGGElement;
-  readonly #actions: PictureActions;
+  readonly #selectCard: (minor: number | undefined) => void;
+  readonly #toggleLink: (pair: Pair) => void;
   readonly #linkShapes = new Map<string, LinkShape>();
   /** By bus id. */
   readonly #cardShapes = new Map<string, CardShape>();
   #pairs: readonly Pair[] = [];
   #shown = '';
 
-  constructor(parent: HTMLElement, actions: PictureActions) {
-    this.#actions = actions;
+  /** The functions are those of a click. */
+  constructor(parent: HTMLElement, selectCard: (minor: number | undefined) => void, toggleLink: (pair: Pair) => void) {
+    this.#selectCard = selectCard;
+    this.#toggleLink = toggleLink;
     this.#svg = svgElement('svg', {
       viewBox: `0 0 ${SIZE} ${SIZE}`,
       role: 'group',
@@ -95,7 +92,7 @@ export class NodePicture {
       title.textContent = cardText(card);
       const text = svgElement('text', { y: 13, class: 'small' });
       group.append(svgElement('rect', { ...box, class: 'body' }), fill, title, text);
-      const select = (): void => this.#actions.selectCard(card.minor);
+      const select = (): void => this.#selectCard(card.minor);
       group.addEventListener('click', select);
       group.addEventListener('keydown', (event) => onKey(event, select));
       this.#cards.append(group);
@@ -115,7 +112,7 @@ export class NodePicture {
     const hit = svgElement('line', { ...place, class: 'hit' });
     const toggle = (): void => {
       const pair = this.#pairs.find((each) => each.a === a && each.b === b);
-      if (pair !== undefined && hit.hasAttribute('tabindex')) this.#actions.toggleLink(pair);
+      if (pair !== undefined && hit.hasAttribute('tabindex')) this.#toggleLink(pair);
     };
     hit.addEventListener('click', toggle);
     hit.addEventListener('keydown', (event) => onKey(event, toggle));

@@ -2,8 +2,8 @@
 
 import type { TopModel } from '../../../model/top-model.ts';
 import type { ArenaUse, WebModel, WebProcess } from '../../../model/web-model.ts';
+import { isDown } from './figures.ts';
 import { bytesText, cardText, millisecondsText, rateText } from './format.ts';
-import { isDown } from './links.ts';
 
 /** A cell of a table. */
 export interface Cell {
