@@ -2,7 +2,7 @@
 
 import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { AmPacker, Completion, IfaceAttributes, UctEndpoint } from '../api/iface.ts';
+import type { AmPacker, Completion, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.ts';
 import { Transfer, type TransferCounters } from '../base/counters.ts';
@@ -30,33 +30,32 @@ import {
   writeGet,
   writePut,
 } from './layout.ts';
+import type { TcpShared } from './shared.ts';
 
 const TX_WORD: number = TX_START >> 2;
 /** Longer puts of a list are frames of their own: a call of the kernel for each costs little beside its bytes. */
 const RUN_BODY_BYTES_MAX = 131_072;
 
-/** Functions of the interface for an endpoint. */
-export interface EndpointOwner {
-  readonly attributes: IfaceAttributes;
-  readonly buffers: TcpBuffers;
-  readonly counters: TransferCounters;
-  forget(endpoint: TcpEndpoint): void;
-}
-
 /** An endpoint. */
 export class TcpEndpoint implements UctEndpoint {
   readonly link: TcpConnection;
-  readonly #owner: EndpointOwner;
   readonly #buffers: TcpBuffers;
   readonly #counters: TransferCounters;
   readonly #shortBytesMax: number;
+  readonly #onClose: (endpoint: TcpEndpoint) => void;
   #closed = false;
 
-  constructor(owner: EndpointOwner, link: TcpConnection) {
-    this.#owner = owner;
-    this.#buffers = owner.buffers;
-    this.#counters = owner.counters;
-    this.#shortBytesMax = owner.attributes.put.shortBytesMax;
+  /** @param shortBytesMax longest put and get that is copied */
+  constructor(
+    link: TcpConnection,
+    { buffers, counters }: TcpShared,
+    shortBytesMax: number,
+    onClose: (endpoint: TcpEndpoint) => void,
+  ) {
+    this.#buffers = buffers;
+    this.#counters = counters;
+    this.#shortBytesMax = shortBytesMax;
+    this.#onClose = onClose;
     this.link = link;
     link.users += 1;
   }
@@ -184,7 +183,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     for (let from = 0, left = framesOf(total); left > 0; left--, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
-      link.expectGet(iov, from, bytes, this);
+      link.inbound.expectGet(iov, from, bytes, this);
       const frame = this.#buffers.pool.takeSmall();
       writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.addHeader(GET_HEADER_BYTES);
@@ -337,7 +336,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (this.#closed) return;
     this.#closed = true;
     this.link.users -= 1;
-    this.#owner.forget(this);
+    this.#onClose(this);
     if (this.link.users === 0) this.link.retire();
   }
 

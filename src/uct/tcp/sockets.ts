@@ -1,7 +1,7 @@
 /**
  * The sockets of an interface in one event set, and the handlers of those that are ready. It does not read or write sockets. Watches the socket of a
  * link for room from the event loop: frames that were reported as sent leave also if the program makes no progress. Frames whose end an operation
- * waits for are left to progress. The links of an interface with a batch of frames that waits to be sent together. It does not decide which frames
+ * waits for are left to progress. The batches of frames of an interface that wait to be sent together. It does not decide which frames
  * wait: the transmitter does. Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats do not depend on progress of the
  * program. A descriptor that a listening socket reserves for the case that its process has no others: releasing it allows one peer to be accepted and
  * disconnected. A connection that is not accepted would wake the process continuously.
@@ -97,33 +97,26 @@ function eventsOf({ wantsWrite }: SocketHandler): number {
   return wantsWrite ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
 }
 
-/** A link whose socket may have no room. */
-export interface Blockable {
-  readonly fd: number;
-  /** Sends the queued frames, unless an operation waits for their end. Returns the number of events. */
-  sendReported(): number;
-}
-
 /** The watch of one link, from its connection on. It costs a system call each time the link is blocked, and none otherwise. */
 export class Room implements SocketHandler {
   token = 0;
   readonly wantsWrite = true;
-  readonly #link: Blockable;
+  /** The socket, which stays open until {@link close}. */
+  readonly fd: number;
   readonly #set: ReadySet;
+  readonly #onRoom: () => number;
   #isArmed = false;
 
   /**
    * @param set polled by the event loop
+   * @param onRoom sends the queued frames, unless an operation waits for their end; returns the number of events
    * @throws SyscallError ENOSPC, ENOMEM
    */
-  constructor(link: Blockable, set: ReadySet) {
-    this.#link = link;
+  constructor(fd: number, set: ReadySet, onRoom: () => number) {
+    this.fd = fd;
     this.#set = set;
+    this.#onRoom = onRoom;
     set.add(this, ReadyFor.ONE_SHOT);
-  }
-
-  get fd(): number {
-    return this.#link.fd;
   }
 
   /** The socket has no room: watches it once. Unread data does not end the watch. */
@@ -135,7 +128,7 @@ export class Room implements SocketHandler {
 
   onReady(): number {
     this.#isArmed = false;
-    return this.#link.sendReported();
+    return this.#onRoom();
   }
 
   /** Ends the watch, before the socket is closed. */
@@ -144,15 +137,10 @@ export class Room implements SocketHandler {
   }
 }
 
-/** A link with a batch. */
-export interface Batching {
-  /** Sends the batch. */
-  endBatch(): void;
-}
-
-/** The links, in the order in which their batches have begun. */
+/** The batches that have begun, in order. */
 export class Batches {
-  readonly #begun: Batching[] = [];
+  /** The function of each that sends it. */
+  readonly #begun: (() => void)[] = [];
   #isScheduled = false;
   /** At process.exit() in the running job, sends frames that were reported as sent. */
   readonly #stopAtExit: () => void = atExit(() => this.end());
@@ -161,9 +149,12 @@ export class Batches {
     this.end();
   };
 
-  /** A batch has begun. It ends in the next progress, and at the latest when the running job of the event loop ends: the program may not make progress soon. */
-  add(link: Batching): void {
-    this.#begun.push(link);
+  /**
+   * A batch has begun. It ends in the next progress, and at the latest when the running job of the event loop ends: the program may not make progress soon.
+   * @param endBatch sends it; the link has one function for all its batches
+   */
+  add(endBatch: () => void): void {
+    this.#begun.push(endBatch);
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     queueMicrotask(this.#endScheduled);
@@ -175,7 +166,7 @@ export class Batches {
 
   /** Ends the batches that have begun; those that begin meanwhile are for the next call. */
   end(): void {
-    for (let left = this.#begun.length; left > 0; left--) this.#begun.shift()?.endBatch();
+    for (let left = this.#begun.length; left > 0; left--) this.#begun.shift()?.();
   }
 }
 

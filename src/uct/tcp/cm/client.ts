@@ -20,14 +20,11 @@ import {
   tcpRemoteAddress,
   tcpSocket,
 } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/sys/clock.ts';
-import type { Random } from '../../../ucs/sys/random.ts';
 import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
-import type { TcpCmConfig } from '../config.ts';
-import { type ChannelOwner, openChannel } from './channel.ts';
-import { CmCounter, type CmCounters, type CmTarget, Conversation, type Fault, type Watch } from './conversation.ts';
+import { openChannel } from './channel.ts';
+import { CmCounter, type CmShared, type CmTarget, Conversation, type Fault } from './conversation.ts';
 import { CmFrameType, type Frame, packFrame } from './layout.ts';
 
 const NOTHING: Uint8Array = new Uint8Array(0);
@@ -44,17 +41,16 @@ const FIRST_TRY_NS = 1e9;
 /** Maximum number of immediate reconnections to a listener that has evicted the client. */
 const RETURNS_MAX = 16;
 
-/** The manager behind an attempt. */
-export interface AttemptOwner extends ChannelOwner {
-  readonly watch: Watch;
-  readonly clock: Clock;
-  readonly config: TcpCmConfig;
-  readonly counters: CmCounters;
-  readonly random: Random;
-  readonly received: Uint8Array;
-  /** An attempt has failed at once, and progress must report it. */
-  attemptFailed(attempt: ClientAttempt): void;
-  attemptOver(attempt: ClientAttempt): void;
+/** The attempts of one manager. */
+export class Attempts {
+  readonly shared: CmShared;
+  readonly all: Set<ClientAttempt> = new Set();
+  /** Attempts that have failed without a descriptor: progress reports them. */
+  readonly failed: ClientAttempt[] = [];
+
+  constructor(shared: CmShared) {
+    this.shared = shared;
+  }
 }
 
 /** An attempt. */
@@ -63,7 +59,8 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   /** Time limit for all tries together. */
   readonly #endNs: number;
   #tryNs = FIRST_TRY_NS;
-  readonly #owner: AttemptOwner;
+  readonly #attempts: Attempts;
+  readonly #shared: CmShared;
   readonly #address: SocketAddress;
   readonly #privateData: Uint8Array;
   #returns = 0;
@@ -77,21 +74,27 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   #addresses: Pick<ConnectAnswer, 'clientAddress' | 'serverAddress'> = {};
 
   /** @param privateData copied */
-  constructor(owner: AttemptOwner, address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer) {
-    this.#owner = owner;
+  constructor(attempts: Attempts, address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer) {
+    const { shared } = attempts;
+    this.#attempts = attempts;
+    this.#shared = shared;
     this.#address = address;
     // Detached bytes have length 0 and cannot be copied.
     this.#privateData = privateData.byteLength === 0 ? NOTHING : privateData.slice();
     this.#onAnswer = onAnswer;
-    this.#endNs = owner.clock.nowNs() + owner.config.TIMEOUT;
-    owner.counters.count(CmCounter.CONNECTS);
+    this.#endNs = shared.clock.nowNs() + shared.config.TIMEOUT;
+    attempts.all.add(this);
+    shared.counters.count(CmCounter.CONNECTS);
     try {
       this.#connect();
     } catch (error) {
-      if (!isUcxError(error) || error.status === Status.INVALID_PARAM) throw error;
+      if (!isUcxError(error) || error.status === Status.INVALID_PARAM) {
+        attempts.all.delete(this);
+        throw error;
+      }
       this.#state = State.FAILED;
       this.#failure = unreachableAnswer(error);
-      owner.attemptFailed(this);
+      attempts.failed.push(this);
     }
   }
 
@@ -100,7 +103,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
     this.#state = State.OVER;
     if (this.#conversation !== undefined) this.#conversation.close();
     else this.#closeSocket();
-    this.#owner.attemptOver(this);
+    this.#attempts.all.delete(this);
   }
 
   onReady(): number {
@@ -114,7 +117,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
       if (conversation.isFlushed) this.cancel();
       return 0;
     }
-    const frame = conversation.receive(this.#owner.received);
+    const frame = conversation.receive(this.#shared.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended') {
       if (this.#returnsAfter(undefined)) return this.#connectAgain();
@@ -145,7 +148,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
 
   #tryAgain(): number {
     const conversation = this.#conversation;
-    if (this.#owner.clock.nowNs() >= this.#endNs) {
+    if (this.#shared.clock.nowNs() >= this.#endNs) {
       return this.#answer(failedAnswer(Status.TIMED_OUT, 'the connection was not accepted in time'));
     }
     if (conversation?.hasReceived === true) {
@@ -159,7 +162,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   /** Whether the listener may have evicted the client because too many clients had not sent their request. */
   #returnsAfter(status: Status | undefined): boolean {
     const isSentAway = status === undefined ? this.#conversation?.hasReceived === false : status === Status.NO_RESOURCE;
-    if (!isSentAway || this.#returns >= RETURNS_MAX || this.#owner.clock.nowNs() >= this.#endNs) return false;
+    if (!isSentAway || this.#returns >= RETURNS_MAX || this.#shared.clock.nowNs() >= this.#endNs) return false;
     this.#returns += 1;
     return true;
   }
@@ -178,7 +181,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   }
 
   #connect(): void {
-    const { clock, random } = this.#owner;
+    const { clock, random } = this.#shared;
     const closeTimeoutNs = this.#tryNs * (1 + random.below(1024) / 1024);
     this.#await(State.CONNECTING, Math.min(this.#endNs, clock.nowNs() + closeTimeoutNs));
     this.#fd = tcpSocket(familyOf(this.#address.address) ?? AddressFamily.INET);
@@ -186,7 +189,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
       setSocketOption(this.#fd, SocketOption.NODELAY, 1);
       tcpConnect(this.#fd, this.#address);
       // Also if the connection is already established: the socket is writable then.
-      this.#token = this.#owner.watch.add(this.#fd, ReadyFor.WRITE, this);
+      this.#token = this.#shared.watch.add(this.#fd, ReadyFor.WRITE, this);
     } catch (error) {
       this.#closeSocket();
       throw error;
@@ -196,7 +199,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   #await(state: State, deadlineNs: number): void {
     this.#state = state;
     this.deadlineNs = deadlineNs;
-    this.#owner.watch.due(deadlineNs);
+    this.#shared.watch.due(deadlineNs);
   }
 
   #onConnected(): number {
@@ -205,7 +208,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
     try {
       // Throws if the connection is not established.
       tcpRemoteAddress(this.#fd);
-      this.#owner.watch.remove(this.#fd, this.#token);
+      this.#shared.watch.remove(this.#fd, this.#token);
       this.#token = -1;
       this.#converse();
     } catch (error) {
@@ -218,10 +221,10 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   /** The kernel has established a connection; the listener may not have accepted it yet. */
   #converse(): void {
     const fd = this.#fd;
-    const { watch } = this.#owner;
+    const { watch } = this.#shared;
     this.#state = State.AWAITING_HELLO;
     this.#fd = -1;
-    this.#conversation = new Conversation(watch, openChannel(fd, this.#owner, 'connecting'), this);
+    this.#conversation = new Conversation(watch, openChannel(fd, this.#shared, 'connecting'), this);
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
   }
 
@@ -231,7 +234,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
       const reason = printable(payload);
       return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
     }
-    const { clock, config, counters } = this.#owner;
+    const { clock, config, counters } = this.#shared;
     if (type === CmFrameType.HELLO && this.#state === State.AWAITING_HELLO) {
       this.#await(State.AWAITING_ANSWER, clock.nowNs() + config.ANSWER_TIMEOUT);
       conversation.send(packFrame(CmFrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
@@ -278,7 +281,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
 
   #closeSocket(): void {
     if (this.#fd < 0) return;
-    if (this.#token >= 0) this.#owner.watch.remove(this.#fd, this.#token);
+    if (this.#token >= 0) this.#shared.watch.remove(this.#fd, this.#token);
     tcpClose(this.#fd);
     this.#fd = -1;
   }

@@ -2,16 +2,29 @@
  * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects the end of the connection and
  * violations. The order of frames is checked by the two ends, in client.ts and server.ts. The event set and deadlines of one
  * connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until the next. It does not read or write
- * descriptors. Counters of a connection manager: totals since its creation.
+ * descriptors. Counters of a connection manager: totals since its creation. What its clients and attempts share.
  */
 
-import { Errno, EventAlarm, EventSet, errnoText, ReadyFor } from '../../../sys/index.ts';
+import {
+  allocateScratch,
+  Errno,
+  EventAlarm,
+  EventSet,
+  errnoText,
+  ReadyFor,
+  type ScratchBlock,
+} from '../../../sys/index.ts';
+import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { namedCounters, type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { createRandom, type Random, systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { Sleeper } from '../../../ucs/sys/sleeper.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import type { Channel } from './channel.ts';
-import { type Frame, FrameReader } from './layout.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { TCP_CM_CONFIG_TABLE, type TcpCmConfig } from '../config.ts';
+import type { Security } from '../secure/security.ts';
+import type { Channel, ChannelOwner } from './channel.ts';
+import { FRAME_BYTES_MAX, type Frame, FrameReader } from './layout.ts';
 
 /** Bytes that are read from a peer that must not send any more: enough to detect a violation. */
 const PROBE_BYTES = 1;
@@ -330,5 +343,35 @@ export class CmCounters {
   /** Returns the counters as a node of the statistics. */
   node(name: string): StatsNode {
     return statsNode('uct_cm', name, namedCounters(NAMES, this.#values));
+  }
+}
+
+/** What the listeners, clients and attempts of one manager share. */
+export class CmShared implements ChannelOwner {
+  readonly clock: Clock;
+  readonly log: LimitedLog;
+  readonly config: TcpCmConfig;
+  readonly counters: CmCounters = new CmCounters();
+  readonly watch: Watch;
+  readonly staging: ScratchBlock;
+  readonly security: Security | undefined;
+  readonly random: Random = createRandom(new DataView(systemRandomBytes(4).buffer).getUint32(0));
+  /** Memory to receive into. Its contents are valid during a call only. */
+  readonly received: Uint8Array = new Uint8Array(FRAME_BYTES_MAX);
+
+  /** @throws SyscallError EMFILE */
+  constructor({ clock, log, config }: ComponentServices, security: Security | undefined) {
+    this.security = security;
+    this.clock = clock;
+    this.log = new LimitedLog(log, clock);
+    this.config = config.get(TCP_CM_CONFIG_TABLE);
+    this.watch = new Watch(clock);
+    this.staging = allocateScratch(FRAME_BYTES_MAX);
+  }
+
+  close(): void {
+    this.log.tellLeft();
+    this.watch.close();
+    this.staging.free();
   }
 }

@@ -16,9 +16,7 @@ import {
   tcpLocalAddress,
   tcpRemoteAddress,
 } from '../../../sys/index.ts';
-import type { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
-import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
-import type { Clock } from '../../../ucs/sys/clock.ts';
+import { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { isFailure, Status } from '../../../ucs/type/status.ts';
@@ -31,10 +29,9 @@ import {
 } from '../../api/connection-manager.ts';
 import { checkHandler } from '../../base/checks.ts';
 import { sameSecret } from '../../base/key/keys.ts';
-import type { TcpCmConfig } from '../config.ts';
 import { ReserveDescriptor } from '../sockets.ts';
-import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
-import { CmCounter, type CmCounters, type CmTarget, Conversation, type Fault, type Watch } from './conversation.ts';
+import { type Channel, openChannel } from './channel.ts';
+import { CmCounter, type CmShared, type CmTarget, Conversation, type Fault } from './conversation.ts';
 import { CmFrameType, NONCE_BYTES, packFrame } from './layout.ts';
 
 /** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
@@ -50,24 +47,42 @@ const NO_DATA = new Uint8Array(0);
 const State = { AWAITING_REQUEST: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, CLOSED: 4 } as const;
 type State = (typeof State)[keyof typeof State];
 
-/** The manager behind a client. */
-interface ClientOwner {
-  readonly watch: Watch;
-  readonly clock: Clock;
-  readonly log: LimitedLog;
-  readonly config: TcpCmConfig;
-  readonly counters: CmCounters;
-  /** Memory to receive into. Its contents are valid during a call only. */
-  readonly received: Uint8Array;
+/** The listeners and clients of one manager. */
+export class Clients {
+  readonly shared: CmShared;
+  readonly listeners: Set<Listening> = new Set();
+  readonly all: Set<ServerClient> = new Set();
   /** Clients that wait for the program. */
-  readonly waitingClients: number;
+  readonly waiting: Set<ServerClient> = new Set();
+  /** Clients that have not sent their request, and those that were rejected. */
+  readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
+
+  constructor(shared: CmShared) {
+    this.shared = shared;
+    this.unauthenticatedPeers = new UnauthenticatedPeers(shared.config.MAX_CLIENTS);
+  }
+
+  add(client: ServerClient): void {
+    this.all.add(client);
+    this.unauthenticatedPeers.add(client, client.clientAddress.address);
+  }
+
   /** A client has sent its request. */
-  clientWaits(client: ServerClient): void;
-  /** The program has answered a client, or the client has disconnected. */
-  clientAnswered(client: ServerClient): void;
+  onRequest(client: ServerClient): void {
+    this.waiting.add(client);
+    this.unauthenticatedPeers.delete(client);
+  }
+
   /** A client was rejected. The connection stays open for the time it needs to read the rejection. */
-  clientLingers(client: ServerClient): void;
-  clientGone(client: ServerClient): void;
+  linger(client: ServerClient): void {
+    this.unauthenticatedPeers.delete(client);
+    this.unauthenticatedPeers.add(client, client.clientAddress.address);
+  }
+
+  delete(client: ServerClient): void {
+    this.unauthenticatedPeers.delete(client);
+    this.all.delete(client);
+  }
 }
 
 /** Addresses of both ends of the connection of a client. */
@@ -82,7 +97,8 @@ export class ServerClient implements ClientRequest, CmTarget {
   readonly serverAddress: SocketAddress;
   privateData: Uint8Array = NO_DATA;
   deadlineNs: number;
-  readonly #owner: ClientOwner;
+  readonly #clients: Clients;
+  readonly #shared: CmShared;
   readonly #conversation: Conversation;
   readonly #onRequest: (request: ClientRequest) => void;
   readonly #nonce: Uint8Array = systemRandomBytes(NONCE_BYTES);
@@ -92,17 +108,19 @@ export class ServerClient implements ClientRequest, CmTarget {
 
   /** @throws SyscallError ENOSPC; the channel is closed then */
   constructor(
-    owner: ClientOwner,
+    clients: Clients,
     channel: Channel,
     addresses: ClientAddresses,
     onRequest: (request: ClientRequest) => void,
   ) {
-    this.#owner = owner;
+    const { shared } = clients;
+    this.#clients = clients;
+    this.#shared = shared;
     this.clientAddress = addresses.clientAddress;
     this.serverAddress = addresses.serverAddress;
     this.#onRequest = onRequest;
-    this.deadlineNs = owner.clock.nowNs() + owner.config.TIMEOUT;
-    this.#conversation = new Conversation(owner.watch, channel, this);
+    this.deadlineNs = shared.clock.nowNs() + shared.config.TIMEOUT;
+    this.#conversation = new Conversation(shared.watch, channel, this);
   }
 
   /** Sends the hello of the listener. Returns like {@link onReady}. */
@@ -122,8 +140,8 @@ export class ServerClient implements ClientRequest, CmTarget {
     checkHandler(onSettled, 'onSettled');
     if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
     this.#onSettled = onSettled;
-    this.#owner.counters.count(CmCounter.ACCEPTED);
-    this.#answer(State.ACCEPTED, this.#owner.config.TIMEOUT);
+    this.#shared.counters.count(CmCounter.ACCEPTED);
+    this.#answer(State.ACCEPTED, this.#shared.config.TIMEOUT);
     this.#conversation.send(packFrame(CmFrameType.ACCEPT, Status.OK, privateData));
   }
 
@@ -131,7 +149,7 @@ export class ServerClient implements ClientRequest, CmTarget {
     if (!Number.isInteger(status) || !isFailure(status)) throw invalidParam('status', 'must be a failure', status);
     if (typeof reason !== 'string') throw invalidParam('reason', 'must be a text', reason);
     if (!this.live) return;
-    this.#owner.counters.count(CmCounter.REJECTED);
+    this.#shared.counters.count(CmCounter.REJECTED);
     this.#reject(status, reason);
   }
 
@@ -168,8 +186,8 @@ export class ServerClient implements ClientRequest, CmTarget {
     const count = this.onReady();
     if (this.#state !== State.AWAITING_REQUEST && this.#state !== State.REJECTED) return count;
     if (this.#state === State.AWAITING_REQUEST) {
-      this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
-      this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
+      this.#shared.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
+      this.#shared.counters.count(CmCounter.CLIENTS_SENT_AWAY);
       this.#conversation.send(packFrame(CmFrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
     }
     this.close();
@@ -179,14 +197,14 @@ export class ServerClient implements ClientRequest, CmTarget {
   /** Closes the connection without a rejection and without a report. Idempotent. */
   close(): void {
     if (this.#state === State.CLOSED) return;
-    if (this.live) this.#owner.clientAnswered(this);
+    if (this.live) this.#clients.waiting.delete(this);
     this.#state = State.CLOSED;
     this.#conversation.close();
-    this.#owner.clientGone(this);
+    this.#clients.delete(this);
   }
 
   #receiveRequest(): number {
-    const frame = this.#conversation.receive(this.#owner.received);
+    const frame = this.#conversation.receive(this.#shared.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
     if ('reason' in frame) return this.#drop(frame);
@@ -196,24 +214,24 @@ export class ServerClient implements ClientRequest, CmTarget {
     if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
     }
-    const { waitingClients, config } = this.#owner;
-    if (waitingClients >= config.MAX_REQUESTS) {
-      this.#owner.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
-      this.#owner.counters.count(CmCounter.REQUESTS_BUSY);
+    const waitingClients = this.#clients.waiting.size;
+    if (waitingClients >= this.#shared.config.MAX_REQUESTS) {
+      this.#shared.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
+      this.#shared.counters.count(CmCounter.REQUESTS_BUSY);
       this.#reject(Status.BUSY, `${waitingClients} requests to connect wait for an answer`);
       return 0;
     }
     this.#state = State.WAITING;
     this.deadlineNs = Number.POSITIVE_INFINITY;
     this.privateData = frame.payload.subarray(NONCE_BYTES);
-    this.#owner.clientWaits(this);
-    this.#owner.counters.count(CmCounter.REQUESTS);
+    this.#clients.onRequest(this);
+    this.#shared.counters.count(CmCounter.REQUESTS);
     this.#onRequest(this);
     return 1;
   }
 
   #expectSilence(): number {
-    const silence = this.#conversation.silence(this.#owner.received);
+    const silence = this.#conversation.silence(this.#shared.received);
     if (silence === 'waiting') return 0;
     return this.#drop(
       silence === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : silence,
@@ -221,7 +239,7 @@ export class ServerClient implements ClientRequest, CmTarget {
   }
 
   #receiveConfirmation(): number {
-    const frame = this.#conversation.receive(this.#owner.received);
+    const frame = this.#conversation.receive(this.#shared.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended')
       return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
@@ -234,7 +252,7 @@ export class ServerClient implements ClientRequest, CmTarget {
 
   #awaitEnd(): number {
     for (;;) {
-      const discarded = this.#conversation.discard(this.#owner.received);
+      const discarded = this.#conversation.discard(this.#shared.received);
       if (discarded === 'waiting') return 0;
       this.#discarded += typeof discarded === 'number' ? discarded : Number.POSITIVE_INFINITY;
       if (this.#discarded <= LINGER_BYTES_MAX) continue;
@@ -244,19 +262,19 @@ export class ServerClient implements ClientRequest, CmTarget {
   }
 
   #answer(state: State, timeoutNs: number): void {
-    this.#owner.clientAnswered(this);
+    this.#clients.waiting.delete(this);
     this.#await(state, timeoutNs);
   }
 
   #await(state: State, timeoutNs: number): void {
     this.#state = state;
-    this.deadlineNs = this.#owner.clock.nowNs() + timeoutNs;
-    this.#owner.watch.due(this.deadlineNs);
+    this.deadlineNs = this.#shared.clock.nowNs() + timeoutNs;
+    this.#shared.watch.due(this.deadlineNs);
   }
 
   #reject(status: Status, reason: string): void {
-    if (this.live) this.#owner.clientAnswered(this);
-    this.#owner.clientLingers(this);
+    if (this.live) this.#clients.waiting.delete(this);
+    this.#clients.linger(this);
     this.#await(State.REJECTED, LINGER_NS);
     const text = Buffer.from(reason, 'utf8').subarray(0, REASON_BYTES_MAX);
     this.#conversation.send(packFrame(CmFrameType.REJECT, status, text));
@@ -270,11 +288,11 @@ export class ServerClient implements ClientRequest, CmTarget {
   }
 
   #drop({ status, reason }: Fault): number {
-    this.#owner.counters.count(CmCounter.CLIENTS_DROPPED);
+    this.#shared.counters.count(CmCounter.CLIENTS_DROPPED);
     const message = `${this.#name}: ${reason}`;
     // A client that disconnects does not violate the protocol.
-    if (status === Status.CONNECTION_RESET) this.#owner.log.diag(message);
-    else this.#owner.log.warn(`${message}; it is dropped`);
+    if (status === Status.CONNECTION_RESET) this.#shared.log.diag(message);
+    else this.#shared.log.warn(`${message}; it is dropped`);
     if (this.#state === State.ACCEPTED) {
       return this.#settle(status === Status.TIMED_OUT ? status : Status.CONNECTION_RESET);
     }
@@ -303,19 +321,12 @@ const NO_CLIENT: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
 /** The connection failed before it was accepted; the next one may succeed: see accept(2). */
 const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
 
-/** The manager behind a listener. */
-export interface ListeningOwner extends ClientOwner, ChannelOwner {
-  /** Clients that have not sent their request, and those that were rejected. */
-  readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
-  clientCame(client: ServerClient): void;
-  listenerClosed(listener: Listening): void;
-}
-
 /** A listening socket. */
 export class Listening implements SocketListener, CmTarget {
   readonly address: SocketAddress;
   deadlineNs: number = Number.POSITIVE_INFINITY;
-  readonly #owner: ListeningOwner;
+  readonly #clients: Clients;
+  readonly #shared: CmShared;
   readonly #onRequest: (request: ClientRequest) => void;
   readonly #fd: number;
   readonly #token: number;
@@ -323,39 +334,37 @@ export class Listening implements SocketListener, CmTarget {
   #closed = false;
 
   /** @throws UcxError ERR_INVALID_PARAM; SyscallError */
-  constructor(
-    owner: ListeningOwner,
-    address: SocketAddress,
-    backlog: number,
-    onRequest: (request: ClientRequest) => void,
-  ) {
-    this.#owner = owner;
+  constructor(clients: Clients, address: SocketAddress, backlog: number, onRequest: (request: ClientRequest) => void) {
+    const { shared } = clients;
+    this.#clients = clients;
+    this.#shared = shared;
     this.#onRequest = (request) => {
       // The client was accepted before the listener closed, and its request has arrived only now.
       if (this.#closed) request.reject(Status.REJECTED, 'the listener has closed');
       else onRequest(request);
     };
-    this.#fd = tcpListen(address, backlog, owner.config.REUSEADDR);
+    this.#fd = tcpListen(address, backlog, shared.config.REUSEADDR);
     let reserve: ReserveDescriptor | undefined;
     try {
       this.address = tcpLocalAddress(this.#fd);
       reserve = new ReserveDescriptor(this.#fd);
       this.#reserve = reserve;
-      this.#token = owner.watch.add(this.#fd, ReadyFor.READ, this);
+      this.#token = shared.watch.add(this.#fd, ReadyFor.READ, this);
     } catch (error) {
       reserve?.close();
       tcpClose(this.#fd);
       throw error;
     }
+    clients.listeners.add(this);
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#owner.watch.remove(this.#fd, this.#token);
+    this.#shared.watch.remove(this.#fd, this.#token);
     this.#reserve.close();
     tcpClose(this.#fd);
-    this.#owner.listenerClosed(this);
+    this.#clients.listeners.delete(this);
   }
 
   onReady(): number {
@@ -371,15 +380,15 @@ export class Listening implements SocketListener, CmTarget {
   /** Ends the pause. */
   onDeadline(): number {
     this.deadlineNs = Number.POSITIVE_INFINITY;
-    this.#owner.watch.modify(this.#fd, ReadyFor.READ, this.#token);
+    this.#shared.watch.modify(this.#fd, ReadyFor.READ, this.#token);
     return 0;
   }
 
   #take(fd: number): number {
-    const channel = openChannel(fd, this.#owner, 'accepting');
+    const channel = openChannel(fd, this.#shared, 'accepting');
     try {
       const clientAddress = tcpRemoteAddress(fd);
-      const { unauthenticatedPeers } = this.#owner;
+      const { unauthenticatedPeers } = this.#clients;
       const { address } = clientAddress;
       let count = 0;
       for (
@@ -397,15 +406,15 @@ export class Listening implements SocketListener, CmTarget {
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
       // A waiting client may vanish without closing the connection.
       setKeepalive(fd, KEEPALIVE_S, KEEPALIVE_S, KEEPALIVE_PROBES);
-      const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
-      this.#owner.counters.count(CmCounter.CLIENTS);
-      this.#owner.clientCame(client);
+      const client = new ServerClient(this.#clients, channel, addresses, this.#onRequest);
+      this.#shared.counters.count(CmCounter.CLIENTS);
+      this.#clients.add(client);
       return count + client.sendHello();
     } catch (error) {
       // The client has disconnected, or cannot be watched.
       channel.close();
       if (!isSyscallError(error)) throw error;
-      this.#owner.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
+      this.#shared.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
       return 0;
     }
   }
@@ -413,7 +422,7 @@ export class Listening implements SocketListener, CmTarget {
   /** Handles an error of accept; returns whether the next connection can be accepted. */
   #continuesAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
-    const { log, watch, clock, counters } = this.#owner;
+    const { log, watch, clock, counters } = this.#shared;
     const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.acceptAndClose() : -code;
     // Without descriptors accept fails before it checks whether a client waits.
     if (NO_CLIENT.includes(-left)) return false;

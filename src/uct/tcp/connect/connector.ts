@@ -1,13 +1,11 @@
 /**
- * Establishes connections, on both ends: connects and accepts sockets, and exchanges hellos within a bounded time. The owner assigns the sockets to
- * links. Links that wait for a connection that the peer has announced, with their time limits. They do not connect by themselves: the interface does,
- * when it is told to.
+ * Establishes connections, on both ends: connects and accepts sockets, exchanges hellos within a bounded time, and assigns the sockets to links. Links
+ * that wait for a connection that the peer has announced, with their time limits.
  */
 
 import {
   Errno,
   familyOf,
-  type InetAddress,
   isSyscallError,
   printAddress,
   SocketOption,
@@ -21,19 +19,20 @@ import {
   tcpSocket,
 } from '../../../sys/index.ts';
 import { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
-import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { TcpConfig } from '../config.ts';
-import type { TcpConnection } from '../connection/connection.ts';
+import type { Route, TcpConnection } from '../connection/connection.ts';
+import type { ConnectionTable } from '../connection/connection-table.ts';
 import { failureOfPeer } from '../connection/liveness.ts';
 import type { Security } from '../secure/security.ts';
 import type { Session } from '../secure/session.ts';
-import type { ReadySet, SocketHandler } from '../sockets.ts';
+import type { TcpShared } from '../shared.ts';
+import type { SocketHandler } from '../sockets.ts';
 import { type Acceptor, extended } from './acceptor.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
-import { Answer, type Hello, type HelloObjection } from './hello.ts';
+import { Answer, type Hello, type HelloPolicy } from './hello.ts';
 
 /** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
 const UNAUTHENTICATED_PEERS_MAX = 1024;
@@ -46,30 +45,9 @@ const CONNECTS_MAX = 8;
 const LOCAL_SNDBUF = 262_144;
 const NS_PER_S = 1e9;
 
-/** Decisions of the interface, and its callbacks. */
-export interface ConnectorOwner {
-  readonly warnings: LimitedLog;
-  readonly nowNs: number;
-  /** The hello that this end sends when it connects a link. */
-  helloFor(link: TcpConnection): Hello;
-  /** The answer to a peer that has connected. */
-  answerTo(peer: Hello): Hello;
-  /** The objection to the answer of a peer that accepts a link; undefined if there is none. */
-  objectionTo(link: TcpConnection, peer: Hello): HelloObjection | undefined;
-  /** A peer was accepted and its socket is ready. */
-  onAccepted(peer: Hello, fd: number, session: Session | undefined): void;
-  /** The link has its socket. */
-  onConnected(link: TcpConnection, peer: Hello, fd: number, session: Session | undefined): void;
-  /** The link has no socket yet: it uses the connection that the peer makes. */
-  onDuplicate(link: TcpConnection): void;
-  /** The attempt has failed, and the link has no socket. */
-  onRefused(link: TcpConnection, status: Status, reason: string): void;
-}
-
-/** Target of an attempt. */
-interface Route {
-  readonly address: InetAddress;
-  readonly source: string | undefined;
+/** Where an attempt connects to. */
+interface Trial {
+  readonly route: Route;
   /** Number of attempts left after it. */
   readonly left: number;
 }
@@ -79,15 +57,15 @@ class Attempt implements SocketHandler {
   token = 0;
   readonly handshake: Handshake;
   readonly name: string;
-  readonly route: Route | undefined;
+  readonly trial: Trial | undefined;
   readonly #connector: TcpConnector;
 
-  /** @param route given on the end that connects */
-  constructor(connector: TcpConnector, handshake: Handshake, name: string, route?: Route) {
+  /** @param trial given on the end that connects */
+  constructor(connector: TcpConnector, handshake: Handshake, name: string, trial?: Trial) {
     this.#connector = connector;
     this.handshake = handshake;
     this.name = name;
-    this.route = route;
+    this.trial = trial;
   }
 
   get fd(): number {
@@ -105,19 +83,25 @@ class Attempt implements SocketHandler {
 
 /** The connector of one interface. */
 export class TcpConnector {
-  readonly #owner: ConnectorOwner;
-  readonly #ready: ReadySet;
+  readonly #table: ConnectionTable;
+  readonly #shared: TcpShared;
+  readonly #hellos: HelloPolicy;
   readonly #config: TcpConfig;
   readonly #security: Security | undefined;
   readonly #attempts: Set<Attempt> = new Set();
   readonly #unauthenticatedPeers: UnauthenticatedPeers<Attempt> = new UnauthenticatedPeers(UNAUTHENTICATED_PEERS_MAX);
+  readonly #awaitingAccept: AwaitingAccept;
 
   /** @param security required of every peer; undefined for none */
-  constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
-    this.#owner = owner;
-    this.#ready = ready;
+  constructor(table: ConnectionTable, hellos: HelloPolicy, config: TcpConfig, security: Security | undefined) {
+    this.#table = table;
+    this.#shared = table.shared;
+    this.#hellos = hellos;
     this.#config = config;
     this.#security = security;
+    this.#awaitingAccept = new AwaitingAccept(table.shared.clock, config.CONNECT_TIMEOUT, (link) => {
+      if (!this.#isConnecting(link)) this.connect(link);
+    });
   }
 
   /** Number of connections that are being established. */
@@ -125,22 +109,25 @@ export class TcpConnector {
     return this.#attempts.size;
   }
 
-  /** Whether a link is being connected. */
-  isConnecting(link: TcpConnection): boolean {
+  /** Number of links that wait for the connection of the peer. */
+  get awaited(): number {
+    return this.#awaitingAccept.size;
+  }
+
+  #isConnecting(link: TcpConnection): boolean {
     for (const { handshake } of this.#attempts) if (handshake.link === link) return true;
     return false;
   }
 
-  /**
-   * Connects a link.
-   * @param source own address of the connection; undefined if the kernel selects it
-   */
-  connect(link: TcpConnection, address: InetAddress, source: string | undefined): void {
-    this.#connect(link, { address, source, left: CONNECTS_MAX - 1 }, this.#deadlineNs());
+  /** Connects a link along its route. */
+  connect(link: TcpConnection): void {
+    link.state = 'waiting';
+    this.#connect(link, { route: link.route!, left: CONNECTS_MAX - 1 }, this.#deadlineNs());
+    this.#table.watchMaking();
   }
 
-  #connect(link: TcpConnection, route: Route, deadlineNs: number): void {
-    const { address, source } = route;
+  #connect(link: TcpConnection, trial: Trial, deadlineNs: number): void {
+    const { address, source } = trial.route;
     const name = printAddress(address);
     let fd = -1;
     try {
@@ -149,13 +136,13 @@ export class TcpConnector {
       if (source !== undefined) this.#bind(fd, source);
       tcpConnect(fd, address);
       this.#fitBuffer(fd, address.address);
-      const hello = this.#owner.helloFor(link);
+      const hello = this.#hellos.hello(link.peerId, Answer.WELCOME);
       const handshake = new Handshake(fd, deadlineNs, this.#security, { link, hello });
-      this.#add(new Attempt(this, handshake, name, route));
+      this.#add(new Attempt(this, handshake, name, trial));
     } catch (error) {
       if (fd >= 0) tcpClose(fd);
       if (!isUcxError(error)) throw error;
-      this.#owner.onRefused(link, error.status, error.message);
+      this.#onRejected(link, error.status, error.message);
     }
   }
 
@@ -189,7 +176,7 @@ export class TcpConnector {
       // Its hello may have arrived.
       this.advance(oldest);
       if (!this.#attempts.has(oldest)) continue;
-      this.#owner.warnings.warn(
+      this.#shared.warnings.warn(
         `a connection from ${oldest.name} is closed for a newer one: it has not sent its hello`,
       );
       this.#drop(oldest);
@@ -210,22 +197,32 @@ export class TcpConnector {
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       tcpClose(fd);
-      this.#owner.warnings.diag(`a connection is closed: ${error.message}`);
+      this.#shared.warnings.diag(`a connection is closed: ${error.message}`);
     }
   }
 
+  /** Forgets a link that has ended. */
+  forget(link: TcpConnection): void {
+    this.#abandon(link);
+    this.#awaitingAccept.delete(link);
+  }
+
   /** Cancels connecting a link that gets its socket from the other end or has closed. */
-  abandon(link: TcpConnection): void {
+  #abandon(link: TcpConnection): void {
     for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
   }
 
   /**
-   * Ends attempts that exceed their time limit; returns the time until the next limit, Infinity if there is none.
+   * Ends attempts and waits that exceed their time limit; returns the time until the next limit, Infinity if there is none.
    * @param pauseNs see {@link extended}
    */
   expire(pauseNs: number): number {
+    return Math.min(this.#expireAttempts(pauseNs), this.#awaitingAccept.expire(pauseNs));
+  }
+
+  #expireAttempts(pauseNs: number): number {
     let restNs = Number.POSITIVE_INFINITY;
-    const { nowNs } = this.#owner;
+    const { nowNs } = this.#shared;
     for (const attempt of this.#attempts) {
       const { handshake } = attempt;
       handshake.deadlineNs = extended(handshake.deadlineNs, nowNs, pauseNs, this.#config.CONNECT_TIMEOUT);
@@ -242,15 +239,15 @@ export class TcpConnector {
     const event = handshake.advance();
     if (event === undefined) {
       // It may have data to send now.
-      this.#ready.update(attempt);
+      this.#table.making.update(attempt);
       return 0;
     }
     if (event.kind === 'failed') this.#failed(attempt, event);
     else if (event.kind === 'answered') this.#answered(attempt, event);
     else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
     else {
-      handshake.reply(event.peer, this.#owner.answerTo(event.peer));
-      this.#ready.update(attempt);
+      handshake.reply(event.peer, this.#hellos.hello(event.peer.sender, this.#acceptDecisionOn(event.peer)));
+      this.#table.making.update(attempt);
       return 1 + this.advance(attempt);
     }
     return 1;
@@ -262,52 +259,94 @@ export class TcpConnector {
 
   #answered(attempt: Attempt, { peer, answer }: Exchange): void {
     const { session } = attempt.handshake;
-    if (answer.status === Answer.WELCOME) this.#owner.onAccepted(peer, this.#take(attempt), session);
+    if (answer.status === Answer.WELCOME) this.#accepted(peer, this.#take(attempt), session);
     else this.#drop(attempt);
+  }
+
+  /** Returns WELCOME, DUPLICATE, or the status of the rejection of a peer that has connected. */
+  #acceptDecisionOn(peer: Hello): number {
+    const decision = this.#hellos.acceptDecisionOn(peer);
+    if (decision !== Answer.WELCOME) return decision;
+    const link = this.#table.find(peer.sender);
+    if (link === undefined || this.#hellos.isOwn(peer) || !this.#isConnecting(link)) return Answer.WELCOME;
+    // Both ends connected at the same time.
+    if (this.#hellos.precedes(peer)) return Answer.DUPLICATE;
+    this.#abandon(link);
+    this.#awaitPeer(link);
+    return Answer.WELCOME;
+  }
+
+  /** A peer was accepted and its socket is ready. */
+  #accepted(peer: Hello, fd: number, session: Session | undefined): void {
+    const known = this.#table.find(peer.sender);
+    const isWanted =
+      known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#hellos.isOwn(peer);
+    const link = isWanted ? known : this.#table.create(peer.sender);
+    this.#abandon(link);
+    this.#attach(link, peer, fd, session);
+    if (known === undefined) this.#table.add(link);
+  }
+
+  #attach(link: TcpConnection, peer: Hello, fd: number, session: Session | undefined): void {
+    this.#awaitingAccept.delete(link);
+    this.#table.attach(link, fd, peer.messageBytesMax, session);
+  }
+
+  /** The link has no socket yet: it uses the connection that the peer makes. */
+  #awaitPeer(link: TcpConnection): void {
+    if (link.users === 0) link.fail(Status.CANCELED, '');
+    else this.#awaitingAccept.add(link);
+  }
+
+  /** The attempt has failed, and the link has no socket. */
+  #onRejected(link: TcpConnection, status: Status, reason: string): void {
+    // The listener has closed, or has closed the connection.
+    if (status === Status.REJECTED || status === Status.CONNECTION_RESET) link.fail(Status.UNREACHABLE, reason);
+    else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
   #welcomed(attempt: Attempt, link: TcpConnection, peer: Hello): void {
     const { status } = peer;
     if (status === Answer.WELCOME) {
-      const objection = this.#owner.objectionTo(link, peer);
-      if (objection === undefined) this.#owner.onConnected(link, peer, this.#take(attempt), attempt.handshake.session);
+      const objection = this.#hellos.objectionTo(peer, link.peerId);
+      if (objection === undefined) this.#attach(link, peer, this.#take(attempt), attempt.handshake.session);
       else this.#fail(attempt, objection.status, objection.reason);
     }
     // The peer connects at the same time, and its connection is used.
     else if (status === Answer.DUPLICATE) {
       this.#drop(attempt);
-      this.#owner.onDuplicate(link);
+      this.#awaitPeer(link);
     } else
       this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it does not want this connection');
   }
 
   #failed(attempt: Attempt, { status, reason, isViolation }: HandshakeFailure): void {
-    const { handshake, route } = attempt;
+    const { handshake, trial } = attempt;
     const { link } = handshake;
-    const isAgain = link !== undefined && route !== undefined && route.left > 0 && handshake.wasHungUp;
-    if (!isAgain || handshake.deadlineNs <= this.#owner.nowNs) {
+    const isAgain = link !== undefined && trial !== undefined && trial.left > 0 && handshake.wasHungUp;
+    if (!isAgain || handshake.deadlineNs <= this.#shared.nowNs) {
       this.#fail(attempt, status, reason, isViolation);
       return;
     }
     this.#drop(attempt);
-    this.#connect(link, { ...route, left: route.left - 1 }, handshake.deadlineNs);
+    this.#connect(link, { route: trial.route, left: trial.left - 1 }, handshake.deadlineNs);
   }
 
   #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {
     const { link } = attempt.handshake;
     attempt.handshake.discard();
     this.#drop(attempt);
-    if (link !== undefined) this.#owner.onRefused(link, status, `${attempt.name}: ${reason}`);
-    else this.#owner.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);
+    if (link !== undefined) this.#onRejected(link, status, `${attempt.name}: ${reason}`);
+    else this.#shared.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);
   }
 
   #add(attempt: Attempt): void {
     this.#attempts.add(attempt);
-    this.#ready.add(attempt);
+    this.#table.making.add(attempt);
   }
 
   #take(attempt: Attempt): number {
-    this.#ready.remove(attempt);
+    this.#table.making.remove(attempt);
     this.#attempts.delete(attempt);
     this.#unauthenticatedPeers.delete(attempt);
     return attempt.handshake.release();
@@ -318,7 +357,7 @@ export class TcpConnector {
   }
 
   #deadlineNs(): number {
-    return this.#owner.nowNs + this.#config.CONNECT_TIMEOUT;
+    return this.#shared.nowNs + this.#config.CONNECT_TIMEOUT;
   }
 
   #setOptions(fd: number): void {
@@ -347,7 +386,7 @@ interface AcceptWait {
 }
 
 /** The links of one interface. */
-export class AwaitingAccept {
+class AwaitingAccept {
   readonly #clock: Clock;
   readonly #timeoutNs: number;
   readonly #reconnect: (link: TcpConnection) => void;

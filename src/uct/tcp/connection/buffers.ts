@@ -15,12 +15,6 @@ export const TX_START: number = HEADER_BYTES;
 /** Frames of the longest length in one read. */
 const FRAMES_PER_READ = 3;
 
-/** Has received into the memory. */
-interface RxOwner {
-  /** Copies what it still needs of the memory. */
-  vacate(): void;
-}
-
 /** A message in memory of the transport. */
 class TcpFrame implements AmFrame {
   readonly bytes: Uint8Array;
@@ -68,8 +62,8 @@ export class TcpBuffers {
   /** For one call at a time. */
   readonly pieces: TcpPieces = new TcpPieces();
   readonly pool: OutgoingPool;
-  /** The connection that has received last: the beginning of its next frame may be in the memory. */
-  #receiver: RxOwner | undefined;
+  /** The function of the connection that has received last: the beginning of its next frame may be in the memory. */
+  #vacate: (() => void) | undefined;
 
   /**
    * @param txBytesMax longest message that is copied to be sent
@@ -93,15 +87,18 @@ export class TcpBuffers {
     this.pool = new OutgoingPool(frameBytes);
   }
 
-  /** Called by a connection before it receives: what another one has left in the memory goes to that one. */
-  claim(receiver: RxOwner): void {
-    if (this.#receiver === receiver) return;
-    this.#receiver?.vacate();
-    this.#receiver = receiver;
+  /**
+   * Called by a connection before it receives: what another one has left in the memory goes to that one.
+   * @param vacate copies what the connection still needs of the memory; the same function in each call
+   */
+  claim(vacate: () => void): void {
+    if (this.#vacate === vacate) return;
+    this.#vacate?.();
+    this.#vacate = vacate;
   }
 
   close(): void {
-    this.#receiver = undefined;
+    this.#vacate = undefined;
     this.pool.close();
     this.pieces.free();
     this.tx.close();

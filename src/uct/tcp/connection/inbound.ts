@@ -1,19 +1,38 @@
 /**
- * Destination of the body of a frame that is received directly into memory: pieces in order, or none. Answers to the gets of a peer: frames with the
- * bytes of memory that it may read. The link queues them.
+ * What the frames of a peer do: messages go to their handler, bodies into memory, answers to the operations that wait for them, and gets are answered.
+ * It does not know the connection, which ends if one of the frames is a violation of the protocol.
  */
 
+import { Ring } from '../../../ucs/datastruct/ring.ts';
 import { copyBytes } from '../../../ucs/memory/bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host/memory.ts';
-import { memoryOfGet, type TcpKeyTable } from '../key.ts';
-import { FrameType, getLengthOf, HEADER_BYTES, offsetOf, writeSignal } from '../layout.ts';
+import { memoryOfGet, memoryOfPut, type TcpKeyTable } from '../key.ts';
+import {
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  GETS_MAX,
+  getLengthOf,
+  HEADER_BYTES,
+  offsetOf,
+  PUTS_MAX,
+  valueIn,
+  writeSignal,
+} from '../layout.ts';
+import type { TcpShared } from '../shared.ts';
 import type { TcpBuffers } from './buffers.ts';
-import type { ShortTarget, TcpIovEntry } from './operations.ts';
+import { failureOfPeer, Liveness } from './liveness.ts';
+import { NO_MEMORY, PendingGet, PendingOperations, type ShortTarget, type TcpIovEntry } from './operations.ts';
 import type { Outgoing } from './queue.ts';
+import type { Transmitter } from './sender.ts';
 
-/** A body that is being received. One for each connection that receives one. */
+/** Maximum number of queued frames for a peer that does not read its answers: more than a peer that respects the limits can cause. */
+const WAITING_MAX: number = PUTS_MAX + 1024;
+/** Result of a frame that is no violation. */
+export const NO_VIOLATION = '';
+
+/** A body that is being received directly into memory: pieces in order, or none. One for each connection that receives one. */
 export class Payload {
   /** Bytes that have not been received. */
   left = 0;
@@ -107,8 +126,8 @@ export class Payload {
   }
 }
 
-/** The answers of one connection. */
-export class GetAnswers {
+/** Answers to the gets of a peer: frames with the bytes of memory that it may read. */
+class GetAnswers {
   /** Answers that are not sent. */
   queued = 0;
   readonly #buffers: TcpBuffers;
@@ -143,5 +162,150 @@ export class GetAnswers {
     answer.completion = this.#sent;
     this.queued += 1;
     return answer;
+  }
+}
+
+/** The effects of the frames of one connection. Functions with a text as result return the violation that a frame is, or {@link NO_VIOLATION}. */
+export class Inbound {
+  /** Whether frames may be delivered: false before the connection is up, and from its end on, which a handler may cause. */
+  isUp = false;
+  /** Whether the peer has announced (BYE) that it has no more endpoints. */
+  hasBye = false;
+  /** Number of operations that have ended, messages that have arrived, and steps of long ones. */
+  events = 0;
+  readonly payload: Payload = new Payload();
+  readonly puts: PendingOperations;
+  readonly gets: PendingOperations;
+  readonly transmitter: Transmitter;
+  readonly liveness: Liveness = new Liveness();
+  readonly #shared: TcpShared;
+  readonly #identity: string;
+  readonly #pendingGets: Ring<PendingGet> = new Ring(GETS_MAX);
+  readonly #freeGets: PendingGet[] = [];
+  /** What is being received: a put, with its status, or data for a get of an endpoint. */
+  #isPut = false;
+  #getOwner: object | undefined = undefined;
+  #bodyStatus: Status = Status.OK;
+  readonly #getAnswers: GetAnswers;
+
+  /** @param identity the id of the peer, as the source of its messages */
+  constructor(shared: TcpShared, transmitter: Transmitter, identity: string) {
+    this.#shared = shared;
+    this.transmitter = transmitter;
+    this.#identity = identity;
+    this.puts = new PendingOperations(shared.outstanding);
+    this.gets = new PendingOperations(shared.outstanding);
+    this.#getAnswers = new GetAnswers(shared.buffers, shared.keys);
+  }
+
+  /** Whether there is a handler for messages. */
+  get hasHandler(): boolean {
+    return this.#shared.handler !== undefined;
+  }
+
+  /** Registers a frame of a get that is sent, for a part of a list. The caller has checked that at most {@link GETS_MAX} wait. */
+  expectGet(iov: readonly TcpIovEntry[], from: number, byteLength: number, owner: object): void {
+    const get = this.#freeGets.pop() ?? new PendingGet();
+    get.owner = owner;
+    get.isCancelled = false;
+    get.iov = iov;
+    get.from = from;
+    get.byteLength = byteLength;
+    this.#pendingGets.push(get);
+  }
+
+  /** Ends the operations of an endpoint. What the peer sends for them is discarded. */
+  cancel(owner: object): void {
+    if (this.payload.left > 0 && !this.#isPut && this.#getOwner === owner) this.payload.isLost = true;
+    for (let i = 0; i < this.#pendingGets.length; i++) {
+      const get = this.#pendingGets.at(i)!;
+      if (get.owner === owner) get.isCancelled = true;
+    }
+  }
+
+  /** Ends all operations with `status`. */
+  close(status: Status): void {
+    this.#pendingGets.clear();
+    this.puts.close(status);
+    this.gets.close(status);
+  }
+
+  onMessage(id: number): void {
+    this.events += 1;
+    const frame = this.#shared.buffers.rxFrame;
+    frame.source = this.#identity;
+    this.#shared.counters.received(frame.byteLength);
+    this.#shared.handler?.(id, frame);
+  }
+
+  onPut(words: Int32Array, at: number): void {
+    const memory = memoryOfPut(this.#shared.keys, words, at);
+    this.#isPut = true;
+    this.#bodyStatus = memory === undefined ? Status.INVALID_ADDR : Status.OK;
+    this.payload.begin(valueIn(words, at), memory === undefined);
+    if (memory !== undefined) this.payload.add(memory, offsetOf(words, at), valueIn(words, at));
+  }
+
+  /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
+  placeOfPut(words: Int32Array, at: number): number {
+    const memory = memoryOfPut(this.#shared.keys, words, at);
+    return memory === undefined ? 0 : memory.location + offsetOf(words, at);
+  }
+
+  onGetData(byteLength: number): string {
+    const get = this.#pendingGets.peek();
+    const isComplete = byteLength === get?.byteLength;
+    if (get === undefined || !(isComplete || byteLength === 0)) {
+      return `an answer of ${byteLength} bytes that no get waits for`;
+    }
+    this.#pendingGets.shift();
+    this.#isPut = false;
+    this.#bodyStatus = isComplete ? Status.OK : Status.IO_ERROR;
+    this.#getOwner = get.owner;
+    this.payload.begin(byteLength, get.isCancelled);
+    if (!get.isCancelled) this.payload.addIov(get.iov, get.from, byteLength);
+    get.owner = undefined;
+    get.iov = NO_MEMORY;
+    this.#freeGets.push(get);
+    return NO_VIOLATION;
+  }
+
+  /** The body of a put, or the data of a get, is complete, with this status. */
+  onPayloadEnd(outcome: number): string {
+    this.events += 1;
+    const end = outcome === Status.OK ? this.#bodyStatus : failureOfPeer(outcome);
+    // The memory was released while its bytes were being received.
+    const status = this.payload.isLost ? Status.INVALID_ADDR : end;
+    if (!this.#isPut) this.#answered(this.gets, 1, status);
+    else if (this.transmitter.length > WAITING_MAX) return 'puts, without reading the answers';
+    else if (status === Status.OK) this.transmitter.addPendingAck();
+    else this.transmitter.sendNack(status);
+    return NO_VIOLATION;
+  }
+
+  onGet(words: Int32Array, at: number): string {
+    if (this.#getAnswers.queued >= GETS_MAX) return `more than ${GETS_MAX} gets at a time`;
+    const byteLength = getLengthOf(words, at);
+    if (byteLength > FRAME_BODY_BYTES_MAX) return `a get of ${byteLength} bytes`;
+    this.transmitter.push(this.#getAnswers.answerTo(words, at));
+    return NO_VIOLATION;
+  }
+
+  onAcknowledged(count: number): string {
+    return this.#answered(this.puts, count, Status.OK) ? NO_VIOLATION : `${count} acknowledgements too many`;
+  }
+
+  onNack(status: number): string {
+    if (status >= 0) return `a refusal with status ${status}`;
+    return this.#answered(this.puts, 1, failureOfPeer(status)) ? NO_VIOLATION : 'a refusal of nothing';
+  }
+
+  onHeartbeat(intervalMs: number): void {
+    if (intervalMs > 0) this.liveness.heartbeatMs = intervalMs;
+  }
+
+  #answered(operations: PendingOperations, count: number, status: Status): boolean {
+    this.events += 1;
+    return operations.answer(count, status);
   }
 }

@@ -99,9 +99,9 @@ class Operation {
   }
 }
 
-/** Counter of operations that have not ended. */
-interface OutstandingCounter {
-  countOutstanding(change: number): void;
+/** Operations of an interface, of all its connections, that have completions and have not ended. */
+export class Outstanding {
+  count = 0;
 }
 
 /** The operations of one kind on one connection. Frames are numbered from 1. */
@@ -115,10 +115,10 @@ export class PendingOperations {
   #operations: Operation[] = [];
   #first = 0;
   #count = 0;
-  readonly #counter: OutstandingCounter;
+  readonly #outstanding: Outstanding;
 
-  constructor(counter: OutstandingCounter) {
-    this.#counter = counter;
+  constructor(outstanding: Outstanding) {
+    this.#outstanding = outstanding;
   }
 
   /** Number of unanswered frames. */
@@ -160,7 +160,7 @@ export class PendingOperations {
     operation.owner = owner;
     operation.completion = completion;
     operation.failure = Status.OK;
-    this.#counter.countOutstanding(1);
+    this.#outstanding.count += 1;
     return operation;
   }
 
@@ -186,7 +186,7 @@ export class PendingOperations {
       ended.push(operation.completion);
       operation.releaseMemory();
       operation.completion = undefined;
-      this.#counter.countOutstanding(-1);
+      this.#outstanding.count -= 1;
     }
     for (const completion of ended) completeOne(completion, Status.CANCELED);
   }
@@ -241,7 +241,7 @@ export class PendingOperations {
       if (offset + byteLength > memory.byteLength) isLost = true;
     }
     operation.releaseMemory();
-    this.#counter.countOutstanding(-1);
+    this.#outstanding.count -= 1;
     // If memory was detached, the sent bytes were not its bytes, or the received ones are lost.
     completeOne(completion, isLost && status === Status.OK ? Status.INVALID_ADDR : status);
   }
@@ -270,12 +270,12 @@ interface PendingFlush {
 /** The flushes of one connection. */
 export class Flushes {
   #pending: PendingFlush[] = [];
-  readonly #counter: OutstandingCounter;
+  readonly #outstanding: Outstanding;
   readonly #puts: PendingOperations;
   readonly #gets: PendingOperations;
 
-  constructor(counter: OutstandingCounter, puts: PendingOperations, gets: PendingOperations) {
-    this.#counter = counter;
+  constructor(outstanding: Outstanding, puts: PendingOperations, gets: PendingOperations) {
+    this.#outstanding = outstanding;
     this.#puts = puts;
     this.#gets = gets;
   }
@@ -286,7 +286,7 @@ export class Flushes {
 
   /** Adds a flush of everything before it. @param frames number of frames that were queued before it */
   add(frames: number, completion: Completion, owner: object): void {
-    this.#counter.countOutstanding(1);
+    this.#outstanding.count += 1;
     this.#pending.push({ puts: this.#puts.sent, gets: this.#gets.sent, frames, owner, completion });
   }
 
@@ -303,7 +303,7 @@ export class Flushes {
       const { puts, gets, frames, completion } = this.#pending[0]!;
       if (this.#puts.done < puts || this.#gets.done < gets || released < frames) return;
       this.#pending.shift();
-      this.#counter.countOutstanding(-1);
+      this.#outstanding.count -= 1;
       completeOne(completion, this.#puts.takeFailure());
     }
   }
@@ -317,7 +317,7 @@ export class Flushes {
 
   #end(flushes: readonly PendingFlush[], status: Status): void {
     for (const { completion } of flushes) {
-      this.#counter.countOutstanding(-1);
+      this.#outstanding.count -= 1;
       completeOne(completion, status);
     }
   }

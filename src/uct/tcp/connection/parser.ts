@@ -26,7 +26,7 @@ import {
 } from '../layout.ts';
 import type { RecordStream } from '../secure/session.ts';
 import type { TcpBuffers } from './buffers.ts';
-import type { Payload } from './inbound.ts';
+import { type Inbound, NO_VIOLATION, type Payload } from './inbound.ts';
 
 /** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
 const BULK_BYTES_MIN = 65_536;
@@ -41,43 +41,10 @@ const NO_RUN = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
 const JUNK_BYTES = 8;
 
-/** Sends the answers to frames. */
-interface FrameAnswers {
-  readonly putsInRow: number;
-  /** Whether frames are held back, to be sent together. */
-  isCorked: boolean;
-  /** Frames that were queued. */
-  readonly queued: number;
-}
-
-/** Consumer of frames. A method that returns false has ended the connection. */
-export interface FrameSink {
-  /** The destination of the current body. */
-  readonly payload: Payload;
-  /** Whether there is a handler for messages. */
-  readonly hasHandler: boolean;
-  /** Answers frames. */
-  readonly transmitter: FrameAnswers;
-  onMessage(id: number): void;
-  onPut(words: Int32Array, at: number): void;
-  /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
-  placeOfPut(words: Int32Array, at: number): number;
-  onGetData(byteLength: number): boolean;
-  /** The body of a put, or the data of a get, is complete, with this status. */
-  onPayloadEnd(status: number): void;
-  onGet(words: Int32Array, at: number): boolean;
-  onAcknowledged(count: number): boolean;
-  onRefused(status: number): boolean;
-  onHeartbeat(intervalMs: number): void;
-  onBye(): void;
-  /** False once the connection has ended, possibly in a handler. */
-  readonly isUp: boolean;
-}
-
 /** Reason for the end of receiving. */
 export type ReceiveEnd = 'closed' | 'failed' | 'violation';
 
-/** The receiver. */
+/** The parser of one connection. */
 export class FrameParser {
   /** Reason for the end; undefined while receiving. */
   end: ReceiveEnd | undefined = undefined;
@@ -92,12 +59,18 @@ export class FrameParser {
   readonly #fd: number;
   readonly #records: RecordStream | undefined;
   readonly #buffers: TcpBuffers;
-  readonly #sink: FrameSink;
+  readonly #sink: Inbound;
   /** Received part of an incomplete frame: where it is in the shared memory, with end 0 if there is none or if another connection has received since. */
   #partialAt = 0;
   #partialEnd = 0;
   /** The same in memory of its own. */
   #partial: Uint8Array | undefined = undefined;
+  /** Called before another connection receives. */
+  readonly #vacate: () => void = () => {
+    if (this.#partialEnd === 0) return;
+    this.#partial = this.#buffers.rx.u8.slice(this.#partialAt, this.#partialEnd);
+    this.#partialEnd = 0;
+  };
   /** Bytes of padding after a body that are not received yet. */
   #padding = 0;
   #inPayload = false;
@@ -113,7 +86,7 @@ export class FrameParser {
   #runNext = 0;
 
   /** @param records source of all data; undefined for a connection that is not encrypted */
-  constructor(fd: number, buffers: TcpBuffers, sink: FrameSink, records: RecordStream | undefined) {
+  constructor(fd: number, buffers: TcpBuffers, sink: Inbound, records: RecordStream | undefined) {
     this.#records = records;
     this.#fd = fd;
     this.#buffers = buffers;
@@ -137,7 +110,7 @@ export class FrameParser {
    */
   receive(polls: number): number {
     if (this.#buffers.isDelivering) return 0;
-    this.#buffers.claim(this);
+    this.#buffers.claim(this.#vacate);
     if (this.#isStalled && !this.#resume()) return 0;
     const { transmitter } = this.#sink;
     const { queued } = transmitter;
@@ -285,13 +258,6 @@ export class FrameParser {
     return at;
   }
 
-  /** Called before another connection receives. */
-  vacate(): void {
-    if (this.#partialEnd === 0) return;
-    this.#partial = this.#buffers.rx.u8.slice(this.#partialAt, this.#partialEnd);
-    this.#partialEnd = 0;
-  }
-
   /** Delivers the frames of one read. Their answers are sent together: each call of the kernel costs time, and a short segment at its end costs more. */
   #consume(from: number, end: number): void {
     const { transmitter } = this.#sink;
@@ -322,7 +288,7 @@ export class FrameParser {
       if (this.#expectsEnd) {
         this.#expectsEnd = false;
         this.#frames += 1;
-        this.#sink.onPayloadEnd(statusOf(words, word));
+        if (!this.#accept(this.#sink.onPayloadEnd(statusOf(words, word)))) return end;
         at += END_BYTES;
         continue;
       }
@@ -387,7 +353,7 @@ export class FrameParser {
         }
         if (this.#missing > 0) return this.#addToRun(words, word);
         if (type === FrameType.PUT) this.#sink.onPut(words, word);
-        else if (!this.#sink.onGetData(value)) return false;
+        else if (!this.#accept(this.#sink.onGetData(value))) return false;
         this.#expectsEnd = type === FrameType.GET_DATA;
         this.#expectsBulk = value >= BULK_BYTES_MIN;
         this.#beginPayload(value);
@@ -403,17 +369,17 @@ export class FrameParser {
         this.#runNext = value;
         return true;
       case FrameType.GET:
-        return this.#sink.onGet(words, word);
+        return this.#accept(this.#sink.onGet(words, word));
       case FrameType.ACK:
-        return this.#sink.onAcknowledged(value);
+        return this.#accept(this.#sink.onAcknowledged(value));
       case FrameType.NACK:
-        return this.#sink.onRefused(value);
+        return this.#accept(this.#sink.onNack(value));
       case FrameType.HEARTBEAT:
         this.#sink.onHeartbeat(value);
         return true;
       default:
-        this.#sink.onBye();
-        return this.#sink.isUp;
+        this.#sink.hasBye = true;
+        return true;
     }
   }
 
@@ -446,7 +412,7 @@ export class FrameParser {
 
   #endPayload(): void {
     this.#inPayload = false;
-    if (!this.#expectsEnd) this.#sink.onPayloadEnd(Status.OK);
+    if (!this.#expectsEnd && !this.#accept(this.#sink.onPayloadEnd(Status.OK))) return;
     this.#beginNextOfRun();
   }
 
@@ -480,9 +446,18 @@ export class FrameParser {
     this.end = received === 0 ? 'closed' : 'failed';
   }
 
+  /** Takes the result of the sink; false for a violation. */
+  #accept(violation: string): boolean {
+    if (violation === NO_VIOLATION) return true;
+    this.#violate(violation, 0);
+    return false;
+  }
+
+  /** Ends receiving: the connection ends when the call of {@link receive} returns. */
   #violate(what: string, end: number): number {
     this.violation = what;
     this.end = 'violation';
+    this.#sink.isUp = false;
     return end;
   }
 }

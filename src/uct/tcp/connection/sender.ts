@@ -39,8 +39,8 @@ export class Transmitter {
   #pendingAcks = 0;
   /** Puts of the peer that have arrived since the last one that was refused. */
   putsInRow = 0;
-  /** The last queued refusal of a put. Answers have the order of the puts, so no acknowledgement may overtake it. */
-  #lastRefusal: Outgoing | undefined = undefined;
+  /** The last queued NACK of a put. Answers have the order of the puts, so no acknowledgement may overtake it. */
+  #lastNack: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it is up. */
   failure = 0;
   /** Whether frames are held back, to be sent together. */
@@ -216,13 +216,13 @@ export class Transmitter {
   }
 
   /** Reports the failure of the next put after those that are acknowledged. */
-  refuse(status: Status): Status {
+  sendNack(status: Status): Status {
     this.putsInRow = 0;
     const acknowledged = this.acknowledge();
     if (acknowledged !== Status.OK) return acknowledged;
-    const refusal = this.#header(FrameType.NACK, status);
-    this.#lastRefusal = refusal;
-    return this.push(refusal);
+    const nack = this.#header(FrameType.NACK, status);
+    this.#lastNack = nack;
+    return this.push(nack);
   }
 
   /** Sends a frame that consists of a header only, at once, after the frames that are held back. */
@@ -317,7 +317,7 @@ export class Transmitter {
     last.next = undefined;
     while (each !== undefined) {
       const { completion, failure, next } = each;
-      if (each === this.#lastRefusal) this.#lastRefusal = undefined;
+      if (each === this.#lastNack) this.#lastNack = undefined;
       this.length -= 1;
       this.#copied -= each.copied;
       if (!each.hasOvertaken) this.released += 1;
@@ -339,7 +339,7 @@ export class Transmitter {
   #insert(outgoing: Outgoing): Status {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
-    if (this.#lastRefusal !== undefined || this.#isSealing) {
+    if (this.#lastNack !== undefined || this.#isSealing) {
       this.#append(outgoing);
       return Status.OK;
     }
