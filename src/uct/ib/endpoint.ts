@@ -17,33 +17,19 @@ import {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { fitsMessage, isCompletion, isInBytes, isInside } from '../base/checks.ts';
-import { Transfer, type TransferCounters } from '../base/counters.ts';
+import { Transfer } from '../base/counters.ts';
 import { IB_NAME } from './base/config.ts';
 import { IbKey } from './base/key.ts';
 import { IbMemory } from './base/memory.ts';
 import type { SlotMemory } from './base/queues.ts';
+import type { Completions } from './connection/completions.ts';
 import { type IbConnection, immediateOf, MessageKind } from './connection/connection.ts';
 import { newWord } from './connection/work-request.ts';
+import type { IbShared } from './shared.ts';
 
 const AM_ID_MASK = 31;
 const WORD_BYTES = 8;
 const NO_IOV: readonly IovEntry[] = [];
-
-/** The interface, for its endpoints. */
-export interface EndpointOwner {
-  readonly tx: SlotMemory;
-  readonly counters: TransferCounters;
-  readonly segBytes: number;
-  readonly inlineBytes: number;
-  /** Index of the own device, for local keys. */
-  readonly deviceIndex: number;
-  readonly zcopyBytesMax: number;
-  readonly iovMax: number;
-  outstanding: number;
-  /** Reads completions of received messages, without delivering the messages. */
-  receive(): void;
-  closeEndpoint(endpoint: IbEndpoint): void;
-}
 
 /** The memory of a message for its packer. */
 class PackFrame implements AmFrame {
@@ -62,18 +48,27 @@ class PackFrame implements AmFrame {
 /** The endpoint. */
 export class IbEndpoint implements UctEndpoint {
   readonly connection: IbConnection;
-  /** Index of the device of the peer, for remote keys. */
   readonly peerDevice: number;
-  readonly #owner: EndpointOwner;
+  readonly #shared: IbShared;
+  readonly #completions: Completions;
+  readonly #onClose: (endpoint: IbEndpoint) => void;
   readonly #frame: PackFrame;
   #isFenced = false;
   #closed = false;
 
-  constructor(owner: EndpointOwner, connection: IbConnection, peerDevice: number) {
-    this.#owner = owner;
+  /** @param peerDevice index of the device of the peer, for remote keys */
+  constructor(
+    connection: IbConnection,
+    peerDevice: number,
+    completions: Completions,
+    onClose: (endpoint: IbEndpoint) => void,
+  ) {
     this.connection = connection;
     this.peerDevice = peerDevice;
-    this.#frame = new PackFrame(owner.tx);
+    this.#completions = completions;
+    this.#shared = completions.shared;
+    this.#onClose = onClose;
+    this.#frame = new PackFrame(completions.shared.tx);
   }
 
   putShort(
@@ -84,25 +79,25 @@ export class IbEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion?: Completion,
   ): Status {
-    const { segBytes, inlineBytes } = this.#owner;
-    if (byteLength > segBytes || !isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
+    const { tx, inlineBytes } = this.#shared;
+    if (byteLength > tx.slotBytes || !isInBytes(sourceOffset, byteLength, source)) return Status.INVALID_PARAM;
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, byteLength);
     if (refusal !== Status.OK) return refusal;
     if (byteLength === 0) return Status.OK;
     const { connection } = this;
     const isInline = byteLength <= inlineBytes;
-    const slot = isInline ? -1 : this.#owner.tx.take();
-    if (!isInline && slot < 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
-    const { entry } = connection;
+    const slot = isInline ? -1 : this.#shared.tx.take();
+    if (!isInline && slot < 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
+    const { entry } = connection.sends;
     const at = connection.begin(WrOpcode.RDMA_WRITE, !isInline || completion !== undefined, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
     if (isInline) {
-      copyBytes(connection.bytes, connection.inline(at, byteLength), source, sourceOffset, byteLength);
+      copyBytes(connection.sends.bytes, connection.sends.inline(at, byteLength), source, sourceOffset, byteLength);
     } else this.#copyToSlot(at, slot, source, sourceOffset, byteLength);
     entry.completion = completion;
     this.#post(at, completion);
-    this.#owner.counters.short(Transfer.PUT, byteLength);
+    this.#shared.counters.short(Transfer.PUT, byteLength);
     return completion === undefined ? Status.OK : Status.INPROGRESS;
   }
 
@@ -122,8 +117,8 @@ export class IbEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status {
-    const { segBytes, tx, counters } = this.#owner;
-    if (byteLength > segBytes || !isInBytes(targetOffset, byteLength, target)) return Status.INVALID_PARAM;
+    const { tx, counters } = this.#shared;
+    if (byteLength > tx.slotBytes || !isInBytes(targetOffset, byteLength, target)) return Status.INVALID_PARAM;
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, byteLength);
     if (refusal !== Status.OK) return refusal;
@@ -131,7 +126,7 @@ export class IbEndpoint implements UctEndpoint {
     const slot = tx.take();
     if (slot < 0) return counters.refused(Status.NO_RESOURCE);
     const { connection } = this;
-    const { entry } = connection;
+    const { entry } = connection.sends;
     const at = connection.begin(WrOpcode.RDMA_READ, true, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
     this.#setSlot(at, slot, byteLength);
@@ -151,17 +146,17 @@ export class IbEndpoint implements UctEndpoint {
   flush(completion: Completion | undefined): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     const { connection } = this;
-    const { counters } = this.#owner;
+    const { counters } = this.#shared;
     if (!connection.isBusy) return counters.flush(connection.failure);
     const status = connection.flush(completion);
-    if (status === Status.INPROGRESS && completion !== undefined) this.#owner.outstanding += 1;
+    if (status === Status.INPROGRESS && completion !== undefined) this.#shared.outstanding += 1;
     return counters.flush(status);
   }
 
   /** The device executes requests in order, except that it does not wait for the answers of reads and atomic operations: the next request does. */
   fence(): Status {
     this.#isFenced = true;
-    return this.#owner.counters.fence(Status.OK);
+    return this.#shared.counters.fence(Status.OK);
   }
 
   amShort(
@@ -172,9 +167,9 @@ export class IbEndpoint implements UctEndpoint {
     payloadOffset: number,
     payloadLength: number,
   ): Status {
-    const { segBytes, inlineBytes, tx, counters } = this.#owner;
+    const { inlineBytes, tx, counters } = this.#shared;
     if ((id & AM_ID_MASK) !== id) return Status.INVALID_PARAM;
-    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, segBytes)) return Status.INVALID_PARAM;
+    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, tx.slotBytes)) return Status.INVALID_PARAM;
     const refusal = this.#messageRefusal();
     if (refusal !== Status.OK) return refusal;
     const { connection } = this;
@@ -185,10 +180,10 @@ export class IbEndpoint implements UctEndpoint {
     if (!isInline && slot < 0) return counters.refused(Status.NO_RESOURCE);
     const at = this.#beginMessage(id, !isInline);
     if (isInline) {
-      const offset = connection.inline(at, total);
-      for (let i = 0; i < headerWords; i++) connection.words[(offset >> 2) + i] = header[i]!;
+      const offset = connection.sends.inline(at, total);
+      for (let i = 0; i < headerWords; i++) connection.sends.words[(offset >> 2) + i] = header[i]!;
       if (payload !== undefined) {
-        copyBytes(connection.bytes, offset + headerBytes, payload, payloadOffset, payloadLength);
+        copyBytes(connection.sends.bytes, offset + headerBytes, payload, payloadOffset, payloadLength);
       }
     } else {
       const offset = slot * tx.slotBytes;
@@ -202,7 +197,7 @@ export class IbEndpoint implements UctEndpoint {
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
-    const { segBytes, tx, counters } = this.#owner;
+    const { tx, counters } = this.#shared;
     if ((id & AM_ID_MASK) !== id) return Status.INVALID_PARAM;
     const refusal = this.#messageRefusal();
     if (refusal !== Status.OK) return refusal;
@@ -210,10 +205,10 @@ export class IbEndpoint implements UctEndpoint {
     if (slot < 0) return counters.refused(Status.NO_RESOURCE);
     const frame = this.#frame;
     frame.offset = slot * tx.slotBytes;
-    frame.byteLength = segBytes;
+    frame.byteLength = tx.slotBytes;
     const total = packer.pack(frame);
     // The device takes the length.
-    if (!isInside(0, total, segBytes)) {
+    if (!isInside(0, total, tx.slotBytes)) {
       tx.give(slot);
       return Status.INVALID_PARAM;
     }
@@ -231,17 +226,17 @@ export class IbEndpoint implements UctEndpoint {
     iov: readonly IovEntry[],
     completion: Completion,
   ): Status {
-    const { segBytes, tx, counters } = this.#owner;
+    const { tx, counters } = this.#shared;
     const headerBytes = headerWords * 4;
-    const total = headerBytes + checkIov(iov, this.#owner.iovMax);
-    const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= segBytes;
+    const total = headerBytes + checkIov(iov, this.#shared.attributes.put.iovMax);
+    const isSound = (id & AM_ID_MASK) === id && isInside(0, headerWords, header.length) && total <= tx.slotBytes;
     if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
     const refusal = this.#messageRefusal();
     if (refusal !== Status.OK) return refusal;
     const slot = headerBytes === 0 ? -1 : tx.take();
     if (headerBytes > 0 && slot < 0) return counters.refused(Status.NO_RESOURCE);
     const { connection } = this;
-    const { entry } = connection;
+    const { entry } = connection.sends;
     const at = this.#beginMessage(id, true);
     if (slot >= 0) {
       const offset = (slot * tx.slotBytes) >> 2;
@@ -267,8 +262,8 @@ export class IbEndpoint implements UctEndpoint {
     if (refusal !== Status.OK) return refusal;
     const status = this.postAtomic(call, remoteOffset, rkey, completion, 0n);
     if (status !== Status.OK) return status;
-    this.#owner.outstanding += 1;
-    this.#owner.counters.atomic();
+    this.#shared.outstanding += 1;
+    this.#shared.counters.atomic();
     return Status.INPROGRESS;
   }
 
@@ -276,10 +271,10 @@ export class IbEndpoint implements UctEndpoint {
   postAtomic(call: AtomicCall, remoteOffset: number, rkey: IbKey, completion: Completion, assumed: bigint): Status {
     const { connection } = this;
     if (connection.failure !== Status.OK) return connection.failure;
-    if (connection.room <= 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
-    const slot = this.#owner.tx.take();
-    if (slot < 0) return this.#owner.counters.refused(Status.NO_RESOURCE);
-    const { entry, words } = connection;
+    if (connection.freeSlots <= 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
+    const slot = this.#shared.tx.take();
+    if (slot < 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
+    const { entry, words } = connection.sends;
     const isAdd = call.operation === AtomicOperation.ADD;
     const opcode = isAdd ? WrOpcode.ATOMIC_FETCH_AND_ADD : WrOpcode.ATOMIC_CMP_AND_SWP;
     const at = connection.begin(opcode, true, this.#fenceFlag());
@@ -301,7 +296,7 @@ export class IbEndpoint implements UctEndpoint {
   }
 
   cork(): void {
-    this.connection.cork();
+    this.connection.sends.cork();
   }
 
   uncork(): void {
@@ -311,20 +306,20 @@ export class IbEndpoint implements UctEndpoint {
   check(): Status {
     const { connection } = this;
     if (this.#closed) return Status.CANCELED;
-    this.#owner.receive();
+    this.#completions.receive();
     if (connection.failure !== Status.OK) return connection.failure;
     // An acknowledgement shows that the peer's device still has the connection; progress detects the failure.
     if (!connection.isUp) return Status.OK;
     // Includes requests without a completion: otherwise only a failure of them would be reported.
     if (connection.isBusy) connection.flush(undefined);
-    else if (connection.room > 0) connection.probe();
+    else if (connection.freeSlots > 0) connection.probe();
     return Status.OK;
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#owner.closeEndpoint(this);
+    this.#onClose(this);
   }
 
   #zcopy(
@@ -334,14 +329,14 @@ export class IbEndpoint implements UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status {
-    const { zcopyBytesMax, counters } = this.#owner;
-    const total = checkIov(iov, this.#owner.iovMax);
-    if (!isCompletion(completion) || total > zcopyBytesMax) return Status.INVALID_PARAM;
+    const { attributes, counters } = this.#shared;
+    const total = checkIov(iov, attributes.put.iovMax);
+    if (!isCompletion(completion) || total > attributes.put.zcopyBytesMax) return Status.INVALID_PARAM;
     const refusal = this.#refusal(rkey, remoteOffset, total);
     if (refusal !== Status.OK) return refusal;
     if (total === 0) return Status.OK;
     const { connection } = this;
-    const { entry } = connection;
+    const { entry } = connection.sends;
     const at = connection.begin(opcode, true, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
     this.#setIov(at, iov, 0);
@@ -363,20 +358,20 @@ export class IbEndpoint implements UctEndpoint {
     const { connection } = this;
     if (this.#closed) return Status.CANCELED;
     if (connection.failure !== Status.OK) return connection.failure;
-    return connection.isUp && connection.room > 0 ? Status.OK : this.#owner.counters.refused(Status.NO_RESOURCE);
+    return connection.isUp && connection.freeSlots > 0 ? Status.OK : this.#shared.counters.refused(Status.NO_RESOURCE);
   }
 
   #messageRefusal(): Status {
     const unready = this.#unready();
     if (unready !== Status.OK) return unready;
-    return this.connection.credits > 0 ? Status.OK : this.#owner.counters.refused(Status.NO_RESOURCE);
+    return this.connection.credits > 0 ? Status.OK : this.#shared.counters.refused(Status.NO_RESOURCE);
   }
 
   #beginMessage(id: number, isSignaled: boolean): number {
     const { connection } = this;
     connection.credits -= 1;
     const at = connection.begin(WrOpcode.SEND_WITH_IMM, isSignaled, this.#fenceFlag() | SendFlag.SOLICITED);
-    connection.words[at + SendWr.IMM_DATA] = immediateOf(MessageKind.AM, id, 0);
+    connection.sends.words[at + SendWr.IMM_DATA] = immediateOf(MessageKind.AM, id, 0);
     return at;
   }
 
@@ -387,40 +382,40 @@ export class IbEndpoint implements UctEndpoint {
   }
 
   #setRemote(at: number, { iova, rkeys }: IbKey, remoteOffset: number): void {
-    setRdma(this.connection.words, at, iova + remoteOffset, rkeys[this.peerDevice] ?? 0);
+    setRdma(this.connection.sends.words, at, iova + remoteOffset, rkeys[this.peerDevice] ?? 0);
   }
 
   #copyToSlot(at: number, slot: number, source: Uint8Array, offset: number, byteLength: number): void {
-    const { tx } = this.#owner;
+    const { tx } = this.#shared;
     copyBytes(tx.bytes, slot * tx.slotBytes, source, offset, byteLength);
     this.#setSlot(at, slot, byteLength);
   }
 
   #setSlot(at: number, slot: number, byteLength: number): void {
     const { connection } = this;
-    const { tx } = this.#owner;
-    connection.entry.slot = slot;
-    connection.setSge(at, 0, tx.addressOf(slot), byteLength, tx.lkey);
-    connection.setList(at, byteLength === 0 ? 0 : 1);
+    const { tx } = this.#shared;
+    connection.sends.entry.slot = slot;
+    connection.sends.setSge(at, 0, tx.addressOf(slot), byteLength, tx.lkey);
+    connection.sends.setList(at, byteLength === 0 ? 0 : 1);
   }
 
   /** Lets the device gather from registered memory, behind `first` entries of its list. */
   #setIov(at: number, iov: readonly IovEntry[], first: number): void {
     const { connection } = this;
     let count = first;
-    const { deviceIndex } = this.#owner;
+    const { index } = this.#shared.port.device;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
       if (byteLength === 0) continue;
       const { iova, lkeys } = memory as IbMemory;
-      connection.setSge(at, count, iova + offset, byteLength, lkeys[deviceIndex]!);
+      connection.sends.setSge(at, count, iova + offset, byteLength, lkeys[index]!);
       count += 1;
     }
-    connection.setList(at, count);
+    connection.sends.setList(at, count);
   }
 
   #post(at: number, completion: Completion | undefined): void {
-    if (completion !== undefined) this.#owner.outstanding += 1;
+    if (completion !== undefined) this.#shared.outstanding += 1;
     this.connection.post(at);
   }
 }

@@ -114,7 +114,7 @@ describe('IbIface', () => {
     const rkey = keyOf(under.md, under.md.memReg(ownBytes(64)));
     near.close();
     // Queues that are destroyed: a library would use memory that is free.
-    const { sendCq, receiveCq } = ibIface(near);
+    const { sendCq, receiveCq } = ibIface(near).shared;
     const uses = [sendCq, receiveCq].map((cq) => vi.spyOn(cq, 'poll'));
     const posts = vi.spyOn(endpoint.connection.qp, 'postSend');
     const call = WordOperation.of(AtomicOperation.ADD, 8, 1n, 0n);

@@ -1,37 +1,20 @@
-/** The interface of ib on one port: its queues, connections and endpoints, and the ends of their operations. */
+/** The interface of ib on one port: its contract, its endpoints, and when its completions are processed. */
 
 import { EventAlarm } from '../../sys/index.ts';
-import { LimitedLog } from '../../ucs/debug/limited-log.ts';
-import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
-import { joinBig, joinWords } from '../../ucs/type/int64.ts';
 import { Status, statusName, statusString } from '../../ucs/type/status.ts';
-import { Wc, WcOpcode, WcStatus, wcStatusText } from '../../verbs/abi.ts';
-import type { CompletionQueue, SharedReceiveQueue } from '../../verbs/port.ts';
-import type {
-  AmHandler,
-  Completion,
-  EndpointErrorHandler,
-  IfaceAttributes,
-  RemotePath,
-  UctEndpoint,
-} from '../api/iface.ts';
+import type { AmHandler, EndpointErrorHandler, IfaceAttributes, RemotePath, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
-import { checkAmHandler, checkHandler, checkTimeout, completeOne } from '../base/checks.ts';
-import { TransferCounters } from '../base/counters.ts';
-import { identityText, unreachable } from '../base/iface.ts';
-import { AtomicRetries } from './atomic-retries.ts';
-import { ibAttributes } from './attributes.ts';
-import { IB_CONFIG_TABLE, IB_NAME, type IbConfig, RC_CONFIG_TABLE, RC_NAME, type RcConfig } from './base/config.ts';
+import { checkAmHandler, checkHandler, checkTimeout } from '../base/checks.ts';
+import { type ClosableIface, identityText, unreachable } from '../base/iface.ts';
+import { IB_NAME, RC_NAME } from './base/config.ts';
 import type { IbPort } from './base/device.ts';
 import { IbKey } from './base/key.ts';
-import { type CqReader, connectionStatusOfWc, Opened, type SlotMemory, statusOfWc } from './base/queues.ts';
+import { Opened } from './base/queues.ts';
 import {
   type IbAddress,
   ID_BYTES,
@@ -40,14 +23,13 @@ import {
   packIbAddress,
   unpackIbAddress,
 } from './connection/address.ts';
-import { ClosingConnections, CreditReturns } from './connection/closing.ts';
-import { type IbConnection, MessageKind } from './connection/connection.ts';
-import { type ConnectorOwner, IbConnector } from './connection/connector.ts';
+import { Completions } from './connection/completions.ts';
+import type { IbConnection } from './connection/connection.ts';
+import { ConnectionTable } from './connection/connection-table.ts';
+import { IbConnector } from './connection/connector.ts';
 import { DatagramEvents, Datagrams } from './connection/datagrams.ts';
-import type { ReceiveQueue } from './connection/receiver.ts';
-import { isNative, type TxEntry } from './connection/work-request.ts';
-import { type EndpointOwner, IbEndpoint } from './endpoint.ts';
-import { IfaceQueues } from './iface-queues.ts';
+import { IbEndpoint } from './endpoint.ts';
+import { IbShared } from './shared.ts';
 
 /** Datagrams are read once in this number of calls of progress, and in every call while a connection is made. A power of two. */
 const DATAGRAMS_EVERY = 64;
@@ -57,106 +39,73 @@ const DMABUF_PATH: RemotePath = { bandwidthShare: 1, note: 'dma-buf' };
 const DRAIN_NS = 200e6;
 
 /** The interface. */
-export class IbIface implements ConnectorOwner, EndpointOwner {
+export class IbIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly port: IbPort;
-  readonly ib: IbConfig;
-  readonly rc: RcConfig;
-  readonly clock: Clock;
-  /** Log for events that peers can cause. */
-  readonly warnings: LimitedLog;
-  readonly counters: TransferCounters = new TransferCounters();
-  readonly tx: SlotMemory;
-  readonly receiver: ReceiveQueue;
-  readonly datagrams: Datagrams;
+  readonly shared: IbShared;
+  /** The address as fields. */
   readonly self: IbAddress;
-  readonly segBytes: number;
-  readonly inlineBytes: number;
-  readonly deviceIndex: number;
-  readonly zcopyBytesMax: number;
-  readonly sendCq: CompletionQueue;
-  readonly receiveCq: CompletionQueue;
-  outstanding = 0;
-  readonly sendDepth: number;
-  sendRoom: number;
-  readonly iovMax: number;
-  readonly #services: ComponentServices;
+  readonly datagrams: Datagrams;
   readonly #opened: Opened = new Opened();
   readonly #alarm: EventAlarm;
   readonly #datagramEvents: DatagramEvents;
-  readonly #sends: CqReader;
-  readonly #receives: CqReader;
+  readonly #table: ConnectionTable;
+  readonly #completions: Completions;
   readonly #connector: IbConnector;
-  readonly #sleeper: Sleeper;
-  readonly #connections: Map<number, IbConnection> = new Map();
   readonly #endpoints: Map<IbConnection, IbEndpoint> = new Map();
-  /** Connections that have failed and are not destroyed. */
-  readonly #failed: IbConnection[] = [];
-  readonly #closing: ClosingConnections = new ClosingConnections((connection) => this.#destroy(connection));
-  readonly #creditReturns: CreditReturns = new CreditReturns();
-  readonly #retries: AtomicRetries = new AtomicRetries((completion, status) => this.complete(completion, status));
-  #handler: AmHandler | undefined = undefined;
+  readonly #onClosed: (endpoint: IbEndpoint) => void = ({ connection }) => {
+    this.#endpoints.delete(connection);
+    this.#table.startClose(connection);
+    if (!connection.isBusy) this.#table.destroy(connection);
+  };
   #errorHandler: EndpointErrorHandler | undefined = undefined;
   #failure: UcxError | undefined = undefined;
   #polls = 0;
   #closed = false;
-  readonly #onReceived = (byteLength: number): void => this.counters.received(byteLength);
 
   /** @throws SyscallError */
   constructor(port: IbPort, services: ComponentServices) {
     const { device, attributes, gid } = port;
-    this.port = port;
-    this.#services = services;
-    this.clock = services.clock;
-    this.ib = services.config.get(IB_CONFIG_TABLE);
-    this.rc = services.config.get(RC_CONFIG_TABLE);
-    this.warnings = new LimitedLog(services.log, services.clock);
-    this.segBytes = this.ib.SEG_SIZE;
-    this.deviceIndex = device.index;
     const opened = this.#opened;
+    this.port = port;
+    this.shared = opened.keep(new IbShared(port, services));
+    const { ib, channel, sleeper } = this.shared;
+    this.attributes = this.shared.attributes;
+    this.#table = new ConnectionTable(
+      this.shared,
+      (connection, status) => this.#onFailed(connection, status),
+      (connection) => this.#connector.forget(connection),
+    );
     try {
-      const queues = opened.keep(new IfaceQueues(port, this.rc, this.segBytes));
-      this.sendDepth = queues.sendDepth;
-      this.sendRoom = queues.sendDepth;
-      this.sendCq = queues.sendCq;
-      this.receiveCq = queues.receiveCq;
-      this.#sends = queues.sends;
-      this.#receives = queues.receives;
-      this.tx = queues.tx;
-      this.receiver = queues.receiver;
-      this.inlineBytes = queues.inlineBytes;
-      this.attributes = ibAttributes(port, this.ib, queues.limits);
-      this.zcopyBytesMax = this.attributes.put.zcopyBytesMax;
-      this.iovMax = this.attributes.put.iovMax;
-      this.datagrams = opened.keep(new Datagrams(port, this.ib));
+      this.#completions = opened.keep(new Completions(this.#table, (connection) => this.#onPeerClosed(connection)));
+      this.datagrams = opened.keep(new Datagrams(port, ib));
       this.#datagramEvents = opened.keep(
         new DatagramEvents(this.datagrams, (message) => this.#connector.onMessage(message)),
       );
       this.#alarm = opened.keep(
-        new EventAlarm(queues.channel.fd, () => {
-          queues.channel.consume();
-          this.#sleeper.wake();
+        new EventAlarm(channel.fd, () => {
+          channel.consume();
+          sleeper.wake();
         }),
       );
       this.self = {
         linkLayer: attributes.linkLayer,
-        mtu: Math.min(attributes.activeMtu, this.ib.PATH_MTU),
+        mtu: Math.min(attributes.activeMtu, ib.PATH_MTU),
         deviceIndex: device.index,
         lid: attributes.lid,
         qpNum: this.datagrams.qpNum,
         qkey: this.datagrams.qkey,
-        segBytes: this.segBytes,
+        segBytes: ib.SEG_SIZE,
         gid: gid.gid,
         id: systemRandomBytes(ID_BYTES).slice(),
       };
+      this.#connector = new IbConnector(this.#table, this.datagrams, this.self);
     } catch (error) {
       opened.close();
       throw error;
     }
     this.address = packIbAddress(this.self);
-    this.#connector = new IbConnector(this);
-    this.#sleeper = new Sleeper(services.clock);
     this.#datagramEvents.arm();
   }
 
@@ -164,8 +113,13 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return this.#closed;
   }
 
-  get srq(): SharedReceiveQueue {
-    return this.receiver.srq;
+  get outstanding(): number {
+    return this.shared.outstanding;
+  }
+
+  /** Bytes that a work request can hold itself. */
+  get inlineBytes(): number {
+    return this.shared.inlineBytes;
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
@@ -187,8 +141,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     const peer = this.#reachable(address);
     if (typeof peer === 'string') throw unreachable(RC_NAME, peer);
     const connection = this.#connector.connect(peer);
-    this.#connections.set(connection.qp.qpNum, connection);
-    const endpoint = new IbEndpoint(this, connection, peer.deviceIndex);
+    const endpoint = new IbEndpoint(connection, peer.deviceIndex, this.#completions, this.#onClosed);
     this.#endpoints.set(connection, endpoint);
     return endpoint;
   }
@@ -200,7 +153,7 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   setAmHandler(handler: AmHandler | undefined): void {
     checkAmHandler(handler);
-    this.#handler = handler;
+    this.#completions.handler = handler;
   }
 
   setErrorHandler(handler: EndpointErrorHandler): void {
@@ -210,16 +163,19 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
 
   progress(): number {
     if (this.#closed) return 0;
-    let count = this.#failed.length > 0 ? this.#reportFailures() : 0;
-    count += this.#progressSends();
-    this.receive();
-    count += this.#deliver();
+    const completions = this.#completions;
+    const table = this.#table;
+    const { sleeper } = this.shared;
+    let count = table.failed.length > 0 ? this.#reportFailures() : 0;
+    count += completions.progressSends();
+    completions.receive();
+    count += completions.deliver();
     this.#polls = (this.#polls + 1) & (DATAGRAMS_EVERY - 1);
     if (this.#polls === 0 || this.#connector.pending > 0) this.#datagramEvents.progress();
-    this.#creditReturns.progress();
-    this.#retries.progress();
-    if (this.#closing.size > 0) this.#closing.progress();
-    if (count > 0 && this.#sleeper.sleeping) this.#sleeper.wake();
+    table.progressCredits();
+    if (table.reports.retries.length > 0) this.#retryAtomics();
+    table.progressClosing();
+    if (count > 0 && sleeper.sleeping) sleeper.wake();
     return count;
   }
 
@@ -228,87 +184,43 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
   }
 
   stats(): StatsNode {
-    return this.counters.node(this.attributes.resource);
+    return this.shared.counters.node(this.attributes.resource);
   }
 
   wait(timeoutNs: number): Promise<void> {
     checkTimeout(timeoutNs);
-    const isIdle = this.#handler === undefined && this.outstanding === 0 && this.#connector.pending === 0;
-    if (this.#closed || isIdle || this.#failed.length > 0) return Promise.resolve();
-    for (const { cq } of [this.#sends, this.#receives]) cq.requestNotify();
-    // Completions that arrived before the request raise no event.
-    const ready = this.#sends.fill() + this.#receives.fill();
-    const isDeliverable = this.#handler !== undefined && this.receiver.length > 0;
-    if (ready > 0 || isDeliverable) {
-      this.#sleeper.wake();
+    const { outstanding, sleeper } = this.shared;
+    const isIdle = this.#completions.handler === undefined && outstanding === 0 && this.#connector.pending === 0;
+    if (this.#closed || isIdle || this.#table.failed.length > 0) return Promise.resolve();
+    if (this.#completions.requestNotify()) {
+      sleeper.wake();
       return Promise.resolve();
     }
     this.#alarm.arm();
-    return this.#sleeper.sleep(timeoutNs);
+    return sleeper.sleep(timeoutNs);
   }
 
   close(): void {
     if (this.#closed) return;
-    for (const connection of this.#connections.values()) this.#closing.start(connection);
+    this.#table.startCloseAll();
     this.#endpoints.clear();
     this.#drain();
     this.#closed = true;
-    for (const connection of [...this.#connections.values()]) this.#destroy(connection);
-    this.#retries.close();
+    this.#completions.stop();
+    this.#table.destroyAll();
+    this.#retryAtomics();
     this.#connector.close();
-    this.#sleeper.wake();
+    this.shared.sleeper.wake();
     this.#opened.close();
-    this.warnings.tellLeft();
+    this.shared.warnings.tellLeft();
   }
 
   /** The device has failed, perhaps without completions that say so: every connection fails. */
   deviceFailed(): void {
-    if (this.#closed) return;
-    for (const connection of this.#connections.values()) connection.fail(Status.CONNECTION_RESET);
+    if (!this.#closed) this.#table.failAll(Status.CONNECTION_RESET);
   }
 
-  // Functions for endpoints and connections.
-
-  receive(): void {
-    if (this.#closed) return;
-    const reader = this.#receives;
-    const { words } = reader;
-    for (let left = reader.fill(); left > 0; left--) {
-      const at = reader.next();
-      const slot = words[at + Wc.WR_ID]!;
-      const connection = this.#connections.get(words[at + Wc.QP_NUM]!);
-      const isGood = words[at + Wc.STATUS] === WcStatus.SUCCESS && words[at + Wc.OPCODE] === WcOpcode.RECV;
-      if (connection === undefined || !isGood) {
-        this.receiver.recycle(slot);
-        continue;
-      }
-      const immediate = words[at + Wc.IMM_DATA]!;
-      const kind = (immediate >>> 8) & 0xff;
-      if (kind === MessageKind.AM) this.receiver.add(slot, immediate & 31, words[at + Wc.BYTE_LEN]!, connection);
-      else {
-        this.receiver.recycle(slot);
-        this.#onControl(connection, kind, immediate >>> 16);
-      }
-    }
-  }
-
-  closeEndpoint({ connection }: IbEndpoint): void {
-    this.#endpoints.delete(connection);
-    this.#closing.start(connection);
-    if (!connection.isBusy) this.#destroy(connection);
-  }
-
-  onSettled(): void {
-    this.#sleeper.wake();
-  }
-
-  onAccepted(connection: IbConnection): void {
-    this.#connections.set(connection.qp.qpNum, connection);
-  }
-
-  onFailed(connection: IbConnection, status: Status): void {
-    this.#failed.push(connection);
-    this.#sleeper.wake();
+  #onFailed(connection: IbConnection, status: Status): void {
     if (!this.#endpoints.has(connection)) return;
     const message = `the connection to ${connection.peer} has ended: ${statusString(status)}`;
     const { resource } = this.attributes;
@@ -318,39 +230,25 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
       message: `${resource.transport}/${resource.device}: ${message}`,
       details: { peer: connection.peer },
     });
-    this.#services.log.diag(message);
+    this.shared.log.diag(message);
   }
 
-  onEnded(connection: IbConnection, entry: TxEntry, status: Status): void {
-    const { slot, completion, target, targetOffset, targetBytes, call, key, remoteOffset, assumed } = entry;
-    const isAttached = entry.release();
-    entry.clear();
-    let final = status === Status.OK && !isAttached ? Status.INVALID_ADDR : status;
-    if (slot >= 0) {
-      const at = slot * this.segBytes;
-      if (final === Status.OK && target !== undefined) {
-        if (target.byteLength < targetOffset + targetBytes) final = Status.INVALID_ADDR;
-        else copyBytes(target, targetOffset, this.tx.bytes, at, targetBytes);
-      }
-      if (final === Status.OK && call !== undefined && completion !== undefined && key !== undefined) {
-        const word = joinBig(this.tx.words[at >> 2]!, this.tx.words[(at >> 2) + 1]!);
-        this.tx.give(slot);
-        call.result64 = word;
-        if (isNative(call.operation) || word === assumed) this.complete(completion, Status.OK);
-        else {
-          const endpoint = this.#endpoints.get(connection);
-          this.#retries.retry({ endpoint, call, remoteOffset, key, completion, assumed: word });
-        }
-        return;
-      }
-      this.tx.give(slot);
+  #onPeerClosed(connection: IbConnection): void {
+    if (this.#endpoints.has(connection)) connection.fail(Status.CONNECTION_RESET);
+    else this.#table.destroy(connection);
+  }
+
+  /** Repeats atomic operations; those without resources wait, and those of closed endpoints are cancelled. */
+  #retryAtomics(): void {
+    const { retries } = this.#table.reports;
+    for (const retry of retries.splice(0)) {
+      const { connection, call, remoteOffset, key, completion, assumed } = retry;
+      const endpoint = this.#endpoints.get(connection);
+      const status =
+        endpoint === undefined ? Status.CANCELED : endpoint.postAtomic(call, remoteOffset, key, completion, assumed);
+      if (status === Status.NO_RESOURCE) retries.push(retry);
+      else if (status !== Status.OK) this.shared.complete(completion, status);
     }
-    if (completion !== undefined) this.complete(completion, final);
-  }
-
-  complete(completion: Completion, status: Status): void {
-    this.outstanding -= 1;
-    completeOne(completion, status);
   }
 
   /** The peer of an address, or why it cannot be reached. */
@@ -360,59 +258,14 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return ibUnreachableReason(this.self, peer) ?? peer;
   }
 
-  #progressSends(): number {
-    const reader = this.#sends;
-    const { words } = reader;
-    let count = 0;
-    for (let left = reader.fill(); left > 0; left--) {
-      const at = reader.next();
-      const connection = this.#connections.get(words[at + Wc.QP_NUM]!);
-      if (connection === undefined || connection.isDestroyed) continue;
-      const status = words[at + Wc.STATUS]!;
-      const position = joinWords(words[at + Wc.WR_ID]!, words[at + Wc.WR_ID + 1]!);
-      const before = this.outstanding;
-      connection.retire(position, statusOfWc(status));
-      count += before - this.outstanding;
-      if (status !== WcStatus.SUCCESS && connection.failure === Status.OK) {
-        this.#services.log.debug(`the connection to ${connection.peer}: ${wcStatusText(status)}`);
-        connection.fail(connectionStatusOfWc(status));
-      }
-    }
-    return count;
-  }
-
-  #deliver(): number {
-    const handler = this.#handler;
-    if (handler === undefined) return 0;
-    const count = this.receiver.length;
-    for (let i = 0; i < count && this.receiver.length > 0 && !this.#closed; i++) {
-      const connection = this.receiver.deliver(handler, this.#onReceived);
-      connection.delivered += 1;
-      if (connection.delivered >= this.rc.FC_WND_SIZE >> 1) this.#creditReturns.send(connection);
-    }
-    return count;
-  }
-
-  #onControl(connection: IbConnection, kind: number, count: number): void {
-    if (kind === MessageKind.CREDIT) {
-      // A peer may grant at most the window.
-      connection.credits = Math.min(this.rc.FC_WND_SIZE, connection.credits + count);
-      this.#sleeper.wake();
-      return;
-    }
-    if (kind !== MessageKind.CLOSE) return;
-    if (this.#endpoints.has(connection)) connection.fail(Status.CONNECTION_RESET);
-    else this.#destroy(connection);
-  }
-
   #reportFailures(): number {
     let count = 0;
-    for (const connection of this.#failed.splice(0)) {
+    for (const connection of this.#table.failed.splice(0)) {
       const endpoint = this.#endpoints.get(connection);
-      const before = this.outstanding;
+      const before = this.shared.outstanding;
       // The device does not access memory of a queue pair that is destroyed.
-      this.#destroy(connection);
-      count += before - this.outstanding;
+      this.#table.destroy(connection);
+      count += before - this.shared.outstanding;
       if (endpoint === undefined) continue;
       this.#errorHandler?.(endpoint, connection.failure);
       count += 1;
@@ -420,22 +273,15 @@ export class IbIface implements ConnectorOwner, EndpointOwner {
     return count;
   }
 
-  #destroy(connection: IbConnection): void {
-    this.#closing.forget(connection);
-    this.#creditReturns.forget(connection);
-    this.#connector.forget(connection);
-    this.#connections.delete(connection.qp.qpNum);
-    connection.destroy();
-  }
-
   /** Waits until the device has sent what was posted, for a bounded time. Peers that have closed before receive nothing any more. */
   #drain(): void {
-    const deadlineNs = this.clock.nowNs() + DRAIN_NS;
-    while (this.#closing.size > 0) {
-      this.#progressSends();
-      this.receive();
-      this.#closing.progress();
-      if (this.clock.nowNs() >= deadlineNs) return;
+    const { clock } = this.shared;
+    const deadlineNs = clock.nowNs() + DRAIN_NS;
+    while (this.#table.closing > 0) {
+      this.#completions.progressSends();
+      this.#completions.receive();
+      this.#table.progressClosing();
+      if (clock.nowNs() >= deadlineNs) return;
     }
   }
 }

@@ -1,14 +1,21 @@
 /**
  * Registered memory of an interface, in slots of one length: for received messages, and for bytes that are copied before they are sent. Reads
  * completions of a queue in batches. Completions that were read before a sleep, to check whether there are any, are processed after it. Objects that
- * are made one after the other and closed in reverse order: all at the end, or the existing ones if one cannot be made. The status of work
- * completions in terms of transports.
+ * are made one after the other and closed in reverse order: all at the end, or the existing ones if one cannot be made. The parameters of queue
+ * pairs. The status of work completions in terms of transports.
  */
 
-import { allocateScratch, type MappedMemory, mapAnonymous, type ScratchBlock } from '../../../sys/index.ts';
+import {
+  allocateScratch,
+  Errno,
+  isSyscallError,
+  type MappedMemory,
+  mapAnonymous,
+  type ScratchBlock,
+} from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { AccessFlag, Wc, WcStatus } from '../../../verbs/abi.ts';
-import type { CompletionQueue, MemoryRegion } from '../../../verbs/port.ts';
+import { AccessFlag, QpType, Wc, WcStatus } from '../../../verbs/abi.ts';
+import type { CompletionQueue, MemoryRegion, QpInit } from '../../../verbs/port.ts';
 import type { IbDevice } from './device.ts';
 
 /** The slots. */
@@ -104,22 +111,59 @@ export class CqReader {
   }
 }
 
-interface Closable {
-  close(): void;
-}
-
 /** The objects. */
-export class Opened implements Closable {
-  readonly #objects: Closable[] = [];
+export class Opened {
+  /** The function of each that closes it. */
+  readonly #closes: (() => void)[] = [];
 
   /** Adds an object. */
-  keep<T extends Closable>(object: T): T {
-    this.#objects.push(object);
+  keep<T extends { close(): void }>(object: T): T {
+    this.#closes.push(() => object.close());
     return object;
   }
 
   close(): void {
-    for (const object of this.#objects.splice(0).reverse()) object.close();
+    for (const close of this.#closes.splice(0).reverse()) close();
+  }
+}
+
+/** Maximum number of entries of a list; the header of a message may be before them. */
+export const IB_IOV_MAX = 4;
+/** Entries of the list of a work request. */
+export const SGE_MAX: number = IB_IOV_MAX + 1;
+
+/** Queues of queue pairs, and the length of their own. */
+type QpQueues = Pick<QpInit, 'sendCq' | 'receiveCq' | 'srq' | 'maxSendWr'>;
+
+/** The parameters of the queue pair of a connection. */
+export function qpInitOf({ attributes }: IbDevice, queues: QpQueues, maxInlineBytes: number): QpInit {
+  const maxSendSge = Math.min(SGE_MAX, attributes.maxSge);
+  const { sendCq, receiveCq, srq, maxSendWr } = queues;
+  return {
+    type: QpType.RC,
+    sendCq,
+    receiveCq,
+    srq,
+    maxSendWr,
+    maxReceiveWr: 0,
+    maxSendSge,
+    maxReceiveSge: 0,
+    maxInlineBytes,
+  };
+}
+
+/**
+ * Inline data of queue pairs: `wanted` bytes (UCX_RC_TX_MIN_INLINE), or less on a device that refuses it. Verbs has no query for that, so a queue pair is made.
+ * @throws SyscallError
+ */
+export function inlineBytesOf(device: IbDevice, queues: QpQueues, wanted: number): number {
+  for (let bytes = wanted; ; bytes = (bytes >> 1) & ~7) {
+    try {
+      device.pd.createQp(qpInitOf(device, queues, bytes)).close();
+      return bytes;
+    } catch (error) {
+      if (bytes === 0 || !isSyscallError(error, Errno.EINVAL)) throw error;
+    }
   }
 }
 

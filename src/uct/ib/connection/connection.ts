@@ -3,39 +3,25 @@
  * with credits. connector.ts establishes it, and endpoints decide what is sent.
  */
 
-import { allocateScratch, Errno, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
-import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
+import { isSyscallError } from '../../../sys/index.ts';
+import { copyBytes } from '../../../ucs/memory/bytes.ts';
+import type { Timer } from '../../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
-import { highOf } from '../../../ucs/type/int64.ts';
+import { joinBig } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import {
-  AccessFlag,
-  QpState,
-  QpType,
-  RNR_TIMER_US,
-  SendFlag,
-  SendWr,
-  Sge,
-  TIMEOUT_UNIT_NS,
-  WrOpcode,
-} from '../../../verbs/abi.ts';
-import type { QpInit, QueuePair, SharedReceiveQueue } from '../../../verbs/port.ts';
-import { setRdma, setSgList, writeSendWr, writeSge } from '../../../verbs/work-request.ts';
-import type { Completion } from '../../api/iface.ts';
-import type { IbConfig, RcConfig } from '../base/config.ts';
-import type { IbPort } from '../base/device.ts';
-import type { SlotMemory } from '../base/queues.ts';
+import { AccessFlag, QpState, RNR_TIMER_US, SendFlag, SendWr, TIMEOUT_UNIT_NS, WrOpcode } from '../../../verbs/abi.ts';
+import type { QueuePair } from '../../../verbs/port.ts';
+import { setRdma } from '../../../verbs/work-request.ts';
+import type { AtomicCall, Completion } from '../../api/iface.ts';
+import type { IbKey } from '../base/key.ts';
+import { qpInitOf } from '../base/queues.ts';
+import type { IbShared } from '../shared.ts';
 import { pathTo } from './datagrams.ts';
 import type { ConnectMessage } from './layout.ts';
-import { TxEntry } from './work-request.ts';
+import { isNative, SendQueue, type TxEntry } from './work-request.ts';
 
-/** Maximum number of entries of a list; the header of a message may be before them. */
-export const IB_IOV_MAX = 4;
-const SGE_MAX: number = IB_IOV_MAX + 1;
 /** Requests that the connections of an interface keep free together for control messages; at most a quarter of the length of its completion queue. */
 const CONTROL_ROOM = 64;
-const LIST_AT: number = SendWr.WORDS;
-const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 /** A connection that only sends credits needs a short queue. */
 const PASSIVE_QUEUE_LENGTH = 32;
 /** Time in which a peer that answers takes what was posted. */
@@ -51,37 +37,43 @@ export function immediateOf(kind: MessageKind, id: number, count: number): numbe
   return ((count << 16) | (kind << 8) | id) >>> 0;
 }
 
-/** The interface. */
-export interface ConnectionOwner {
-  readonly port: IbPort;
-  readonly ib: IbConfig;
-  readonly rc: RcConfig;
-  readonly srq: SharedReceiveQueue;
-  readonly clock: Clock;
-  readonly tx: SlotMemory;
-  readonly inlineBytes: number;
-  readonly sendCq: Parameters<IbPort['device']['pd']['createQp']>[0]['sendCq'];
-  readonly receiveCq: ConnectionOwner['sendCq'];
-  /** Work requests that all connections together can have in flight: the completion queue must never overrun. */
-  readonly sendDepth: number;
-  /** Work requests that they can still post. */
-  sendRoom: number;
-  /** Ends an operation. */
-  complete(completion: Completion, status: Status): void;
-  /** A connection has failed, once, with the reason. */
-  onFailed(connection: IbConnection, status: Status): void;
-  /** An entry has ended; the caller releases its resources. */
-  onEnded(connection: IbConnection, entry: TxEntry, status: Status): void;
+/** An atomic operation that the device has executed as compare and swap, and that must be repeated because the word has changed meanwhile. */
+export interface AtomicRetry {
+  readonly connection: IbConnection;
+  readonly call: AtomicCall;
+  readonly remoteOffset: number;
+  readonly key: IbKey;
+  readonly completion: Completion;
+  /** Value of the word that the last attempt has found. */
+  readonly assumed: bigint;
+}
+
+/** Where the connections of one interface report what progress has to do for them. */
+export class ConnectionReports {
+  readonly retries: AtomicRetry[] = [];
+  /** Called when a connection has failed, once. */
+  readonly onFailed: (connection: IbConnection, status: Status) => void;
+
+  constructor(onFailed: (connection: IbConnection, status: Status) => void) {
+    this.onFailed = onFailed;
+  }
+}
+
+/** What a connection is for. */
+export interface ConnectionName {
+  /** Identity of the interface of the peer. */
+  readonly peer: string;
+  readonly id: Uint8Array;
+  /** Whether this end has connected. */
+  readonly isActive: boolean;
 }
 
 /** The connection. */
-export class IbConnection {
-  /** Identity of the interface of the peer. */
+export class IbConnection implements ConnectionName {
   readonly peer: string;
   readonly id: Uint8Array;
   readonly qp: QueuePair;
   readonly psn: number;
-  /** Whether this end has connected. */
   readonly isActive: boolean;
   /** OK unless it has failed. */
   failure: Status = Status.OK;
@@ -95,42 +87,32 @@ export class IbConnection {
   delivered = 0;
   /** The answer to a repeated request to connect. */
   answer: ConnectMessage | undefined = undefined;
-  readonly #owner: ConnectionOwner;
-  readonly #length: number;
+  /** Work requests. They are posted with {@link begin} and {@link post}. */
+  readonly sends: SendQueue;
+  readonly #shared: IbShared;
+  readonly #reports: ConnectionReports;
   readonly #moderation: number;
-  /** Made when they are needed first. */
-  readonly #entries: (TxEntry | undefined)[];
-  readonly #block: ScratchBlock;
-  readonly #slotWords: number;
-  /** Room of the owner that is kept for control messages. */
+  /** Slots of all connections together that are kept for control messages. */
   readonly #reserved: number;
-  #head = 0;
-  #tail = 0;
   #unsignaled = 0;
-  /** First word of the requests that are held back, and of the last of them; -1 for none. */
-  #corkedFirst = -1;
-  #corkedLast = -1;
-  #isCorked = false;
   #cancellation: Timer | undefined;
 
   /** @throws SyscallError */
-  constructor(owner: ConnectionOwner, peer: string, id: Uint8Array, isActive: boolean) {
-    this.#owner = owner;
-    this.#reserved = Math.min(CONTROL_ROOM, owner.sendDepth >> 2);
+  constructor(shared: IbShared, reports: ConnectionReports, { peer, id, isActive }: ConnectionName) {
+    this.#shared = shared;
+    this.#reports = reports;
+    this.#reserved = Math.min(CONTROL_ROOM, shared.sendDepth >> 2);
     this.peer = peer;
     this.id = id;
     this.psn = randomPsn();
     this.isActive = isActive;
-    const { port, rc, inlineBytes } = owner;
+    const { port, rc, inlineBytes, sendCq, receiveCq, srq } = shared;
     const { device } = port;
-    const wanted = isActive ? rc.TX_QUEUE_LEN : PASSIVE_QUEUE_LENGTH;
-    this.#length = Math.min(wanted, device.attributes.maxQpWr);
-    this.#moderation = Math.min(rc.TX_CQ_MODERATION, this.#length >> 2);
+    const maxSendWr = Math.min(isActive ? rc.TX_QUEUE_LEN : PASSIVE_QUEUE_LENGTH, device.attributes.maxQpWr);
+    this.#moderation = Math.min(rc.TX_CQ_MODERATION, maxSendWr >> 2);
     this.credits = rc.FC_WND_SIZE;
-    this.qp = device.pd.createQp(qpInitOf(owner, this.#length, inlineBytes));
-    this.#slotWords = INLINE_AT + inlineBytes / 4;
-    this.#block = allocateScratch(this.#length * this.#slotWords * 4);
-    this.#entries = new Array<TxEntry | undefined>(this.#length).fill(undefined);
+    this.qp = device.pd.createQp(qpInitOf(device, { sendCq, receiveCq, srq, maxSendWr }, inlineBytes));
+    this.sends = new SendQueue(this.qp, maxSendWr, inlineBytes);
     const accessFlags = AccessFlag.REMOTE_WRITE | AccessFlag.REMOTE_READ | AccessFlag.REMOTE_ATOMIC;
     try {
       this.qp.modify({ state: QpState.INIT, port: port.number, pkeyIndex: port.pkeyIndex, accessFlags });
@@ -142,30 +124,17 @@ export class IbConnection {
 
   /** Whether anything that was posted has not ended. */
   get isBusy(): boolean {
-    return this.#tail !== this.#head;
+    return this.sends.isBusy;
   }
 
-  /** Room for work requests, at most 0 if there is none. Some of the room that connections share is kept for control messages. */
-  get room(): number {
-    return Math.min(this.#ownRoom, this.#owner.sendRoom - this.#reserved);
-  }
-
-  /** Room for control messages. */
-  get #controlRoom(): number {
-    return Math.min(this.#ownRoom, this.#owner.sendRoom);
-  }
-
-  get #ownRoom(): number {
-    return this.#length - (this.#tail - this.#head);
-  }
-
-  get words(): Uint32Array {
-    return this.#block.words;
+  /** Number of work requests that can be posted, at most 0 if there is none. Some of the slots that connections share are kept for control messages. */
+  get freeSlots(): number {
+    return Math.min(this.sends.free, this.#shared.sendSlots - this.#reserved);
   }
 
   /** Connects the queue pair to that of the peer. @throws SyscallError */
   establish({ mtu, qpNum, psn, maxReads, gid, lid }: ConnectMessage): void {
-    const { port, ib, rc } = this.#owner;
+    const { port, ib, rc } = this.#shared;
     const { attributes } = port.device;
     this.qp.modify({
       state: QpState.RTR,
@@ -187,108 +156,45 @@ export class IbConnection {
     this.isUp = true;
   }
 
-  /** The entry of the next work request: {@link begin} has started it. */
-  get entry(): TxEntry {
-    const index = this.#tail % this.#length;
-    this.#entries[index] ??= new TxEntry();
-    return this.#entries[index];
-  }
-
   /**
-   * Starts a work request. Only with {@link room}.
+   * Starts a work request. Only with {@link freeSlots}.
    * @param isSignaled whether its end is reported by a completion of its own
    * @returns its first word
    */
   begin(opcode: number, isSignaled: boolean, flags = 0): number {
-    const at = (this.#tail % this.#length) * this.#slotWords;
-    const { entry } = this;
+    const { entry } = this.sends;
     this.#unsignaled += 1;
-    // If room is scarce, every end is reported, so that room becomes free again.
-    const { sendRoom, sendDepth } = this.#owner;
-    entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation || sendRoom * 2 <= sendDepth;
+    // If slots are scarce, every end is reported, so that they become free again.
+    const { sendSlots, sendDepth } = this.#shared;
+    entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation || sendSlots * 2 <= sendDepth;
     if (entry.isSignaled) this.#unsignaled = 0;
-    writeSendWr(this.#block.words, at, this.#tail, opcode, flags | (entry.isSignaled ? SendFlag.SIGNALED : 0));
-    return at;
-  }
-
-  /** Sets entry `index` of the list of the work request that starts at word `at`. */
-  setSge(at: number, index: number, address: number, byteLength: number, lkey: number): void {
-    writeSge(this.#block.words, at + LIST_AT + index * Sge.WORDS, address, byteLength, lkey);
-  }
-
-  /** Sets the length of that list. */
-  setList(at: number, count: number): void {
-    setSgList(this.#block.words, at, this.#block.address + (at + LIST_AT) * 4, count);
-  }
-
-  /** The place of `byteLength` inline bytes of that work request, which becomes inline: an offset in {@link bytes}. */
-  inline(at: number, byteLength: number): number {
-    const offset = (at + INLINE_AT) * 4;
-    this.#block.words[at + SendWr.SEND_FLAGS]! |= SendFlag.INLINE;
-    this.setSge(at, 0, this.#block.address + offset, byteLength, 0);
-    this.setList(at, byteLength === 0 ? 0 : 1);
-    return offset;
-  }
-
-  get bytes(): Uint8Array {
-    return this.#block.u8;
+    return this.sends.begin(opcode, flags | (entry.isSignaled ? SendFlag.SIGNALED : 0));
   }
 
   /** Posts the work request that starts at word `at`, or holds it back. If that fails, it ends with the connection. */
   post(at: number): void {
-    this.#tail += 1;
-    this.#owner.sendRoom -= 1;
-    if (this.#isCorked) {
-      const address = this.#block.address + at * 4;
-      if (this.#corkedFirst < 0) this.#corkedFirst = at;
-      else {
-        this.#block.words[this.#corkedLast + SendWr.NEXT] = address;
-        this.#block.words[this.#corkedLast + SendWr.NEXT + 1] = highOf(address);
-      }
-      this.#corkedLast = at;
-      return;
-    }
-    this.#postChain(at);
-  }
-
-  cork(): void {
-    this.#isCorked = true;
+    this.#shared.sendSlots -= 1;
+    if (!this.sends.post(at)) this.fail(Status.IO_ERROR);
   }
 
   uncork(): void {
-    this.#isCorked = false;
-    const first = this.#corkedFirst;
-    this.#corkedFirst = -1;
-    if (first >= 0 && !this.isDestroyed) this.#postChain(first);
+    if (!this.isDestroyed && !this.sends.uncork()) this.fail(Status.IO_ERROR);
   }
 
   /** The work requests up to a position have ended, the last of them with this status. */
-  retire(position: number, status: Status): number {
-    let count = 0;
-    while (this.#head <= position && this.#head < this.#tail) {
-      const isLast = this.#head === position;
-      const entry = this.#entries[this.#head % this.#length]!;
-      this.#head += 1;
-      count += this.#end(entry, isLast ? status : Status.OK);
-    }
-    return count;
-  }
-
-  /** Ends everything that was posted with a status: the queue pair is destroyed. */
-  abandon(status: Status): void {
-    while (this.#head < this.#tail) {
-      const entry = this.#entries[this.#head % this.#length]!;
-      this.#head += 1;
-      this.#end(entry, status);
+  retire(position: number, status: Status): void {
+    const { sends } = this;
+    for (let entry = sends.take(position); entry !== undefined; entry = sends.take(position)) {
+      this.#end(entry, sends.hasTaken(position) ? status : Status.OK);
     }
   }
 
   /** See UctEndpoint.flush: only while something is in flight. */
   flush(completion: Completion | undefined): Status {
-    let last = this.#entries[(this.#tail - 1) % this.#length]!;
+    let { last } = this.sends;
     if (!last.isSignaled) {
-      if (this.room <= 0) return completion === undefined ? Status.INPROGRESS : Status.NO_RESOURCE;
-      last = this.entry;
+      if (this.freeSlots <= 0) return completion === undefined ? Status.INPROGRESS : Status.NO_RESOURCE;
+      last = this.sends.entry;
       this.probe();
     }
     if (completion !== undefined) {
@@ -298,27 +204,29 @@ export class IbConnection {
     return Status.INPROGRESS;
   }
 
-  /** Posts a write of nothing: its end shows that everything before it has arrived, or that the peer does not answer. Only with {@link room}. */
+  /** Posts a write of nothing: its end shows that everything before it has arrived, or that the peer does not answer. Only with {@link freeSlots}. */
   probe(): void {
     const at = this.begin(WrOpcode.RDMA_WRITE, true);
-    setRdma(this.words, at, 0, 0);
-    this.setList(at, 0);
+    setRdma(this.sends.words, at, 0, 0);
+    this.sends.setList(at, 0);
     this.post(at);
   }
 
   /** Sends a message without payload; false if there is no room. */
   sendControl(kind: MessageKind, count: number): boolean {
-    if (this.#controlRoom === 0 || !this.isUp || this.failure !== Status.OK) return false;
+    const { sends } = this;
+    const slots = Math.min(sends.free, this.#shared.sendSlots);
+    if (slots === 0 || !this.isUp || this.failure !== Status.OK) return false;
     const at = this.begin(WrOpcode.SEND_WITH_IMM, true, SendFlag.SOLICITED);
-    this.words[at + SendWr.IMM_DATA] = immediateOf(kind, 0, count);
-    this.setList(at, 0);
+    sends.words[at + SendWr.IMM_DATA] = immediateOf(kind, 0, count);
+    sends.setList(at, 0);
     this.post(at);
     return true;
   }
 
   /** Marks it as failed, once, and stops the queue pair: everything posted is flushed. */
   fail(status: Status): void {
-    if (this.#stop(status)) this.#owner.onFailed(this, status);
+    if (this.#stop(status)) this.#reports.onFailed(this, status);
   }
 
   /**
@@ -326,7 +234,7 @@ export class IbConnection {
    * flushed with the queue pair, which sends nothing more. The endpoint is being closed.
    */
   cancel(): void {
-    this.#cancellation ??= this.#owner.clock.setTimer(CANCEL_NS, () => {
+    this.#cancellation ??= this.#shared.clock.setTimer(CANCEL_NS, () => {
       if (this.isBusy) this.#stop(Status.CANCELED);
     });
   }
@@ -351,23 +259,47 @@ export class IbConnection {
     this.#cancellation?.cancel();
     this.qp.close();
     if (this.failure === Status.OK) this.failure = Status.CANCELED;
-    this.abandon(this.failure);
-    this.#block.free();
+    const { sends } = this;
+    for (let entry = sends.take(Infinity); entry !== undefined; entry = sends.take(Infinity)) {
+      this.#end(entry, this.failure);
+    }
+    sends.close();
   }
 
-  #postChain(at: number): void {
-    if (this.qp.postSend(this.#block, at * 4) !== 0) this.fail(Status.IO_ERROR);
-  }
-
-  #end(entry: TxEntry, status: Status): number {
-    this.#owner.sendRoom += 1;
+  /** A work request has ended: releases what it has used, and ends its operation and the flushes that wait for it. */
+  #end(entry: TxEntry, status: Status): void {
+    const shared = this.#shared;
+    shared.sendSlots += 1;
     const { flushes } = entry;
-    const final =
-      this.failure !== Status.OK && status !== Status.OK && status !== Status.INVALID_ADDR ? this.failure : status;
-    this.#owner.onEnded(this, entry, final);
-    if (flushes === undefined) return 1;
-    for (const flush of flushes) this.#owner.complete(flush, final);
-    return 1 + flushes.length;
+    const isOwn = status === Status.OK || status === Status.INVALID_ADDR;
+    const final = this.failure !== Status.OK && !isOwn ? this.failure : status;
+    this.#endOperation(entry, final);
+    if (flushes !== undefined) for (const flush of flushes) shared.complete(flush, final);
+  }
+
+  #endOperation(entry: TxEntry, status: Status): void {
+    const { tx } = this.#shared;
+    const { slot, completion, target, targetOffset, targetBytes, call, key, remoteOffset, assumed } = entry;
+    const isAttached = entry.release();
+    entry.clear();
+    let final = status === Status.OK && !isAttached ? Status.INVALID_ADDR : status;
+    if (slot >= 0) {
+      const at = slot * tx.slotBytes;
+      if (final === Status.OK && target !== undefined) {
+        if (target.byteLength < targetOffset + targetBytes) final = Status.INVALID_ADDR;
+        else copyBytes(target, targetOffset, tx.bytes, at, targetBytes);
+      }
+      if (final === Status.OK && call !== undefined && completion !== undefined && key !== undefined) {
+        const word = joinBig(tx.words[at >> 2]!, tx.words[(at >> 2) + 1]!);
+        tx.give(slot);
+        call.result64 = word;
+        if (isNative(call.operation) || word === assumed) this.#shared.complete(completion, Status.OK);
+        else this.#reports.retries.push({ connection: this, call, remoteOffset, key, completion, assumed: word });
+        return;
+      }
+      tx.give(slot);
+    }
+    if (completion !== undefined) this.#shared.complete(completion, final);
   }
 }
 
@@ -380,42 +312,6 @@ function rnrCode(ns: number): number {
   // Code 0 is the longest time.
   const code = RNR_TIMER_US.findIndex((us, index) => index > 0 && us * 1000 >= ns);
   return code < 0 ? RNR_TIMER_US.length - 1 : code;
-}
-
-/** The parameters of queue pairs. */
-type QpOwner = Pick<ConnectionOwner, 'port' | 'rc' | 'sendCq' | 'receiveCq' | 'srq'>;
-
-function qpInitOf({ port, sendCq, receiveCq, srq }: QpOwner, maxSendWr: number, maxInlineBytes: number): QpInit {
-  const maxSendSge = Math.min(SGE_MAX, port.device.attributes.maxSge);
-  return {
-    type: QpType.RC,
-    sendCq,
-    receiveCq,
-    srq,
-    maxSendWr,
-    maxReceiveWr: 0,
-    maxSendSge,
-    maxReceiveSge: 0,
-    maxInlineBytes,
-  };
-}
-
-/**
- * Inline data of the queue pairs of an interface: UCX_RC_TX_MIN_INLINE, or less on a device that refuses it. Verbs has no query for that, so a queue pair is made.
- * @throws SyscallError
- */
-export function inlineBytesOf(owner: QpOwner): number {
-  const { port, rc } = owner;
-  const { attributes, pd } = port.device;
-  const length = Math.min(rc.TX_QUEUE_LEN, attributes.maxQpWr);
-  for (let bytes = rc.TX_MIN_INLINE; ; bytes = (bytes >> 1) & ~7) {
-    try {
-      pd.createQp(qpInitOf(owner, length, bytes)).close();
-      return bytes;
-    } catch (error) {
-      if (bytes === 0 || !isSyscallError(error, Errno.EINVAL)) throw error;
-    }
-  }
 }
 
 function randomPsn(): number {

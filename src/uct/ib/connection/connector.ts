@@ -3,14 +3,15 @@
  * forged: an answer counts only if it names the connection, and a request that is repeated gets the same answer. It transfers no data.
  */
 
-import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
-import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
+import type { Timer } from '../../../ucs/sys/clock.ts';
 import { systemRandomBytes } from '../../../ucs/sys/random.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { identityText } from '../../base/iface.ts';
+import type { IbShared } from '../shared.ts';
 import type { IbAddress } from './address.ts';
-import { type ConnectionOwner, IbConnection } from './connection.ts';
+import type { IbConnection } from './connection.ts';
+import type { ConnectionTable } from './connection-table.ts';
 import type { Datagrams, DatagramTarget } from './datagrams.ts';
 import { CONNECTION_ID_BYTES, type ConnectMessage, ConnectType } from './layout.ts';
 
@@ -30,27 +31,22 @@ interface Attempt {
   timer: Timer | undefined;
 }
 
-/** The interface. */
-export interface ConnectorOwner extends ConnectionOwner {
-  readonly self: IbAddress;
-  readonly datagrams: Datagrams;
-  readonly clock: Clock;
-  readonly warnings: LimitedLog;
-  /** A connection is up, or has failed: operations can go on. */
-  onSettled(): void;
-  /** A peer has made a connection. */
-  onAccepted(connection: IbConnection): void;
-}
-
 /** The connector. */
 export class IbConnector {
-  readonly #owner: ConnectorOwner;
+  readonly #table: ConnectionTable;
+  readonly #shared: IbShared;
+  readonly #datagrams: Datagrams;
+  readonly #self: IbAddress;
   readonly #attempts: Map<string, Attempt> = new Map();
   /** Connections that peers have made, by sender and id. */
   readonly #passive: Map<string, IbConnection> = new Map();
 
-  constructor(owner: ConnectorOwner) {
-    this.#owner = owner;
+  /** @param self the address of the interface */
+  constructor(table: ConnectionTable, datagrams: Datagrams, self: IbAddress) {
+    this.#table = table;
+    this.#shared = table.shared;
+    this.#datagrams = datagrams;
+    this.#self = self;
   }
 
   /** Number of requests without an answer. */
@@ -66,23 +62,24 @@ export class IbConnector {
   /** Starts to connect. @throws SyscallError */
   connect(peer: IbAddress): IbConnection {
     const id = systemRandomBytes(CONNECTION_ID_BYTES).slice();
-    const connection = new IbConnection(this.#owner, identityText(peer.id), id, true);
+    const connection = this.#table.create({ peer: identityText(peer.id), id, isActive: true });
     const attempt: Attempt = {
       connection,
       target: peer,
-      request: this.#message(ConnectType.REQUEST, connection, peer.id, Math.min(this.#owner.self.mtu, peer.mtu)),
-      deadlineNs: this.#owner.clock.nowNs() + this.#owner.rc.CONNECT_TIMEOUT,
+      request: this.#message(ConnectType.REQUEST, connection, peer.id, Math.min(this.#self.mtu, peer.mtu)),
+      deadlineNs: this.#shared.clock.nowNs() + this.#shared.rc.CONNECT_TIMEOUT,
       intervalNs: RETRY_NS,
       timer: undefined,
     };
     this.#attempts.set(identityText(id), attempt);
     this.#request(attempt);
+    this.#table.add(connection);
     return connection;
   }
 
   /** A message of a peer. */
   onMessage(message: ConnectMessage): void {
-    if (Buffer.compare(message.receiver, this.#owner.self.id) !== 0) return;
+    if (Buffer.compare(message.receiver, this.#self.id) !== 0) return;
     if (message.type === ConnectType.REQUEST) this.#accept(message);
     else this.#answered(message);
   }
@@ -102,15 +99,15 @@ export class IbConnector {
   }
 
   #request(attempt: Attempt): void {
-    const { clock, datagrams } = this.#owner;
+    const { clock } = this.#shared;
     attempt.timer = undefined;
     if (clock.nowNs() >= attempt.deadlineNs) {
       this.#end(attempt);
       attempt.connection.fail(Status.ENDPOINT_TIMEOUT);
-      this.#owner.onSettled();
+      this.#shared.sleeper.wake();
       return;
     }
-    datagrams.send(attempt.request, attempt.target);
+    this.#datagrams.send(attempt.request, attempt.target);
     attempt.timer = clock.setTimer(attempt.intervalNs, () => this.#request(attempt));
     attempt.intervalNs = Math.min(RETRY_NS_MAX, attempt.intervalNs * 2);
   }
@@ -122,11 +119,12 @@ export class IbConnector {
     const { connection } = attempt;
     if (message.type === ConnectType.REFUSAL) connection.fail(Status.REJECTED);
     else if (!this.#establish(connection, message)) connection.fail(Status.UNREACHABLE);
-    this.#owner.onSettled();
+    this.#shared.sleeper.wake();
   }
 
   #accept(message: ConnectMessage): void {
-    const { self, warnings } = this.#owner;
+    const { warnings } = this.#shared;
+    const { id: sender } = this.#self;
     const peer = identityText(message.sender);
     const key = peer + identityText(message.connection);
     const known = this.#passive.get(key);
@@ -137,19 +135,19 @@ export class IbConnector {
     if (this.#passive.size >= PASSIVE_MAX) {
       // Connections of killed peers fail, which makes room for the next request.
       for (const each of this.#passive.values()) {
-        if (!each.isBusy && each.room > 0 && each.failure === Status.OK) each.probe();
+        if (!each.isBusy && each.freeSlots > 0 && each.failure === Status.OK) each.probe();
       }
       warnings.warn(`a connection from a peer is refused: ${PASSIVE_MAX} peers are connected`);
-      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
+      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }
     let connection: IbConnection | undefined;
     try {
-      connection = new IbConnection(this.#owner, peer, message.connection, false);
+      connection = this.#table.create({ peer, id: message.connection, isActive: false });
     } catch (error) {
       if (!isUcxError(error)) throw error;
       warnings.warn(`a connection from a peer is refused: ${error.message}`);
-      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender: self.id, receiver: message.sender });
+      this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }
     if (!this.#establish(connection, message)) {
@@ -158,7 +156,7 @@ export class IbConnector {
     }
     connection.answer = this.#message(ConnectType.REPLY, connection, message.sender, message.mtu);
     this.#passive.set(key, connection);
-    this.#owner.onAccepted(connection);
+    this.#table.add(connection);
     this.#answer(message, connection.answer);
   }
 
@@ -169,17 +167,18 @@ export class IbConnector {
       return true;
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#owner.warnings.warn(`a connection is refused: ${error.message}`);
+      this.#shared.warnings.warn(`a connection is refused: ${error.message}`);
       return false;
     }
   }
 
   #answer({ gid, lid, answerQpNum, answerQkey }: ConnectMessage, answer: ConnectMessage): void {
-    this.#owner.datagrams.send(answer, { gid, lid, qpNum: answerQpNum, qkey: answerQkey });
+    this.#datagrams.send(answer, { gid, lid, qpNum: answerQpNum, qkey: answerQkey });
   }
 
   #message(type: ConnectType, connection: IbConnection, receiver: Uint8Array, mtu: number): ConnectMessage {
-    const { self, rc, port, datagrams } = this.#owner;
+    const { rc, port } = this.#shared;
+    const self = this.#self;
     return {
       type,
       mtu: Math.min(mtu, self.mtu),
@@ -187,7 +186,7 @@ export class IbConnector {
       qpNum: connection.qp.qpNum,
       psn: connection.psn,
       maxReads: Math.min(rc.MAX_RD_ATOMIC, port.device.attributes.maxQpRdAtom),
-      answerQpNum: datagrams.qpNum,
+      answerQpNum: this.#datagrams.qpNum,
       answerQkey: self.qkey,
       connection: connection.id,
       gid: self.gid,

@@ -1,4 +1,4 @@
-/** The shared receive queue of an interface, and the messages that have arrived in it and are not delivered. */
+/** The buffers in the shared receive queue of an interface, and the messages that have arrived in it and are not delivered. */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
@@ -6,8 +6,8 @@ import { RecvWr, Sge } from '../../../verbs/abi.ts';
 import type { SharedReceiveQueue } from '../../../verbs/port.ts';
 import { writeRecvWr, writeSge } from '../../../verbs/work-request.ts';
 import type { AmFrame } from '../../api/iface.ts';
-import type { IbDevice } from '../base/device.ts';
-import { Opened, SlotMemory } from '../base/queues.ts';
+import type { SlotMemory } from '../base/queues.ts';
+import type { IbShared } from '../shared.ts';
 import type { IbConnection } from './connection.ts';
 
 /** Receive buffers that are posted again together. */
@@ -30,7 +30,7 @@ class ReceivedFrame implements AmFrame {
 
 /** The queue. */
 export class ReceiveQueue {
-  readonly srq: SharedReceiveQueue;
+  readonly #srq: SharedReceiveQueue;
   readonly #buffers: SlotMemory;
   readonly #frames: readonly ReceivedFrame[];
   readonly #ids: Uint8Array;
@@ -40,24 +40,18 @@ export class ReceiveQueue {
   #head = 0;
   #count = 0;
   readonly #block: ScratchBlock;
-  readonly #opened: Opened = new Opened();
   /** Work requests in the block that are not posted. */
   #unposted = 0;
 
-  constructor(device: IbDevice, length: number, slotBytes: number) {
-    this.#buffers = this.#opened.keep(new SlotMemory(device, length, slotBytes));
-    this.#frames = Array.from({ length }, (_, slot) => new ReceivedFrame(this.#buffers, slot * slotBytes));
+  constructor({ srq, rx }: IbShared) {
+    const { count: length, slotBytes } = rx;
+    this.#srq = srq;
+    this.#buffers = rx;
+    this.#frames = Array.from({ length }, (_, slot) => new ReceivedFrame(rx, slot * slotBytes));
     this.#ids = new Uint8Array(length);
     this.#connections = new Array<IbConnection | undefined>(length).fill(undefined);
     this.#order = new Int32Array(length);
     this.#block = allocateScratch(POST_BATCH * WR_WORDS * 4);
-    this.#opened.keep({ close: () => this.#block.free() });
-    try {
-      this.srq = this.#opened.keep(device.pd.createSrq(length, 1));
-    } catch (error) {
-      this.#opened.close();
-      throw error;
-    }
     for (let slot = 0; slot < length; slot++) this.recycle(slot);
     this.#post();
   }
@@ -110,12 +104,12 @@ export class ReceiveQueue {
   }
 
   close(): void {
-    this.#opened.close();
+    this.#block.free();
   }
 
   #post(): void {
     if (this.#unposted === 0) return;
     this.#unposted = 0;
-    this.srq.postReceive(this.#block, 0);
+    this.#srq.postReceive(this.#block, 0);
   }
 }

@@ -1,11 +1,20 @@
 /**
- * The state of a posted work request until it has ended. Posting it is the task of the connection. The new value of a word under an atomic operation
- * that the device executes as compare and swap.
+ * The work requests of a queue pair: written into memory in order, posted at once or held back, and kept until they have ended. What their end does is
+ * the task of the connection. The new value of a word under an atomic operation that the device executes as compare and swap.
  */
 
+import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
+import { SendFlag, SendWr, Sge } from '../../../verbs/abi.ts';
+import type { QueuePair } from '../../../verbs/port.ts';
+import { setSgList, writeSendWr, writeSge } from '../../../verbs/work-request.ts';
 import { type AtomicCall, AtomicOperation, type Completion, type IovEntry } from '../../api/iface.ts';
 import type { IbKey } from '../base/key.ts';
 import type { IbMemory } from '../base/memory.ts';
+import { SGE_MAX } from '../base/queues.ts';
+
+const LIST_AT: number = SendWr.WORDS;
+const INLINE_AT: number = LIST_AT + SGE_MAX * Sge.WORDS;
 
 /** A posted work request. Objects are reused. */
 export class TxEntry {
@@ -63,6 +72,133 @@ export class TxEntry {
     this.target = undefined;
     this.call = undefined;
     this.flushes = undefined;
+  }
+}
+
+/** The work requests. */
+export class SendQueue {
+  readonly #qp: QueuePair;
+  readonly #length: number;
+  /** Made when they are needed first. */
+  readonly #entries: (TxEntry | undefined)[];
+  readonly #block: ScratchBlock;
+  /** The memory of the work requests, in which their fields and inline bytes are written. */
+  readonly words: Uint32Array;
+  readonly bytes: Uint8Array;
+  readonly #slotWords: number;
+  #head = 0;
+  #tail = 0;
+  /** First word of the requests that are held back, and of the last of them; -1 for none. */
+  #corkedFirst = -1;
+  #corkedLast = -1;
+  #isCorked = false;
+
+  /** @param length maximum number of work requests that have not ended */
+  constructor(qp: QueuePair, length: number, inlineBytes: number) {
+    this.#qp = qp;
+    this.#length = length;
+    this.#slotWords = INLINE_AT + inlineBytes / 4;
+    this.#block = allocateScratch(length * this.#slotWords * 4);
+    this.words = this.#block.words;
+    this.bytes = this.#block.u8;
+    this.#entries = new Array<TxEntry | undefined>(length).fill(undefined);
+  }
+
+  /** Whether anything that was posted has not ended. */
+  get isBusy(): boolean {
+    return this.#tail !== this.#head;
+  }
+
+  /** Number of work requests that can be written. */
+  get free(): number {
+    return this.#length - (this.#tail - this.#head);
+  }
+
+  /** The entry of the next work request: {@link begin} has started it. */
+  get entry(): TxEntry {
+    const index = this.#tail % this.#length;
+    this.#entries[index] ??= new TxEntry();
+    return this.#entries[index];
+  }
+
+  /** The entry of the last one that was posted. Only while {@link isBusy}. */
+  get last(): TxEntry {
+    return this.#entries[(this.#tail - 1) % this.#length]!;
+  }
+
+  /** Starts a work request; returns its first word. Only if one is {@link free}. */
+  begin(opcode: number, flags: number): number {
+    const at = (this.#tail % this.#length) * this.#slotWords;
+    writeSendWr(this.words, at, this.#tail, opcode, flags);
+    return at;
+  }
+
+  /** Sets entry `index` of the list of the work request that starts at word `at`. */
+  setSge(at: number, index: number, address: number, byteLength: number, lkey: number): void {
+    writeSge(this.words, at + LIST_AT + index * Sge.WORDS, address, byteLength, lkey);
+  }
+
+  /** Sets the length of that list. */
+  setList(at: number, count: number): void {
+    setSgList(this.words, at, this.#block.address + (at + LIST_AT) * 4, count);
+  }
+
+  /** The place of `byteLength` inline bytes of that work request, which becomes inline: an offset in {@link bytes}. */
+  inline(at: number, byteLength: number): number {
+    const offset = (at + INLINE_AT) * 4;
+    this.words[at + SendWr.SEND_FLAGS]! |= SendFlag.INLINE;
+    this.setSge(at, 0, this.#block.address + offset, byteLength, 0);
+    this.setList(at, byteLength === 0 ? 0 : 1);
+    return offset;
+  }
+
+  /** Posts the work request that starts at word `at`, or holds it back. False if the device has rejected it. */
+  post(at: number): boolean {
+    this.#tail += 1;
+    if (!this.#isCorked) return this.#postChain(at);
+    const address = this.#block.address + at * 4;
+    if (this.#corkedFirst < 0) this.#corkedFirst = at;
+    else {
+      this.words[this.#corkedLast + SendWr.NEXT] = address;
+      this.words[this.#corkedLast + SendWr.NEXT + 1] = highOf(address);
+    }
+    this.#corkedLast = at;
+    return true;
+  }
+
+  /** Holds work requests back, to be posted together. */
+  cork(): void {
+    this.#isCorked = true;
+  }
+
+  /** Posts those that were held back. False if the device has rejected them. */
+  uncork(): boolean {
+    this.#isCorked = false;
+    const first = this.#corkedFirst;
+    this.#corkedFirst = -1;
+    return first < 0 || this.#postChain(first);
+  }
+
+  /** Takes the oldest work request, which has ended, up to a position; undefined if there is none. */
+  take(position: number): TxEntry | undefined {
+    if (this.#head > position || this.#head === this.#tail) return undefined;
+    const entry = this.#entries[this.#head % this.#length]!;
+    this.#head += 1;
+    return entry;
+  }
+
+  /** Whether {@link take} has taken the one at this position last. */
+  hasTaken(position: number): boolean {
+    return this.#head === position + 1;
+  }
+
+  /** Frees the memory: the queue pair is destroyed, and all work requests are taken. */
+  close(): void {
+    this.#block.free();
+  }
+
+  #postChain(at: number): boolean {
+    return this.#qp.postSend(this.#block, at * 4) === 0;
   }
 }
 
