@@ -88,9 +88,10 @@ export function readProgram(options: ProgramOptions = {}): Program {
 export function warnOfUnused({ config, log }: Program): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
   for (const refusal of unignorableSettings(config, false)) log.warn(refusal);
-  for (const { variable, warningBeside } of config.unused) {
+  for (const unused of config.unused) {
+    const { variable } = unused;
     const known = ucxVariableNamed(variable);
-    if (known === undefined) log.warn(warningBeside(ucxVariableNames()));
+    if (known === undefined) log.warn(unused.warningBeside(ucxVariableNames()));
     else if (known.use === 'none') log.debug(`${variable} has no meaning here: ${known.reason}`);
   }
 }

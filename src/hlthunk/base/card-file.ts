@@ -49,13 +49,6 @@ export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
 /** The largest argument block. */
 const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
 
-/** Tracks the memory that the program maps with the raw device-memory calls, so that this memory can be registered like blocks. */
-export interface RawMemoryOwner {
-  readonly pageBytes: number;
-  /** @param byteLength bytes that the driver allocated */
-  rawMapped(address: bigint, byteLength: number, handle: bigint): void;
-}
-
 /** Memory with device addresses that the device tracks as objects: memoryUnmap ends it by its address like the method of the object. */
 export interface AddressOwner {
   /**
@@ -94,8 +87,10 @@ export class CardFile {
   readonly name: string;
   /** True once commands have been submitted outside the DMA queues: their faults may be reported at any time. */
   submitsCommands = false;
-  /** Set for a device; a control node has no memory. */
-  rawMemoryOwner: RawMemoryOwner | undefined = undefined;
+  /** Page length of device memory; 0 for a control node, which has none. */
+  pageBytes = 0;
+  /** Called when the program has mapped memory with the raw calls, so that it can be registered like blocks. The length is what the driver allocated. */
+  onRawMapped: (address: bigint, byteLength: number, handle: bigint) => void = () => {};
   /** The owners of mapped memory; none for a control node. */
   readonly addressOwners: AddressOwner[] = [];
   /** Sizes in bytes of the raw allocations, by handle. */

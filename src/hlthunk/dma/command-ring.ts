@@ -6,9 +6,13 @@
  * area and completion word are mapped host memory in both cases: shareable, so that a driver in another process can map it too.
  */
 
+import type { DriverFile } from '../../driver/port.ts';
 import { mapShareable, type ShareableMemory } from '../../sys/index.ts';
-import { HL_CS_CHUNK_FLAGS, LIN_DMA_BYTES, MSG_LONG_BYTES } from '../../uapi/index.ts';
+import { HL_CS_CHUNK_FLAGS, LIN_DMA_BYTES, MSG_LONG_BYTES, type PacketAsic } from '../../uapi/index.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
+import type { CommandBuffer } from '../cs/command-buffer.ts';
 
 /** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
 const SLOT_PACKET_BYTES = 1024;
@@ -28,20 +32,29 @@ export interface RingMapping {
   unmap(): void;
 }
 
-/** A kernel command buffer: the part of its interface that a ring uses. */
-export interface RingKernelBuffer {
-  readonly handleLow: number;
-  readonly handleHigh: number;
-  readonly words: Uint32Array;
-  destroy(): void;
-}
-
-/** Services of the device for a ring. */
-export interface RingDevice {
+/** The device of a DMA queue. */
+export interface DmaQueueDevice {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly file: DriverFile;
+  readonly asic: PacketAsic;
+  /** Whether requests are held back, to be submitted together. */
+  readonly isCorked: boolean;
   /** Maps host memory for the card. */
   mapHost(address: number, byteLength: number): RingMapping;
   /** Creates and maps a kernel command buffer; undefined if the card executes user memory. */
-  createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
+  createKernelBuffer: ((byteLength: number) => CommandBuffer) | undefined;
+  /** Counts a submission against the driver's limit, and reads the faults of earlier ones; false at the limit. */
+  takeSubmission(): boolean;
+  returnSubmission(): void;
+  /** Reads the reported faults; the outcome of requests whose transfers a fault may have spoiled is then a failure. */
+  checkFaults(): void;
+  /** The driver's number of the submission that it reported as timed out, 0 for none. Read only when a queue fails. */
+  readonly timedOutSeq: number;
+  /** Remaining sleep of callers that wait for progress of a queue, in nanoseconds; 0 if none sleeps. */
+  readonly sleepNs: number;
+  /** Wakes the sleeping callers. */
+  wake(): void;
 }
 
 /** The memory of one DMA queue. */
@@ -59,12 +72,15 @@ export class CommandRing {
   readonly #completion: Int32Array;
   readonly #memory: ShareableMemory;
   readonly #mapping: RingMapping;
-  readonly #kernelBuffer: RingKernelBuffer | undefined;
+  readonly #kernelBuffer: CommandBuffer | undefined;
+  /** The words of its handle; 0 without one. */
+  readonly #handleLow: number;
+  readonly #handleHigh: number;
   /** The last batch of each long area; batch 0 is none. */
   readonly #longBatches: Int32Array = new Int32Array(LONG_AREAS);
 
   /** @param slots maximum number of batches in flight, a power of two */
-  constructor(device: RingDevice, slots: number) {
+  constructor(device: Pick<DmaQueueDevice, 'mapHost' | 'createKernelBuffer'>, slots: number) {
     this.slots = slots;
     this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES + LONG_AREAS * LONG_PACKET_BYTES);
     let mapping: RingMapping | undefined;
@@ -78,6 +94,8 @@ export class CommandRing {
       throw error;
     }
     this.#mapping = mapping;
+    this.#handleLow = lowWord(this.#kernelBuffer?.handle ?? 0n);
+    this.#handleHigh = highWord(this.#kernelBuffer?.handle ?? 0n);
     this.words = this.#kernelBuffer?.words ?? this.#memory.words;
     this.data = this.#memory.u8;
     this.chunkFlags = this.#kernelBuffer === undefined ? HL_CS_CHUNK_FLAGS.USER_ALLOC_CB : 0;
@@ -125,12 +143,12 @@ export class CommandRing {
 
   /** The handle field of a chunk: the handle of the kernel buffer, or the device address of the area. */
   handleLow(area: number): number {
-    if (this.#kernelBuffer !== undefined) return this.#kernelBuffer.handleLow;
+    if (this.#kernelBuffer !== undefined) return this.#handleLow;
     return lowAt(this.#mapping.low, this.#areaOffset(area));
   }
 
   handleHigh(area: number): number {
-    if (this.#kernelBuffer !== undefined) return this.#kernelBuffer.handleHigh;
+    if (this.#kernelBuffer !== undefined) return this.#handleHigh;
     return highAt(this.#mapping.low, this.#mapping.high, this.#areaOffset(area));
   }
 

@@ -11,7 +11,6 @@ import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type Pac
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
-import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { isStatus, Status } from '../../ucs/type/status.ts';
 import { type CardFile, highAt, lowAt } from '../base/card-file.ts';
 import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
@@ -20,9 +19,9 @@ import type { DeviceEvents, DeviceFault } from '../info/events.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
 import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
-import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
+import type { DmaQueueDevice } from './command-ring.ts';
 import { dmaError, doubtsData, suspectsOf } from './faults.ts';
-import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './queue.ts';
+import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue } from './queue.ts';
 import { type DmaCounts, DmaRequest } from './request.ts';
 
 /** Maximum number of batches in flight of one queue. */
@@ -64,7 +63,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly file: DriverFile;
   /** Constants of the ASIC for packets. */
   readonly asic: PacketAsic;
-  readonly createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
+  readonly createKernelBuffer: ((byteLength: number) => CommandBuffer) | undefined;
   readonly #card: CardFile;
   readonly #hostMemory: HostMemory;
   readonly #events: DeviceEvents;
@@ -99,7 +98,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#sleep = new Sleeper(this.clock, { ref: true });
     this.#routes = DMA_ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
-    this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);
+    this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => requestCommandBuffer({ card }, byteLength);
     const left = profile.maxPendingCs - (options.submissionsReserved ?? SUBMISSIONS_RESERVED);
     this.#submissionsMax = submits ? Math.max(1, left) : 0;
   }
@@ -356,7 +355,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#sleep.wake();
   }
 
-  mapHost(address: number, byteLength: number): RingMapping {
+  mapHost(address: number, byteLength: number): HostMapping {
     return this.#hostMemory.map(address, byteLength);
   }
 
@@ -367,16 +366,6 @@ export class DeviceDma implements DmaQueueDevice {
     const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
     const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
     for (const request of suspectsOf(fault, flights, isForeign)) request.outcome = Status.IO_ERROR;
-  }
-
-  #kernelBuffer(byteLength: number): RingKernelBuffer {
-    const buffer: CommandBuffer = requestCommandBuffer({ card: this.#card }, byteLength);
-    return {
-      handleLow: lowWord(buffer.handle),
-      handleHigh: highWord(buffer.handle),
-      words: buffer.words,
-      destroy: () => buffer.destroy(),
-    };
   }
 
   #open(queueIndex: number): DmaQueue {

@@ -5,7 +5,7 @@ import { HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import type { DeviceFault } from '../info/events.ts';
 import { doubtsData, type QueueFlight, suspectsOf } from './faults.ts';
-import { DmaRequest } from './request.ts';
+import { type DmaRequest, DmaRequestPool } from './request.ts';
 
 const HOST = 0xfff0_0000_0001_0000n;
 const HBM = 0x1001_0018_0000_0000n;
@@ -15,7 +15,7 @@ const GET_ENGINE = 46;
 const timestamp = 1n;
 
 function request(source: bigint, destination: bigint, byteLength: number): DmaRequest {
-  const made = new DmaRequest({ device: {}, free: () => undefined });
+  const made = new DmaRequestPool({}, 1).get()!;
   made.begin(lowWord(source), highWord(source), lowWord(destination), highWord(destination), byteLength);
   return made;
 }

@@ -6,17 +6,14 @@
  * are queued and submitted together in the next batch. Requests of one queue complete in order.
  */
 
-import type { DriverFile } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
-import { linDmaCtl, msgLongCtl, type PacketAsic, writeLinDma, writeMsgLong } from '../../uapi/index.ts';
-import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
+import { linDmaCtl, msgLongCtl, writeLinDma, writeMsgLong } from '../../uapi/index.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
 import { copyBytes } from '../../ucs/memory/bytes.ts';
-import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
-import { CommandRing, type RingDevice, SLOT_DATA_BYTES } from './command-ring.ts';
-import { DmaActivity, type DmaCounts, DmaRequest } from './request.ts';
+import { CommandRing, type DmaQueueDevice, SLOT_DATA_BYTES } from './command-ring.ts';
+import { DmaActivity, type DmaCounts, type DmaRequest, DmaRequestPool } from './request.ts';
 import { BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
@@ -27,26 +24,6 @@ export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
 /** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
 const POLLS_PER_CHECK = 64;
-/** Services of the device for a queue. */
-export interface DmaQueueDevice extends RingDevice {
-  readonly name: string;
-  readonly clock: Clock;
-  readonly file: DriverFile;
-  readonly asic: PacketAsic;
-  /** Whether requests are held back, to be submitted together. */
-  readonly isCorked: boolean;
-  /** Counts a submission against the driver's limit, and reads the faults of earlier ones; false at the limit. */
-  takeSubmission(): boolean;
-  returnSubmission(): void;
-  /** Reads the reported faults; the {@link DmaRequest.outcome} of transfers that a fault may have spoiled is then a failure. */
-  checkFaults(): void;
-  /** The driver's number of the submission that it reported as timed out, 0 for none. Read only when a queue fails. */
-  readonly timedOutSeq: number;
-  /** Remaining sleep of callers that wait for progress of a queue, in nanoseconds; 0 if none sleeps. */
-  readonly sleepNs: number;
-  /** Wakes the sleeping callers. */
-  wake(): void;
-}
 
 /** Options of a queue. */
 export interface DmaQueueOptions {
@@ -70,7 +47,7 @@ export class DmaQueue {
   readonly #packetBytesMax: number;
   readonly #transferCtl: number;
   readonly #messageCtl: number;
-  readonly #pool: ObjectPool<DmaRequest>;
+  readonly #pool: DmaRequestPool;
   /** Requests whose packets are not all submitted, and requests in flight; both in order. */
   readonly #waiting: Ring<DmaRequest>;
   readonly #flying: Ring<DmaRequest>;
@@ -96,7 +73,7 @@ export class DmaQueue {
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
     this.#transferCtl = linDmaCtl(options.device.asic) | 0;
     this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
-    this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest(this));
+    this.#pool = new DmaRequestPool(options.device, DMA_REQUESTS_MAX);
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
     this.#activity = new DmaActivity(options);
@@ -195,11 +172,7 @@ export class DmaQueue {
 
   /** Releases an ended request. */
   free(request: DmaRequest): void {
-    request.live = false;
-    request.target = undefined;
-    request.onComplete = undefined;
-    request.context = undefined;
-    this.#pool.put(request);
+    this.#pool.free(request);
   }
 
   /**

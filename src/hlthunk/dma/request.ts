@@ -3,6 +3,7 @@
  * statistics, and events for the subscribers of the diagnostics channels. It only records what the queue reports.
  */
 
+import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { commandSubmissionEnd, transferEnd } from '../../ucs/debug/diagnostics.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
@@ -12,13 +13,6 @@ import type { DmaMemory } from '../memory/dma-memory.ts';
 
 /** Called when a request has ended; runs inside `progress()`. */
 export type DmaCallback = (request: DmaRequest) => void;
-
-/** Owner to which requests are returned. */
-export interface DmaRequestOwner {
-  /** Device of the queue: distinguishes requests of different cards. */
-  readonly device: object;
-  free(request: DmaRequest): void;
-}
 
 /** A transfer. Requests are pooled: after `dmaRequestFree` the object belongs to another transfer. */
 export class DmaRequest {
@@ -56,10 +50,10 @@ export class DmaRequest {
   firstMemory: DmaMemory | undefined = undefined;
   /** See `firstMemory`. */
   secondMemory: DmaMemory | undefined = undefined;
-  readonly #owner: DmaRequestOwner;
+  readonly #owner: DmaRequestPool;
   #onComplete: DmaCallback | undefined = undefined;
 
-  constructor(owner: DmaRequestOwner) {
+  constructor(owner: DmaRequestPool) {
     this.#owner = owner;
   }
 
@@ -82,8 +76,8 @@ export class DmaRequest {
     this.#onComplete = callback;
   }
 
-  /** The owner of the request. */
-  get owner(): DmaRequestOwner {
+  /** The pool of the request. */
+  get owner(): DmaRequestPool {
     return this.#owner;
   }
 
@@ -137,6 +131,37 @@ export class DmaRequest {
     } catch (error) {
       throwLater(error);
     }
+  }
+}
+
+/** The requests of one DMA queue. */
+export class DmaRequestPool {
+  /** Device of the queue: distinguishes requests of different cards. */
+  readonly device: object;
+  readonly #pool: ObjectPool<DmaRequest>;
+
+  constructor(device: object, capacity: number) {
+    this.device = device;
+    this.#pool = new ObjectPool(capacity, () => new DmaRequest(this));
+  }
+
+  /** Number of requests that are not free. */
+  get inUse(): number {
+    return this.#pool.inUse;
+  }
+
+  /** Takes a request; undefined if all are in use. */
+  get(): DmaRequest | undefined {
+    return this.#pool.get();
+  }
+
+  /** Takes a request back, which drops what it refers to. */
+  free(request: DmaRequest): void {
+    request.live = false;
+    request.target = undefined;
+    request.onComplete = undefined;
+    request.context = undefined;
+    this.#pool.put(request);
   }
 }
 

@@ -63,9 +63,23 @@ export interface DeviceFault {
 export type EventCallback = (mask: number, fault: DeviceFault) => void;
 
 /** A subscription to events. */
-export interface EventSubscription extends Disposable {
+export class EventSubscription implements Disposable {
+  readonly #unregister: () => void;
+
+  /** @param unregister ends the subscription */
+  constructor(unregister: () => void) {
+    this.#unregister = unregister;
+  }
+
   /** Ends the subscription. Idempotent. */
-  close(): void;
+  close(): void {
+    this.#unregister();
+  }
+
+  /** Ends the subscription. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
 }
 
 /** The events of one open device. */
@@ -147,8 +161,7 @@ export class DeviceEvents implements CardTarget {
     // A separate function, so that the same callback can be registered twice.
     const entry: EventCallback = (mask, fault) => callback(mask, fault);
     this.#callbacks.add(entry);
-    const close = (): void => this.#unregister(entry);
-    return { close, [Symbol.dispose]: close };
+    return new EventSubscription(() => this.#unregister(entry));
   }
 
   /** The events since the last call (hlthunk_notifier_recv with a time-out of 0): bits of HL_NOTIFIER_EVENT, 0 for none. */

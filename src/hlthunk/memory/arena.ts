@@ -14,11 +14,6 @@ import { DmaMemory, nextGeneration } from './dma-memory.ts';
 /** Blocks begin and end at multiples of this: the widest access of the DMA engines, so that no two blocks share one access. */
 export const BLOCK_GRANULE_BYTES = 256;
 
-/** Owner to which blocks are returned. */
-export interface BlockOwner {
-  free(block: DeviceBlock): void;
-}
-
 /** A part of a block, whose transfers are counted separately; they also count as transfers of the block. Made by {@link DeviceBlock.part}. */
 export class DevicePart extends DmaMemory {
   /** The block that it is a part of. */
@@ -68,7 +63,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the block; ERR_GAUDI_INVALID_PARAMS the second time
    */
   free(): void {
-    this.arena.owner.free(this);
+    this.arena.free(this);
   }
 
   /**
@@ -126,8 +121,6 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 
 /** Pages of device memory, divided into blocks. */
 export class Arena {
-  /** Owner to which freed blocks are returned. */
-  readonly owner: BlockOwner;
   /** The open file of the card that has the memory. */
   readonly card: CardFile;
   /** The device memory as the driver allocated it. */
@@ -138,10 +131,12 @@ export class Arena {
   readonly generation: number;
   readonly #ranges: RangeAllocator;
   readonly #blocks: Map<number, DeviceBlock> = new Map();
+  readonly #onFree: (block: DeviceBlock) => void;
   #exported = -1;
 
-  constructor(owner: BlockOwner, card: CardFile, memory: ArenaMemory, dedicated: boolean) {
-    this.owner = owner;
+  /** @param onFree called to free a block of the arena */
+  constructor(card: CardFile, memory: ArenaMemory, dedicated: boolean, onFree: (block: DeviceBlock) => void) {
+    this.#onFree = onFree;
     this.card = card;
     this.memory = memory;
     this.dedicated = dedicated;
@@ -193,6 +188,11 @@ export class Arena {
     const block = new DeviceBlock(this, offset, rangeOffset, byteLength);
     this.#blocks.set(rangeOffset, block);
     return block;
+  }
+
+  /** See {@link DeviceBlock.free}. */
+  free(block: DeviceBlock): void {
+    this.#onFree(block);
   }
 
   /** Removes a block; its range is merged with free neighbours. */

@@ -9,7 +9,7 @@
 import { Errno } from '../../sys/index.ts';
 import { HL_MEM_OP } from '../../uapi/index.ts';
 import { closedError, type UcxError } from '../../ucs/type/error.ts';
-import type { AddressOwner, CardFile, RawMemoryOwner } from '../base/card-file.ts';
+import type { AddressOwner, CardFile } from '../base/card-file.ts';
 import {
   checkFlag,
   checkLength,
@@ -20,7 +20,7 @@ import {
   gaudiError,
   invalidArgument,
 } from '../base/gaudi-error.ts';
-import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
+import { Arena, BLOCK_GRANULE_BYTES, DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
 import { checkUnused } from './dma-memory.ts';
 
@@ -73,7 +73,7 @@ export interface MemoryWatcher {
 }
 
 /** The device memory of one open card. */
-export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
+export class DeviceArenas implements AddressOwner {
   readonly #card: CardFile;
   readonly #source: ArenaSource;
   readonly #arenaBytes: number;
@@ -81,6 +81,13 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
   /** Mappings made by the raw calls: one block each, by its address. */
   readonly #raw: Map<bigint, DeviceBlock> = new Map();
   readonly #watchers: Set<MemoryWatcher> = new Set();
+  readonly #onFree: (block: DeviceBlock) => void = (block) => this.free(block);
+  readonly #onRawMapped: CardFile['onRawMapped'] = (address, byteLength, handle) => {
+    const arena = new Arena(this.#card, { address, byteLength, handle }, true, this.#onFree);
+    const block = arena.allocate(byteLength, BLOCK_GRANULE_BYTES)!;
+    this.#raw.set(address, block);
+    for (const watcher of this.#watchers) watcher.onAllocated(block);
+  };
   #closed = false;
 
   /** @param arenaBytes minimum size of a new arena; rounded up to whole pages */
@@ -88,7 +95,8 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
     this.#card = card;
     this.#source = source;
     this.#arenaBytes = roundUp(arenaBytes, source.pageBytes);
-    card.rawMemoryOwner = this;
+    card.pageBytes = source.pageBytes;
+    card.onRawMapped = this.#onRawMapped;
     card.addressOwners.push(this);
   }
 
@@ -165,13 +173,6 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
     return () => this.#watchers.delete(watcher);
   }
 
-  rawMapped(address: bigint, byteLength: number, handle: bigint): void {
-    const arena = new Arena(this, this.#card, { address, byteLength, handle }, true);
-    const block = arena.allocate(byteLength, BLOCK_GRANULE_BYTES)!;
-    this.#raw.set(address, block);
-    for (const watcher of this.#watchers) watcher.onAllocated(block);
-  }
-
   unmapAt(address: bigint): boolean {
     const block = this.#raw.get(address);
     if (block === undefined) {
@@ -185,7 +186,7 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
     const result = this.#card.tryMemory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP });
     if (result === 0) return true;
     const { byteLength, handle } = block.arena.memory;
-    this.rawMapped(address, byteLength, handle);
+    this.#onRawMapped(address, byteLength, handle);
     const holder =
       result === -Errno.EINVAL
         ? ': a dma-buf of the memory is open in this process or in one that has imported it; close it and repeat the call'
@@ -263,7 +264,7 @@ export class DeviceArenas implements AddressOwner, BlockOwner, RawMemoryOwner {
     const wanted = dedicated ? needed : Math.max(needed, this.#arenaBytes);
     const memory = this.#acquire(wanted, needed);
     if (memory === undefined) throw this.#outOfMemory(byteLength);
-    const arena = new Arena(this, this.#card, memory, dedicated);
+    const arena = new Arena(this.#card, memory, dedicated, this.#onFree);
     this.#arenas.push(arena);
     // Not undefined: the arena is large enough for the block.
     return arena.allocate(byteLength, alignment)!;

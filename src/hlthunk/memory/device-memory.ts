@@ -52,10 +52,9 @@ export function deviceMemoryAlloc(
     { alloc_mem_size: BigInt(byteLength), alloc_page_size: BigInt(pageSize), op: HL_MEM_OP.ALLOC, flags },
     `deviceMemoryAlloc of ${byteLength} bytes`,
   );
-  const { rawMemoryOwner, rawAllocations } = card;
-  if (handle !== 0n && rawMemoryOwner !== undefined) {
-    const pageBytes = pageSize === 0 ? rawMemoryOwner.pageBytes : pageSize;
-    rawAllocations.set(handle, Math.ceil(byteLength / pageBytes) * pageBytes);
+  if (handle !== 0n && card.pageBytes !== 0) {
+    const pageBytes = pageSize === 0 ? card.pageBytes : pageSize;
+    card.rawAllocations.set(handle, Math.ceil(byteLength / pageBytes) * pageBytes);
   }
   return handle;
 }
@@ -88,7 +87,7 @@ export function freeInput(handle: bigint, byteLength: number): { free_handle: bi
 export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): bigint {
   const address = mapHandle(target, handle, hint);
   const byteLength = target.card.rawAllocations.get(handle);
-  if (byteLength !== undefined) target.card.rawMemoryOwner?.rawMapped(address, byteLength, handle);
+  if (byteLength !== undefined) target.card.onRawMapped(address, byteLength, handle);
   return address;
 }
 

@@ -173,11 +173,12 @@ export function warnOfUnused({ variables, version }: Libucp, config: Config, log
       log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
     }
   }
-  for (const { variable, warningBeside } of config.unused) {
+  for (const unused of config.unused) {
+    const { variable } = unused;
     const name = ucpName(variable);
     if (name !== undefined && (theirs === undefined || readsVariable(theirs, name))) continue;
     // A name that another version of UCX has is not a typo.
-    if (ucxVariableNamed(variable) === undefined) log.warn(warningBeside(theirs ?? ucxVariableNames()));
+    if (ucxVariableNamed(variable) === undefined) log.warn(unused.warningBeside(theirs ?? ucxVariableNames()));
     else log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
   }
 }

@@ -40,15 +40,36 @@ const restart: (handle: number, events: number, callback: bigint) => number = pr
   POINTER,
 ]);
 
-/** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
-export interface PollHandle {
-  ref(): void;
-  unref(): void;
-  close(): void;
-}
+/** A handle of koffi. */
+type KoffiPoll = ReturnType<typeof koffi.node.poll>;
 
 /** Callbacks by the address of the handle. The map also keeps koffi's handles alive, which garbage collection would close. */
-const polls = new Map<number, { readonly handle: PollHandle; readonly callback: () => void }>();
+const polls = new Map<number, { readonly handle: KoffiPoll; readonly callback: () => void }>();
+
+/** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
+export class PollHandle {
+  readonly #address: number;
+  readonly #handle: KoffiPoll;
+
+  constructor(address: number, handle: KoffiPoll) {
+    this.#address = address;
+    this.#handle = handle;
+  }
+
+  ref(): void {
+    this.#handle.ref();
+  }
+
+  unref(): void {
+    this.#handle.unref();
+  }
+
+  close(): void {
+    polls.delete(this.#address);
+    this.#handle.close();
+  }
+}
+
 const loop: (number | bigint)[] = [0];
 eventLoopOf(koffi.node.env, loop);
 
@@ -92,12 +113,5 @@ export function startPoll(fd: number, callback: () => void): PollHandle {
   }
   polls.set(address, { handle, callback });
   restart(address, UV_READABLE, onReadable);
-  return {
-    ref: () => handle.ref(),
-    unref: () => handle.unref(),
-    close: () => {
-      polls.delete(address);
-      handle.close();
-    },
-  };
+  return new PollHandle(address, handle);
 }

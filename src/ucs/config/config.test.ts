@@ -103,7 +103,7 @@ describe('loadConfig', () => {
       expect(config.warnings).toEqual([]);
     }
     const { unused } = loadConfig([RC_VERBS], { env: { MPI_UCX_IB_Y: '6' }, envPrefix: 'MPI' });
-    expect(unused.map(({ warningBeside }) => warningBeside([]))).toEqual([
+    expect(unused.map((each) => each.warningBeside([]))).toEqual([
       expect.stringContaining('MPI_UCX_IB_Y (maybe: MPI_UCX_IB_X?)'),
     ]);
   });
@@ -153,7 +153,7 @@ describe('loadConfig', () => {
     const config = loadConfig([GLOBAL_CONFIG_TABLE, COPY], { env, files });
     expect(config.warnings).toEqual([]);
     expect(config.skipped).toEqual(['section [host] of /c/ucx.conf does not apply to this machine: CPU model=Grace']);
-    expect(config.unused.map(({ warningBeside }) => warningBeside([]))).toEqual([
+    expect(config.unused.map((each) => each.warningBeside([]))).toEqual([
       'unused variable in file /c/ucx.conf:1: UCX_LOGLEVEL (maybe: UCX_LOG_LEVEL?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
       'unused environment variable: UCX_GAUDI_COPY_RCACH (maybe: UCX_GAUDI_COPY_RCACHE?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
       'unused environment variable: UCX_SOMETHING_ELSE_ENTIRELY (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',

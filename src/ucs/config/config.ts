@@ -118,12 +118,27 @@ export interface Config {
 export type ConfigValues = Pick<Config, 'get'>;
 
 /** A variable that no field reads. */
-export interface UnusedVariable {
+export class UnusedVariable {
   /** With its prefix: `UCX_TSL`. */
   readonly variable: string;
   readonly text: string;
+  readonly #what: string;
+  readonly #nearest: (others: Iterable<string>) => string | undefined;
+
+  /** @param nearest the name that may have been meant */
+  constructor({ variable, text, source }: Setting, nearest: (others: Iterable<string>) => string | undefined) {
+    this.variable = variable;
+    this.text = text;
+    this.#what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
+    this.#nearest = nearest;
+  }
+
   /** The warning for the log. @param others further names that its hint may have, such as those of another library */
-  warningBeside(others: Iterable<string>): string;
+  warningBeside(others: Iterable<string>): string {
+    const nearest = this.#nearest(others);
+    const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+    return `unused ${this.#what}: ${this.variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
+  }
 }
 
 /** Prefix of the variables of older programs and documents. */
@@ -335,17 +350,15 @@ class Loader {
 
   #unused(): UnusedVariable[] {
     const unused: UnusedVariable[] = [];
-    for (const { variable, text, source, isCommon } of this.#given.values()) {
+    for (const setting of this.#given.values()) {
+      const { variable, source, isCommon } = setting;
       if (isCommon === true || this.#answers(variable) || READ_ELSEWHERE.includes(variable)) continue;
       if (source === 'environment' && !this.#isOurs(variable)) continue;
-      const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
-      const warningBeside = (others: Iterable<string>): string => {
+      const nearest = (others: Iterable<string>): string | undefined => {
         const theirs = this.#envPrefixes.flatMap((prefix) => [...others].map((name) => name.replace(/^UCX_/, prefix)));
-        const nearest = nearestOf(variable, [...this.#known, ...theirs], this.#deprecated);
-        const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
-        return `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
+        return nearestOf(variable, [...this.#known, ...theirs], this.#deprecated);
       };
-      unused.push({ variable, text, warningBeside });
+      unused.push(new UnusedVariable(setting, nearest));
     }
     return unused;
   }

@@ -4,7 +4,16 @@
  * whole before any transfer; backing its pages; and the registration cache of a domain for it.
  */
 
-import { addressOf, isMapped, MadviseAdvice, madvise, PAGE_SIZE, VIEW_LENGTH_MAX, viewAt } from '../../../sys/index.ts';
+import {
+  addressOf,
+  isMapped,
+  MadviseAdvice,
+  type MappedMemory,
+  madvise,
+  PAGE_SIZE,
+  VIEW_LENGTH_MAX,
+  viewAt,
+} from '../../../sys/index.ts';
 import { isBytes, isResizable } from '../../../ucs/memory/bytes.ts';
 import { MEMORY_TYPE_NAMES, MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RcacheConfig, Registrar } from '../../../ucs/rcache/options.ts';
@@ -25,14 +34,10 @@ import {
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { checkSysDevice, isInBytes, isInside } from '../checks.ts';
+import type { Segment } from '../key/segment.ts';
 
-/** Memory that a domain allocated. */
-export interface HostAllocation {
-  /** Host virtual address. */
-  readonly address: number;
-  /** Releases it. */
-  close(): void;
-}
+/** Memory that a domain allocated: private, or a segment that others map. */
+export type HostAllocation = MappedMemory | Segment;
 
 /** Parameters of a memory. */
 export interface HostMemoryParams {

@@ -13,29 +13,42 @@ import { IOV_MAX } from '../base/config.ts';
 import { canShort, DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
 import { ownerGone, staleKey } from './config.ts';
 import type { Imports } from './imports.ts';
-import type { Channel, IpcKey } from './key.ts';
+import type { Channel, Channels, IpcKey } from './key.ts';
 
-/** Functions of the interface for an endpoint. */
-export interface IpcEndpointHost {
+/** What the endpoints of one interface share. */
+export class IpcShared {
   readonly transfers: DmaTransfers;
   readonly imports: Imports;
+  /** The cause of the last failed status, for errorOf; undefined if the status is a sufficient explanation. */
+  error: UcxError | undefined = undefined;
+  readonly #channels: Channels;
+  readonly #device: string;
+
+  /** @param device name of the local card in channels */
+  constructor(transfers: DmaTransfers, imports: Imports, channels: Channels, device: string) {
+    this.transfers = transfers;
+    this.imports = imports;
+    this.#channels = channels;
+    this.#device = device;
+  }
+
   /** The channel to the card of a key. */
-  channelOf(key: IpcKey): Channel;
-  /** Records the cause of the next failed status, for errorOf; undefined if there is none. */
-  explain(error: UcxError | undefined): void;
+  channelOf(key: IpcKey): Channel {
+    return this.#channels.between(this.#device, key.place.busNumber);
+  }
 }
 
 /** The endpoint. */
 export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   readonly #peer: ProcessIdentity;
-  readonly #host: IpcEndpointHost;
+  readonly #shared: IpcShared;
   readonly #position: number;
 
-  constructor(peer: ProcessIdentity, host: IpcEndpointHost) {
-    super(host.transfers);
+  constructor(peer: ProcessIdentity, shared: IpcShared) {
+    super(shared.transfers);
     this.#peer = peer;
-    this.#host = host;
-    this.#position = host.transfers.position;
+    this.#shared = shared;
+    this.#position = shared.transfers.position;
   }
 
   putShort(
@@ -83,7 +96,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
 
   override check(): Status {
     if (!hasEnded(this.#peer)) return Status.OK;
-    this.#host.explain(ownerGone(this.#peer));
+    this.#shared.error = ownerGone(this.#peer);
     return Status.ENDPOINT_TIMEOUT;
   }
 
@@ -127,7 +140,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   /** The import for transfers with a key that is ready. */
   #used(key: IpcKey): NonNullable<IpcKey['entries'][number]> {
     const entry = key.entries[this.#position]!;
-    this.#host.imports.cache.touch(entry);
+    this.#shared.imports.cache.touch(entry);
     return entry;
   }
 
@@ -137,19 +150,19 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
       if (!key.live) throw staleKey('belongs to memory that is not registered any more');
       const failure = key.takeFailure();
       if (failure !== undefined) throw failure;
-      const status = this.#host.imports.resolve(key, this.#position);
-      if (status === Status.OK) key.channels[this.#position] ??= this.#host.channelOf(key);
+      const status = this.#shared.imports.resolve(key, this.#position);
+      if (status === Status.OK) key.channels[this.#position] ??= this.#shared.channelOf(key);
       return status;
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#host.explain(error);
+      this.#shared.error = error;
       return error.status;
     }
   }
 
   /** Returns a refusal whose status is a sufficient explanation. */
   #refuse(status: Status): Status {
-    this.#host.explain(undefined);
+    this.#shared.error = undefined;
     return status;
   }
 }

@@ -39,9 +39,9 @@ import type { GaudiCard } from '../base/cards.ts';
 import { cardRma, submitLimitation } from '../base/memory.ts';
 import { DmaTransfers } from '../base/transfers.ts';
 import { GAUDI_IPC_NAME, type GaudiIpcConfig } from './config.ts';
-import { IpcEndpoint, type IpcEndpointHost } from './endpoint.ts';
+import { IpcEndpoint, IpcShared } from './endpoint.ts';
 import type { Imports } from './imports.ts';
-import { type Channel, type Channels, IpcKey } from './key.ts';
+import { type Channels, IpcKey } from './key.ts';
 
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 
@@ -61,7 +61,7 @@ export interface IpcIfaceOptions {
 }
 
 /** The interface. */
-export class IpcIface implements ClosableIface, IpcEndpointHost {
+export class IpcIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly transfers: DmaTransfers;
@@ -69,8 +69,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   readonly #node: DriverNode;
   readonly #card: GaudiCard;
   readonly #serve: () => void;
-  readonly #channels: Channels;
-  #error: UcxError | undefined = undefined;
+  readonly #shared: IpcShared;
   #joined: Promise<void> | undefined = undefined;
   #failuresSeen = 0;
   #closed = false;
@@ -80,7 +79,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
     this.attributes = attributesOf(options);
     this.transfers = new DmaTransfers(options.card, options.position);
     this.imports = options.imports;
-    this.#channels = options.channels;
+    this.#shared = new IpcShared(this.transfers, this.imports, options.channels, options.resource.device);
     this.#node = options.node;
     this.#card = options.card;
     this.#serve = options.serve;
@@ -102,7 +101,7 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   connect(address: Uint8Array): UctEndpoint {
     const reason = this.unreachableReason(address);
     if (reason !== undefined) throw unreachable(GAUDI_IPC_NAME, `the peer ${reason}`);
-    return new IpcEndpoint(processOf(address), this);
+    return new IpcEndpoint(processOf(address), this.#shared);
   }
 
   /** The links to the card with the memory: if some are down, the bandwidth is lower. */
@@ -135,7 +134,8 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
   }
 
   errorOf(status: Status): UcxError | undefined {
-    return this.#error?.status === status ? this.#error : this.transfers.errorOf(status);
+    const { error } = this.#shared;
+    return error?.status === status ? error : this.transfers.errorOf(status);
   }
 
   stats(): StatsNode {
@@ -162,14 +162,6 @@ export class IpcIface implements ClosableIface, IpcEndpointHost {
     this.#joined = sleep;
     const end = (): void => this.imports.onEvent();
     sleep.then(end, end);
-  }
-
-  channelOf(key: IpcKey): Channel {
-    return this.#channels.between(this.attributes.resource.device, key.place.busNumber);
-  }
-
-  explain(error: UcxError | undefined): void {
-    this.#error = error;
   }
 }
 

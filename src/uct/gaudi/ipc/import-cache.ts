@@ -111,6 +111,13 @@ export class ImportCache implements RegistrationCache {
     }
   }
 
+  /** Invalidates the imports of an owner: all of them, or those of one arena. */
+  invalidateOwner(ownerKey: string, arenaGeneration?: number): void {
+    this.invalidate((entry) => {
+      return entry.ownerKey === ownerKey && (arenaGeneration ?? entry.arenaGeneration) === entry.arenaGeneration;
+    });
+  }
+
   /** Releases entries whose transfers have ended, and evicts above the limits. Cheap if there is nothing to do. */
   sweep(): void {
     for (const entry of this.#leaving) if (entry.target.inFlight === 0) this.#unmap(entry);

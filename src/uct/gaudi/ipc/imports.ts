@@ -15,7 +15,7 @@ import { channelFailed, type GaudiIpcConfig, ownerSilent } from './config.ts';
 import { ImportCache, type ImportPlace } from './import-cache.ts';
 import { ImportEntry, type IpcKey } from './key.ts';
 import { type LinkListener, OwnerLink } from './owner-link.ts';
-import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './shared-memory.ts';
+import { LOCAL_OWNERS, type OwnedKeys } from './shared-memory.ts';
 
 /** Calls of progress between two checks of connections without pending requests. */
 const CALLS_PER_CHECK = 256;
@@ -44,7 +44,7 @@ export interface ImportsOptions {
 }
 
 /** The remote memory of one memory domain. */
-export class Imports implements LinkListener, LocalImporter {
+export class Imports implements LinkListener {
   readonly cache: ImportCache;
   readonly #options: ImportsOptions;
   readonly #links: Map<string, OwnerLink> = new Map();
@@ -53,7 +53,7 @@ export class Imports implements LinkListener, LocalImporter {
   readonly #pending: Map<string, Request> = new Map();
   /** Names of owners that have not answered requests in time, by the ids of these requests, until they do or their link ends. */
   readonly #unanswered: Map<number, string> = new Map();
-  readonly #localOwners: Set<LocalOwner> = new Set();
+  readonly #localOwners: Set<OwnedKeys> = new Set();
   readonly #sleeper: Sleeper;
   #nextId = 1;
   #calls = 0;
@@ -134,7 +134,7 @@ export class Imports implements LinkListener, LocalImporter {
   /** Releases all remote memory that no transfer uses. */
   close(): void {
     for (const request of [...this.#requests.values()]) this.#end(request);
-    for (const owner of this.#localOwners) owner.importers.delete(this);
+    for (const owner of this.#localOwners) owner.importers.delete(this.cache);
     this.#localOwners.clear();
     this.cache.close();
     for (const link of this.#links.values()) link.close();
@@ -159,13 +159,12 @@ export class Imports implements LinkListener, LocalImporter {
     if (request !== undefined) this.#fail(request, error);
   }
 
-  onRetired(owner: OwnerLink | string, arenaGeneration: number): void {
-    const ownerKey = typeof owner === 'string' ? owner : owner.key;
-    this.cache.invalidate((entry) => entry.ownerKey === ownerKey && entry.arenaGeneration === arenaGeneration);
+  onRetired(owner: OwnerLink, arenaGeneration: number): void {
+    this.cache.invalidateOwner(owner.key, arenaGeneration);
   }
 
   onGone(link: OwnerLink, error: UcxError | undefined): void {
-    this.onClosed(link.key);
+    this.cache.invalidateOwner(link.key);
     for (const [id, ownerKey] of this.#unanswered) if (ownerKey === link.key) this.#unanswered.delete(id);
     for (const request of [...this.#requests.values()]) {
       if (request.link !== link) continue;
@@ -176,16 +175,12 @@ export class Imports implements LinkListener, LocalImporter {
     this.#forgetUnused(link);
   }
 
-  onClosed(ownerKey: string): void {
-    this.cache.invalidate((entry) => entry.ownerKey === ownerKey);
-  }
-
   onEvent(): void {
     this.#sleeper.wake();
   }
 
   /** Memory of the same card needs no import. */
-  #isOwnCard(key: IpcKey, position: number, owner: LocalOwner): boolean {
+  #isOwnCard(key: IpcKey, position: number, owner: OwnedKeys): boolean {
     const memory = owner.find(key.packed);
     if (memory.card.device !== this.#options.cards[position]!.device) return false;
     const { ownerKey, arenaGeneration } = key.place;
@@ -193,12 +188,12 @@ export class Imports implements LinkListener, LocalImporter {
     return true;
   }
 
-  #importLocal(key: IpcKey, place: ImportPlace, owner: LocalOwner): ImportEntry {
+  #importLocal(key: IpcKey, place: ImportPlace, owner: OwnedKeys): ImportEntry {
     this.cache.missed();
     const shared = owner.share(key.packed);
     try {
       const entry = this.#add(key, place, shared);
-      owner.importers.add(this);
+      owner.importers.add(this.cache);
       this.#localOwners.add(owner);
       return entry;
     } finally {

@@ -42,22 +42,13 @@ import {
   type OpenGaudi,
   UNUSABLE_CARDS,
 } from '../base/resources.ts';
-import { ChannelService, type SharedArena } from './channel-service.ts';
+import { ChannelService } from './channel-service.ts';
 import { forgedKey, GAUDI_IPC_ALIASES, GAUDI_IPC_CONFIG_TABLE, GAUDI_IPC_NAME, type GaudiIpcConfig } from './config.ts';
 import { IpcIface } from './iface.ts';
 import { Imports } from './imports.ts';
 import { type Channel, Channels, IpcKey } from './key.ts';
 import { unpackPayload } from './layout.ts';
-import {
-  IpcMemory,
-  ipcBlock,
-  ipcImport,
-  LOCAL_OWNERS,
-  type LocalImporter,
-  type LocalOwner,
-  OwnedKeys,
-  ownerKeyOf,
-} from './shared-memory.ts';
+import { IpcMemory, ipcBlock, ipcImport, LOCAL_OWNERS, OwnedKeys, ownerKeyOf } from './shared-memory.ts';
 
 /** Calls of progress between two checks for requests of peers. */
 const CALLS_PER_SERVICE = 64;
@@ -65,13 +56,11 @@ const CALLS_PER_SERVICE = 64;
 const CALLS_PER_EVENTS: number = 64 * CALLS_PER_SERVICE;
 
 /** The memory domain. */
-export class IpcMd implements MemoryDomain, LocalOwner {
+export class IpcMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
   /** Imports memory of others into a card; absent unless the driver of a card supports it. */
   readonly memRegDmabuf?: (region: DmabufRegion) => IpcMemory;
-  /** Contexts of this process that have imported memory of this one. */
-  readonly importers: Set<LocalImporter> = new Set();
   /** Remote memory that this domain has imported. */
   readonly imports: Imports;
   readonly #shared: GaudiResources;
@@ -262,14 +251,6 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     ]);
   }
 
-  find(key: Uint8Array): IpcMemory {
-    return this.#keys.find(key);
-  }
-
-  share(key: Uint8Array): SharedArena {
-    return this.find(key).source.wrap();
-  }
-
   /** Revokes the keys of device memory, and notifies peers if it was the last in its arena. */
   #end(memory: IpcMemory, isForced: boolean): void {
     memory.end(isForced);
@@ -286,15 +267,15 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#inArena.delete(generation);
     if (this.#service === undefined) return;
     const ownerKey = ownerKeyOf(this.#service.tag);
-    for (const importer of this.importers) importer.onRetired(ownerKey, generation);
+    for (const importer of this.#keys.importers) importer.invalidateOwner(ownerKey, generation);
     this.#service.retire(generation);
   }
 
   #openService(): ChannelService {
     if (this.#service === undefined) {
       const { log, clock } = this.#services;
-      this.#service = new ChannelService({ share: (key) => this.share(key), log, clock });
-      LOCAL_OWNERS.set(ownerKeyOf(this.#service.tag), this);
+      this.#service = new ChannelService({ share: (key) => this.#keys.share(key), log, clock });
+      LOCAL_OWNERS.set(ownerKeyOf(this.#service.tag), this.#keys);
     }
     return this.#service;
   }
@@ -303,8 +284,8 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     if (this.#service === undefined) return;
     const ownerKey = ownerKeyOf(this.#service.tag);
     LOCAL_OWNERS.delete(ownerKey);
-    for (const importer of this.importers) importer.onClosed(ownerKey);
-    this.importers.clear();
+    for (const importer of this.#keys.importers) importer.invalidateOwner(ownerKey);
+    this.#keys.importers.clear();
     this.#service.close();
     this.#service = undefined;
   }

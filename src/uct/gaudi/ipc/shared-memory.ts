@@ -13,6 +13,7 @@ import type { ImportedDmabuf, PartOfCard } from '../base/foreign-memory.ts';
 import { GaudiMemory } from '../base/memory.ts';
 import type { SharedArena } from './channel-service.ts';
 import { forgedKey, GAUDI_IPC_NAME, staleKey } from './config.ts';
+import type { ImportCache } from './import-cache.ts';
 import { packPayload } from './layout.ts';
 
 /** The object that peers import to access registered memory: an arena, or a dma-buf that was imported here. */
@@ -56,38 +57,72 @@ export class IpcMemory extends GaudiMemory {
   }
 }
 
+/** The arena of a block that was allocated here. */
+class BlockSource implements SharedSource {
+  readonly generation: number;
+  readonly byteLength: number;
+  readonly offset: number;
+  readonly #place: Place;
+  readonly #stopWatching: () => void;
+
+  /** @param stopWatching ends the watch of the block */
+  constructor(place: Place, stopWatching: () => void) {
+    const { block, part } = place;
+    this.generation = block.arena.generation;
+    this.byteLength = block.arena.byteLength;
+    this.offset = block.offset + (part?.offset ?? 0);
+    this.#place = place;
+    this.#stopWatching = stopWatching;
+  }
+
+  wrap(): IpcHandle {
+    return ipcWrapArena(this.#place.card.device, this.#place.block);
+  }
+
+  end(): void {
+    const { block, part } = this.#place;
+    this.#stopWatching();
+    if (part !== undefined) block.endPart(part);
+  }
+}
+
+/** A dma-buf that was imported here. */
+class ImportedSource implements SharedSource {
+  readonly generation: number;
+  readonly byteLength: number;
+  readonly offset: number;
+  readonly #imported: ImportedDmabuf;
+
+  constructor(imported: ImportedDmabuf) {
+    this.generation = imported.mapping.generation;
+    this.byteLength = imported.offset + imported.mapping.byteLength;
+    this.offset = imported.offset;
+    this.#imported = imported;
+  }
+
+  wrap(): IpcHandle {
+    return this.#imported.wrap();
+  }
+
+  end(isForced: boolean): void {
+    this.#imported.close(isForced);
+  }
+}
+
 /**
  * Registers a block that was allocated here, or a part of one.
  * @param onFree called when the block is about to be freed while it is registered here
  */
-export function ipcBlock({ card, block, part }: Place, onFree: (memory: IpcMemory) => void): IpcMemory {
-  const { arena, offset } = block;
+export function ipcBlock(place: Place, onFree: (memory: IpcMemory) => void): IpcMemory {
+  const { card, block, part } = place;
   const stopWatching = block.onFree(() => onFree(memory));
-  const source: SharedSource = {
-    generation: arena.generation,
-    byteLength: arena.byteLength,
-    offset: offset + (part?.offset ?? 0),
-    wrap: () => ipcWrapArena(card.device, block),
-    end: () => {
-      stopWatching();
-      if (part !== undefined) block.endPart(part);
-    },
-  };
-  const memory = new IpcMemory(card, part ?? block, source, part !== undefined);
+  const memory = new IpcMemory(card, part ?? block, new BlockSource(place, stopWatching), part !== undefined);
   return memory;
 }
 
 /** Registers an imported dma-buf. */
 export function ipcImport(imported: ImportedDmabuf): IpcMemory {
-  const { card, mapping, offset } = imported;
-  const source: SharedSource = {
-    generation: mapping.generation,
-    byteLength: offset + mapping.byteLength,
-    offset,
-    wrap: () => imported.wrap(),
-    end: (isForced) => imported.close(isForced),
-  };
-  return new IpcMemory(card, mapping, source, false);
+  return new IpcMemory(imported.card, imported.mapping, new ImportedSource(imported), false);
 }
 
 /** A block, and the part of it that is registered; undefined for all of it. */
@@ -98,8 +133,10 @@ interface Published {
   readonly packed: Uint8Array;
 }
 
-/** The published keys. */
+/** The published keys of a memory domain, and who in this thread has imported their memory. */
 export class OwnedKeys {
+  /** The imports of contexts of this thread. */
+  readonly importers: Set<ImportCache> = new Set();
   readonly #table: RkeyTable<IpcMemory> = new RkeyTable(GAUDI_IPC_NAME);
   readonly #byPlace: Map<string, Published> = new Map();
   readonly #places: Map<IpcMemory, string> = new Map();
@@ -123,6 +160,11 @@ export class OwnedKeys {
     if (published === undefined) throw staleKey('belongs to memory that is not registered any more');
     if (!sameSecret(published.packed, packed)) throw forgedKey('does not match the key that was handed out');
     return published.memory;
+  }
+
+  /** Exports the arena of the memory of a key. Throws like {@link find}. */
+  share(packed: Uint8Array): SharedArena {
+    return this.find(packed).source.wrap();
   }
 
   /** Revokes the keys of memory. */
@@ -166,23 +208,8 @@ function placeOf(packed: Uint8Array): string | undefined {
   return `${Buffer.from(key.table).toString('hex')}:${key.slot}:${key.generation}`;
 }
 
-/** Is notified when memory of an owner has to be released. */
-export interface LocalImporter {
-  onRetired(ownerKey: string, arenaGeneration: number): void;
-  onClosed(ownerKey: string): void;
-}
-
-/** An owner in this thread. */
-export interface LocalOwner {
-  /** Finds the memory of a key. Throws UcxError if the key is invalid. */
-  find(key: Uint8Array): IpcMemory;
-  /** Exports its arena. Throws likewise. */
-  share(key: Uint8Array): SharedArena;
-  readonly importers: Set<LocalImporter>;
-}
-
-/** Owners by the names of their services. */
-export const LOCAL_OWNERS: Map<string, LocalOwner> = new Map();
+/** Owners in this thread, by the names of their services. */
+export const LOCAL_OWNERS: Map<string, OwnedKeys> = new Map();
 
 /** The name of a service, as a key of maps. */
 export function ownerKeyOf(tag: Uint8Array): string {
