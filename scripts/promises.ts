@@ -44,17 +44,17 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   both(
     'getting-started',
     'put and get move bytes between host memory and HBM of both ends',
-    'test/contract/ucp-put-get.test.ts > and remote %s: every size',
+    'test/contract/ucp/ucp-put-get.test.ts > and remote %s: every size',
   ),
   both(
     'getting-started',
     'tagged messages, active messages and streams carry memory of any kind',
-    'test/contract/ucp-tag.test.ts > to %s: every size, expected and unexpected',
+    'test/contract/ucp/ucp-tag.test.ts > to %s: every size, expected and unexpected',
   ),
   both(
     'getting-started',
     'an AbortSignal ends an operation',
-    'test/contract/ucp-tag.test.ts > cancels unmatched receives, and no others',
+    'test/contract/ucp/ucp-tag.test.ts > cancels unmatched receives, and no others',
   ),
   native(
     'getting-started',
@@ -65,7 +65,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   both(
     'lists',
     'lists move blocks of any memories as one operation, and notify their end',
-    'test/contract/ucp-list.test.ts > %s the blocks of all memories at once',
+    'test/contract/ucp/ucp-list.test.ts > %s the blocks of all memories at once',
   ),
   native(
     'security',
@@ -77,7 +77,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   both(
     'security',
     'memory without remote access has no key',
-    'test/contract/ucp-protection.test.ts > of %s memory: without access of peers there is no remote key',
+    'test/contract/ucp/ucp-protection.test.ts > of %s memory: without access of peers there is no remote key',
   ),
   native(
     'security',
@@ -94,7 +94,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   native(
     'troubleshooting',
     'unexpected messages are kept within UCX_UNEXP_MAX_BYTES',
-    'test/contract/ucp-unexpected.test.ts > of 64 MiB stays within the bound of memory, and arrives in order',
+    'test/contract/ucp/ucp-unexpected.test.ts > of 64 MiB stays within the bound of memory, and arrives in order',
     'libucp keeps every unexpected message; the setting causes a warning, and auto takes the native engine',
   ),
   both(

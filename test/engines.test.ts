@@ -24,8 +24,8 @@ const THREADS = 'libucp keeps what a thread that ends without closing has open (
 
 /** The tests of one engine: a reason, or the file beside them, in `integration` or `contract`, that shows the same over libucx. */
 const NATIVE_ONLY: Readonly<Record<string, string>> = {
-  'contract/ucp-pipeline.test.ts': MESSAGES,
-  'contract/ucp-unexpected.test.ts': 'UCX_UNEXP_MAX_BYTES: libucp has no such limit (docs/guide/libucx.md)',
+  'contract/ucp/ucp-pipeline.test.ts': MESSAGES,
+  'contract/ucp/ucp-unexpected.test.ts': 'UCX_UNEXP_MAX_BYTES: libucp has no such limit (docs/guide/libucx.md)',
   'fuzz/connect.test.ts': MESSAGES,
   'fuzz/hostile-frames.test.ts': MESSAGES,
   'fuzz/messages.test.ts': MESSAGES,

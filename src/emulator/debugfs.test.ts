@@ -1,7 +1,7 @@
 /** The debugfs files of an emulated card, by name. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { Errno } from '../sys/index.ts';
 import { fenceCfg, HL_CS_FLAGS, HL_INFO_OP, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
 import { EVENT_INJECTION } from './driver/base/firmware.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
 import { close, dup, Errno, mapAnonymous, openFileDescriptors, pipe2 } from '../sys/index.ts';
 import { HL_INFO_OP, HL_INFO_RESET_COUNT, HL_PAGE_FAULT_INFO, linDmaCtl, writeLinDma } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';

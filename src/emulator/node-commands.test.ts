@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { mapAnonymous } from '../sys/index.ts';
 import {
   ARB_POINT_RELEASE,

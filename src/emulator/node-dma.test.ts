@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
 import { type MappedMemory, mapAnonymous } from '../sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP, LIN_DMA_BYTES, linDmaCtl, writeLinDma } from '../uapi/index.ts';
 import { createEmulatedNode, type EmulatedNode } from './index.ts';

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { Errno } from '../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_WAIT_CS_FLAGS, linDmaCtl, WAIT_CS_INTERRUPT_SHIFT, writeLinDma } from '../uapi/index.ts';

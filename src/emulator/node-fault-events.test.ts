@@ -1,8 +1,8 @@
 /** The events of which the driver notifies after faults of engines, and what it records with them. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import {
   HL_INFO_ARGS,
   HL_INFO_ENGINE_ERR_EVENT,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
 import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { Errno, EventFd, isSyscallError, mapAnonymous } from '../sys/index.ts';
 import {

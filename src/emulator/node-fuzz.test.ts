@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
 import { isMapped, mapAnonymous, PAGE_SIZE } from '../sys/index.ts';
 import type { AsicName, IoctlName } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';

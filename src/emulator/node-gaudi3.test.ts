@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
 import { close, Errno, mapAnonymous } from '../sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP } from '../uapi/index.ts';
 import { createEmulatedNode } from './index.ts';

@@ -1,8 +1,8 @@
 /** User interrupts of an emulated card with thousands of waiters: an interrupt wakes only its own waiters. */
 
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { allocateScratch, type ScratchBlock } from '../sys/index.ts';
 import {
   HL_WAIT_CS_ARGS,

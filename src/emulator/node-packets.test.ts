@@ -1,9 +1,9 @@
 /** Packets that load or name other packets: faults, resets and endless command buffers. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import {
   CP_DMA_UPPER_CP,
   HL_INFO_OP,

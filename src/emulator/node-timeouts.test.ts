@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { DriverClient } from '../../test/contract/driver-client.ts';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { DriverClient } from '../../test/contract/driver/driver-client.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { Errno, EventFd } from '../sys/index.ts';
 import {

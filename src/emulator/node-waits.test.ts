@@ -1,8 +1,8 @@
 /** How waits end on an emulated card whose submissions time out or are aborted, because it is reset, fails or is removed. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { halves } from '../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { halves } from '../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../test/contract/driver/emulated-card.ts';
 import { useErrnoRecord } from '../../test/fixtures/driver/errno-record.ts';
 import { allocateScratch, Errno } from '../sys/index.ts';
 import {

@@ -13,7 +13,7 @@ import {
   unpackConnect,
 } from '../../src/uct/ib/connection/layout.ts';
 import { IbIface } from '../../src/uct/ib/iface.ts';
-import { openIb } from '../contract/uct-implementations.ts';
+import { openIb } from '../contract/uct/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';

@@ -14,7 +14,7 @@ import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
-import { openPosix, openTcp } from '../contract/uct-implementations.ts';
+import { openPosix, openTcp } from '../contract/uct/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/libucp/native-engine.ts';

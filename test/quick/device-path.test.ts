@@ -1,12 +1,12 @@
 /** One representative of each contract for HBM: the emulated driver, the transport gaudi_copy, and the operations of ucp between two cards. */
 
 import { createEmulatedNode } from '../../src/emulator/index.ts';
-import { driverFileContract } from '../contract/driver-file.ts';
-import { endpointRmaContract } from '../contract/endpoint-rma.ts';
-import { memoryDomainContract } from '../contract/memory-domain.ts';
-import { ownMemoryContract } from '../contract/ucp-own-memory.ts';
-import { pipelineContract } from '../contract/ucp-pipeline.ts';
-import { openGaudiCopy } from '../contract/uct-implementations.ts';
+import { driverFileContract } from '../contract/driver/driver-file.ts';
+import { ownMemoryContract } from '../contract/ucp/ucp-own-memory.ts';
+import { pipelineContract } from '../contract/ucp/ucp-pipeline.ts';
+import { endpointRmaContract } from '../contract/uct/endpoint-rma.ts';
+import { memoryDomainContract } from '../contract/uct/memory-domain.ts';
+import { openGaudiCopy } from '../contract/uct/uct-implementations.ts';
 import { connectionKind } from '../fixtures/pair.ts';
 import { ucpContracts } from './ucp-contracts.ts';
 

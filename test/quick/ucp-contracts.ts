@@ -1,15 +1,15 @@
 /** The contracts of the operations of ucp, for one kind of connection. */
 
-import { activeMessageContract } from '../contract/ucp-active-message.ts';
-import { atomicContract } from '../contract/ucp-atomic.ts';
-import { callbackContract } from '../contract/ucp-callbacks.ts';
-import { lostMemoryContract } from '../contract/ucp-detached.ts';
-import { forcedCloseContract } from '../contract/ucp-forced-close.ts';
-import { listContract, notificationContract } from '../contract/ucp-list.ts';
-import { protectionContract } from '../contract/ucp-protection.ts';
-import { putGetContract } from '../contract/ucp-put-get.ts';
-import { streamContract } from '../contract/ucp-stream.ts';
-import { tagMatchingContract } from '../contract/ucp-tag.ts';
+import { activeMessageContract } from '../contract/ucp/ucp-active-message.ts';
+import { atomicContract } from '../contract/ucp/ucp-atomic.ts';
+import { callbackContract } from '../contract/ucp/ucp-callbacks.ts';
+import { lostMemoryContract } from '../contract/ucp/ucp-detached.ts';
+import { forcedCloseContract } from '../contract/ucp/ucp-forced-close.ts';
+import { listContract, notificationContract } from '../contract/ucp/ucp-list.ts';
+import { protectionContract } from '../contract/ucp/ucp-protection.ts';
+import { putGetContract } from '../contract/ucp/ucp-put-get.ts';
+import { streamContract } from '../contract/ucp/ucp-stream.ts';
+import { tagMatchingContract } from '../contract/ucp/ucp-tag.ts';
 import type { ConnectionKind } from '../fixtures/pair.ts';
 
 /** Declares them. */

@@ -20,7 +20,7 @@ const ROOT = join(import.meta.dirname, '../../..');
 /** Titles of the suites that use the devices. */
 const ON_DEVICES = /ib on |over 'RDMA'/;
 const SUITES =
-  '{memory-domain,endpoint-{atomics,messages,rma},ucp-{active-message,atomic,list,protection,put-get,stream,tag}}.test.ts';
+  '{uct/{memory-domain,endpoint-{atomics,messages,rma}},ucp/ucp-{active-message,atomic,list,protection,put-get,stream,tag}}.test.ts';
 /** Time for a case. It only ends what hangs: the longest takes 20 s on an idle machine, and several times as long on a busy one. */
 const CASE_MS = 120_000;
 const CACHE = '/tmp/vite';

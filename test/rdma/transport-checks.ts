@@ -9,7 +9,7 @@ import type { Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { IB_CONFIG_TABLE, RC_CONFIG_TABLE } from '../../src/uct/ib/base/config.ts';
 import { ibComponent } from '../../src/uct/ib/md.ts';
-import { CountingCompletion } from '../contract/driven-operations.ts';
+import { CountingCompletion } from '../contract/uct/driven-operations.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
 import { check, DEVICES, verbs } from './guest.ts';
 

@@ -1,7 +1,7 @@
 /** The links of a node: their ends, and the effect of faults. */
 
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../../test/contract/driver-client.ts';
+import { DriverClient } from '../../../test/contract/driver/driver-client.ts';
 import { close, Errno } from '../../sys/index.ts';
 import { createEmulatedNode, type EmulatedNode } from '../index.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../../test/contract/driver-client.ts';
+import { DriverClient } from '../../../test/contract/driver/driver-client.ts';
 import { useErrnoRecord } from '../../../test/fixtures/driver/errno-record.ts';
 import { close, Errno } from '../../sys/index.ts';
 import { createEmulatedNode } from '../index.ts';

@@ -1,7 +1,7 @@
 /** The sysfs attributes of an emulated card: what they say in its states, and what writing does. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { EmulatedCard } from '../../../test/contract/emulated-card.ts';
+import { EmulatedCard } from '../../../test/contract/driver/emulated-card.ts';
 import { Errno, EventFd } from '../../sys/index.ts';
 import { HL_DEVICE_STATUS, HL_INFO_CLK_RATE, HL_INFO_OP } from '../../uapi/index.ts';
 import { cardAttributes, readCardAttribute, writeCardAttribute } from './attributes.ts';

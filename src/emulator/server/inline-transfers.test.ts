@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { halves } from '../../../test/contract/driver-fixture.ts';
-import { EmulatedCard } from '../../../test/contract/emulated-card.ts';
+import { halves } from '../../../test/contract/driver/driver-fixture.ts';
+import { EmulatedCard } from '../../../test/contract/driver/emulated-card.ts';
 import { LIN_DMA_BYTES, linDmaCtl, writeLinDma } from '../../uapi/index.ts';
 import { NodeServer } from './node-server.ts';
 

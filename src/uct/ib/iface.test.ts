@@ -1,8 +1,8 @@
 /** The interface of ib: what happens to peers, connections and credits. Operations are tested by the contract suites. */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CountingCompletion, keyOf, type MdUnderTest, ownBytes } from '../../../test/contract/uct-fixture.ts';
-import { openIb } from '../../../test/contract/uct-implementations.ts';
+import { CountingCompletion, keyOf, type MdUnderTest, ownBytes } from '../../../test/contract/uct/uct-fixture.ts';
+import { openIb } from '../../../test/contract/uct/uct-implementations.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';

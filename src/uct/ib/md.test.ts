@@ -1,7 +1,7 @@
 /** The memory domain of ib: its registrations, cached and of keys; limits of devices; devices and ports that cannot be used. */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { CountingCompletion, errorOf } from '../../../test/contract/uct-fixture.ts';
+import { CountingCompletion, errorOf } from '../../../test/contract/uct/uct-fixture.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { progressUntil } from '../../../test/fixtures/progress-until.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';

@@ -1,7 +1,7 @@
 /** Connections of tcp interfaces: connecting, rejections, and reports to all ends. */
 
 import { describe, expect, it } from 'vitest';
-import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
+import { CountingCompletion } from '../../../test/contract/uct/uct-fixture.ts';
 import { amFrame, putFrame, signalFrame } from '../../../test/fixtures/transports/tcp-frames.ts';
 import {
   helloBytes,

@@ -2,7 +2,7 @@
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { errorOf } from '../../../test/contract/uct-fixture.ts';
+import { errorOf } from '../../../test/contract/uct/uct-fixture.ts';
 import { MemAccess } from '../api/memory-domain.ts';
 import { HostMemory } from '../base/host/memory.ts';
 import { TCP_KEY_BYTES, type TcpKey, TcpKeyTable } from './key.ts';

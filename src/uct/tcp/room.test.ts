@@ -1,7 +1,7 @@
 /** Frames that were reported as sent, of a program that makes no progress any more: the event loop sends them when the peer reads again. */
 
 import { expect, it } from 'vitest';
-import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
+import { CountingCompletion } from '../../../test/contract/uct/uct-fixture.ts';
 import { keyFile } from '../../../test/fixtures/transports/key-files.ts';
 import { keyed, TcpInterfaces, type TcpSide } from '../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Status } from '../../ucs/type/status.ts';

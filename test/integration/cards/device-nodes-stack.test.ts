@@ -38,7 +38,7 @@ describe.skipIf(reason !== undefined)('device nodes (needs root and /dev/fuse)',
   for (const asic of process.env['GAUDI_UCX_TEST_FULL'] === '1' ? ['gaudi', 'gaudi2'] : ['gaudi2']) {
     it(`fulfil the contract of driver files, through the kernel driver port, on ${asic}`, () => {
       const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
-      const command = [process.execPath, vitest, 'run', '--reporter=json', 'test/contract/driver-file.test.ts'];
+      const command = [process.execPath, vitest, 'run', '--reporter=json', 'test/contract/driver/driver-file.test.ts'];
       const [code, text] = run(['--cards', '1', '--asic', asic, '--', ...command], KERNEL);
       const report = JSON.parse(text.slice(text.indexOf('{'))) as { numPassedTests: number; numFailedTests: number };
       expect([code, report.numFailedTests]).toEqual([0, 0]);

@@ -57,7 +57,7 @@ import {
   writeNop,
 } from '../../../src/uapi/index.ts';
 import { createRandom } from '../../../src/ucs/sys/random.ts';
-import { DriverClient } from '../../contract/driver-client.ts';
+import { DriverClient } from '../../contract/driver/driver-client.ts';
 import { catches } from '../../fixtures/catches.ts';
 import { RawNodeClient } from '../../fixtures/driver/raw-node-client.ts';
 import { extent } from '../../fixtures/extent.ts';

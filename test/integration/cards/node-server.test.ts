@@ -18,8 +18,8 @@ import {
   writeNop,
 } from '../../../src/uapi/index.ts';
 import { createRandom } from '../../../src/ucs/sys/random.ts';
-import { DriverClient } from '../../contract/driver-client.ts';
-import { halves } from '../../contract/driver-fixture.ts';
+import { DriverClient } from '../../contract/driver/driver-client.ts';
+import { halves } from '../../contract/driver/driver-fixture.ts';
 import { expectNoLeaks } from '../../fixtures/leak-check.ts';
 import { Child } from '../../fixtures/processes/child.ts';
 import { TestNodeServer } from '../../fixtures/processes/node-server.ts';

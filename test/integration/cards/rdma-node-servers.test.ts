@@ -10,7 +10,7 @@ import { close, Errno, ftruncate, mapAnonymous, mapFile, openFileDescriptors, pi
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP } from '../../../src/uapi/index.ts';
 import { Status } from '../../../src/ucs/type/status.ts';
 import { AccessFlag } from '../../../src/verbs/abi.ts';
-import { DriverClient } from '../../contract/driver-client.ts';
+import { DriverClient } from '../../contract/driver/driver-client.ts';
 import { expectNoLeaks } from '../../fixtures/leak-check.ts';
 import { fillPattern } from '../../fixtures/pattern.ts';
 import { TestNodeServer } from '../../fixtures/processes/node-server.ts';

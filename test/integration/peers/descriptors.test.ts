@@ -11,7 +11,7 @@ import {
   processStartTime,
 } from '../../../src/sys/index.ts';
 import { Segment, scavenge } from '../../../src/uct/base/key/segment.ts';
-import { openCma, openPosix } from '../../contract/uct-implementations.ts';
+import { openCma, openPosix } from '../../contract/uct/uct-implementations.ts';
 import { nativeWorker } from '../../fixtures/libucp/native-engine.ts';
 import {
   connectionKind,

@@ -1,7 +1,7 @@
 /** The hwmon files of an emulated card: names, numbers that they take, and states of the card. */
 
 import { afterEach, describe, expect, it } from 'vitest';
-import { EmulatedCard } from '../../../../test/contract/emulated-card.ts';
+import { EmulatedCard } from '../../../../test/contract/driver/emulated-card.ts';
 import { getPower, openControl } from '../../../hlthunk/index.ts';
 import { Errno } from '../../../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../../../uapi/index.ts';

@@ -1,7 +1,7 @@
 /** RDMA devices and the memory of cards of the same process. */
 
 import { describe, expect, it } from 'vitest';
-import { DriverClient } from '../../../../test/contract/driver-client.ts';
+import { DriverClient } from '../../../../test/contract/driver/driver-client.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { fillPattern } from '../../../../test/fixtures/pattern.ts';
 import { addSeals, close, Errno, ftruncate, mapAnonymous, memfdCreate, SealFlag } from '../../../sys/index.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct-fixture.ts';
-import { openGaudiCopy } from '../../../../test/contract/uct-implementations.ts';
+import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct/uct-fixture.ts';
+import { openGaudiCopy } from '../../../../test/contract/uct/uct-implementations.ts';
 import { countingNode } from '../../../../test/fixtures/driver/counting-node.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';

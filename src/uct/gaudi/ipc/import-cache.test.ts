@@ -1,7 +1,7 @@
 /** The import cache of gaudi_ipc: limits, order of eviction, and entries in use. */
 
 import { describe, expect, it } from 'vitest';
-import { finish } from '../../../../test/contract/uct-fixture.ts';
+import { finish } from '../../../../test/contract/uct/uct-fixture.ts';
 import type { IpcBlock, IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { Status } from '../../../ucs/type/status.ts';

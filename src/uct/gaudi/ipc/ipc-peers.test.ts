@@ -1,7 +1,7 @@
 /** gaudi_ipc between two contexts of one process on one node: transfers, requests to owners, and the end of owners. */
 
 import { describe, expect, it } from 'vitest';
-import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
+import { finish, ownBytes } from '../../../../test/contract/uct/uct-fixture.ts';
 import type { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { connectUnix, Errno, ownIdentity, SocketType } from '../../../sys/index.ts';

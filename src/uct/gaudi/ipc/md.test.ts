@@ -1,7 +1,7 @@
 /** The memory domain gaudi_ipc: valid and invalid keys, reachability, addresses, and its lifetime beside gaudi_copy. */
 
 import { describe, expect, it } from 'vitest';
-import { finish, keyOf, ownBytes } from '../../../../test/contract/uct-fixture.ts';
+import { finish, keyOf, ownBytes } from '../../../../test/contract/uct/uct-fixture.ts';
 import { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';

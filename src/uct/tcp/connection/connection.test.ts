@@ -1,7 +1,7 @@
 /** Links between two interfaces, with every order of opening, sending and closing: no message is lost, and nothing leaks. */
 
 import { describe, expect, it } from 'vitest';
-import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
+import { CountingCompletion } from '../../../../test/contract/uct/uct-fixture.ts';
 import { extent } from '../../../../test/fixtures/extent.ts';
 import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { createRandom } from '../../../ucs/sys/random.ts';

@@ -1,7 +1,7 @@
 import { chownSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { errorOf } from '../../../../test/contract/uct-fixture.ts';
+import { errorOf } from '../../../../test/contract/uct/uct-fixture.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/transports/key-files.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -1,7 +1,7 @@
 /** Buffers of the program that are detached while a connection sends them: the operation fails, and the connection continues. */
 
 import { describe, expect, it } from 'vitest';
-import { CountingCompletion } from '../../../../test/contract/uct-fixture.ts';
+import { CountingCompletion } from '../../../../test/contract/uct/uct-fixture.ts';
 import { keyFile } from '../../../../test/fixtures/transports/key-files.ts';
 import { keyed, keyOf, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
