@@ -3,20 +3,23 @@
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';
 import type { Endpoint } from '../../api/contract/endpoint.ts';
+import type { RemoteKey } from '../../api/contract/memory.ts';
 import type { Request } from '../../api/contract/request.ts';
+import { KeyCache } from '../../api/memory/key-cache.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { rankFailed, reasonOf, textOf } from './layout/errors.ts';
 import { type Header, Kind, NO_OPERATION, type Signature, writeHeader } from './layout/header.ts';
 import type { Loss, Members } from './members.ts';
-import { KeyCache } from './run/memory.ts';
 import type { Scratch } from './run/plan.ts';
 import type { HandlerWorker, TeamService } from './run/service.ts';
 import type { EndNbx, IssueOwner, Issuer, Part, PartKey, StartNbx } from './run/slice-run.ts';
 
 /** Time after the end of a rank until operations that still need it fail: messages that it has sent before may be unread. */
 const LOSS_GRACE_NS = 20e6;
+/** Keys of peers that are kept. */
+const KEYS_MAX = 128;
 const NO_BYTES = new Uint8Array(0);
 
 /** The parts of a team. */
@@ -44,7 +47,7 @@ export class TeamState implements IssueOwner {
   readonly amId: number;
   readonly parts: TeamParts;
   readonly departures: Departures;
-  readonly keys: KeyCache = new KeyCache();
+  readonly keys: KeyCache<RemoteKey> = new KeyCache({ keysMax: KEYS_MAX });
   readonly requests: Set<Request> = new Set();
   /** True once this rank has left: no message of the team itself is started any more. */
   hasFailed = false;

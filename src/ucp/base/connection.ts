@@ -7,11 +7,13 @@ import { writeClose } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
 import { MessageId } from '../../api/layout/message.ts';
 import { NotifyOrder } from '../../api/list/notify-order.ts';
+import { KeyCache } from '../../api/memory/key-cache.ts';
 import { endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { isFailure, Status } from '../../ucs/type/status.ts';
 import { type CreditBudget, InboundWindow, OFFERS_MAX, OutboundCredit } from '../credit/credit.ts';
 import type { ConnectedLanes } from '../lane/lanes.ts';
-import { MessageKeys, RkeyCache } from '../mem/message-keys.ts';
+import { KEYS_MAX, MessageKeys } from '../mem/message-keys.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
 import { sendMessage } from './message-packer.ts';
 import { isObserved } from './observation.ts';
 import { CreditMessage, PostedMessage } from './own-messages.ts';
@@ -20,6 +22,9 @@ import { PendingQueue, type Queued, start } from './queued.ts';
 
 /** Messages of the protocol that may wait for room; a peer that causes more is broken or hostile. */
 const POSTED_MAX = 65_536;
+
+/** The bytes behind the keys of a peer that are kept, at most. */
+const KEY_BYTES_MAX = 256 * 2 ** 20;
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends LaneSettings {
@@ -106,7 +111,7 @@ export class Connection extends ExpectedAnswers {
   /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
   readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
   /** Keys that messages of the peer have brought. */
-  readonly rkeys: RkeyCache = new RkeyCache();
+  readonly rkeys: KeyCache<RemoteKey> = new KeyCache({ keysMax: KEYS_MAX, bytesMax: KEY_BYTES_MAX });
   /** Keys of own memory for messages to and from the peer. */
   readonly messageKeys: MessageKeys = new MessageKeys();
   /** The order of notifications. */

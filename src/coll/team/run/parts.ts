@@ -3,14 +3,14 @@
  * are is in operation.ts.
  */
 
-import type { LocalMemory } from '../../../api/contract/memory.ts';
+import type { LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
 import type { Request } from '../../../api/contract/request.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { rankFailed, reportedBy } from '../layout/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../layout/header.ts';
 import type { TeamState } from '../team-state.ts';
-import { type CachedKey, isThere, LocalCopies, packedKeyOf } from './memory.ts';
+import { isThere, LocalCopies, packedKeyOf } from './memory.ts';
 import { discard, keep, type Message } from './service.ts';
 import type { EndNbx, IssueOwner, Part, SliceRun, StartNbx } from './slice-run.ts';
 
@@ -205,16 +205,16 @@ export abstract class PartMessages implements IssueOwner {
   #putAndNotify(part: Part, offer: Header, packed: Uint8Array): void {
     const { place, peer } = part;
     const endpoint = this.team.endpoint(peer);
-    let key: CachedKey | undefined;
+    let key: RemoteKey | undefined;
     this.issue(
       (params) => {
-        key ??= this.team.keys.take(endpoint, peer, packed);
+        key ??= this.team.keys.acquire(packed, (kept) => endpoint.unpackRkey(kept), peer);
         const notify = this.team.pack(Kind.NOTICE, this, part);
         const told = { ...params, notify, notifyId: this.team.amId };
-        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key.rkey, offer.offset, told);
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key, offer.offset, told);
       },
       (status, error) => {
-        if (key !== undefined) this.team.keys.give(key);
+        if (key !== undefined) this.team.keys.release(key);
         // The memory here is still there: that of the peer is not.
         if (status === Status.INVALID_ADDR && isThere(place)) this.#lost(peer, status);
         else this.#partEnd(part, 'could not write to another rank')(status, error);

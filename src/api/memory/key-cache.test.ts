@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { RkeyCache } from './message-keys.ts';
-import type { RemoteKey } from './remote-key.ts';
+import type { RemoteKey } from '../contract/memory.ts';
+import { KeyCache } from './key-cache.ts';
 
 const MEBIBYTE = 2 ** 20;
+const LIMITS = { keysMax: 64, bytesMax: 256 * MEBIBYTE };
 
 interface FakeKey {
   readonly byteLength: number;
@@ -23,13 +24,13 @@ function fakeKey(byteLength = 64): FakeKey {
 }
 
 /** Acquires the key that `id` stands for. */
-function acquire(cache: RkeyCache, id: number, key: FakeKey): RemoteKey {
+function acquire(cache: KeyCache<RemoteKey>, id: number, key: FakeKey): RemoteKey {
   return cache.acquire(Uint8Array.of(id, id >> 8), () => key as unknown as RemoteKey);
 }
 
 describe('the cache of remote keys', () => {
   it('unpacks the same bytes once, and keeps the key when it is given back', () => {
-    const cache = new RkeyCache();
+    const cache = new KeyCache<RemoteKey>(LIMITS);
     const key = fakeKey();
     const first = acquire(cache, 1, key);
     cache.release(first);
@@ -41,7 +42,7 @@ describe('the cache of remote keys', () => {
   });
 
   it('keeps a bounded number of keys and bytes, but never drops one that is in use', () => {
-    const cache = new RkeyCache();
+    const cache = new KeyCache<RemoteKey>(LIMITS);
     const used = fakeKey(512 * MEBIBYTE);
     const held = acquire(cache, 1000, used);
     const keys = Array.from({ length: 100 }, () => fakeKey());
@@ -55,7 +56,7 @@ describe('the cache of remote keys', () => {
   });
 
   it('drops keys of memory that is gone, when the last use of it ends', () => {
-    const cache = new RkeyCache();
+    const cache = new KeyCache<RemoteKey>(LIMITS);
     const stale = fakeKey();
     const one = acquire(cache, 1, stale);
     const other = acquire(cache, 1, stale);
@@ -71,7 +72,7 @@ describe('the cache of remote keys', () => {
   });
 
   it('drops keys that are known to be dead whenever it is used, and unpacks them anew', () => {
-    const cache = new RkeyCache();
+    const cache = new KeyCache<RemoteKey>(LIMITS);
     const [known, used, dead] = [fakeKey(), fakeKey(), fakeKey()];
     cache.release(acquire(cache, 1, known));
     const held = acquire(cache, 2, used);
@@ -89,8 +90,27 @@ describe('the cache of remote keys', () => {
     expect([known.released, cache.size]).toEqual([1, 1]);
   });
 
+  it('unpacks a dead key anew while it is in use', () => {
+    const cache = new KeyCache<RemoteKey>(LIMITS);
+    const [dead, next] = [fakeKey(), fakeKey()];
+    const held = acquire(cache, 1, dead);
+    dead.live = false;
+    expect(acquire(cache, 1, next)).toBe(next);
+    cache.release(held);
+    expect([dead.released, next.released, cache.size]).toEqual([1, 0, 1]);
+  });
+
+  it('has keys of several peers, which may have the same bytes', () => {
+    const cache = new KeyCache<RemoteKey>(LIMITS);
+    const keys = [fakeKey(), fakeKey()] as const;
+    const ofPeer = (peer: 0 | 1): RemoteKey =>
+      cache.acquire(Uint8Array.of(1), () => keys[peer] as unknown as RemoteKey, peer);
+    expect([ofPeer(0), ofPeer(1), ofPeer(0)]).toEqual([keys[0], keys[1], keys[0]]);
+    expect(cache.size).toBe(2);
+  });
+
   it('compares with a copy of its own: the bytes of a message are overwritten by the next one', () => {
-    const cache = new RkeyCache();
+    const cache = new KeyCache<RemoteKey>(LIMITS);
     const unpacked: Uint8Array[] = [];
     const bytes = Uint8Array.of(1, 2, 3);
     const acquireIn = (): RemoteKey =>
