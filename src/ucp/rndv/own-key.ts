@@ -19,6 +19,7 @@ import {
   MemoryHandle,
   type OperationRegistrar,
 } from '../mem/memory-handle.ts';
+import type { MessageKey } from '../mem/message-keys.ts';
 import { packPart, packRkey } from '../mem/remote-key.ts';
 
 /** The key of memory of a message: of one piece, or a list. */
@@ -52,7 +53,7 @@ function ownKey(context: ContextCore, connection: Connection, piece: LocalPiece,
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
     if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
-    return mappedKey(context, connection, memory, offset);
+    return new MappedKey(context, connection, memory, offset);
   }
   if (isResizable(memory.buffer)) return undefined;
   const handle = context.memory.handleOf(memory);
@@ -60,7 +61,7 @@ function ownKey(context: ContextCore, connection: Connection, piece: LocalPiece,
   if (!context.memory.permits(memory, access)) return undefined;
   if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
-    return mappedKey(context, connection, handle, start + offset);
+    return new MappedKey(context, connection, handle, start + offset);
   }
   return transientKey(context, connection, { bytes: memory, offset }, access);
 }
@@ -77,45 +78,77 @@ export function keyOfPieces(
   if (only !== undefined && parts.length === 1) return ownKey(context, connection, only, access);
   if (parts.length > KEY_LIST_MAX) return undefined;
   const keys: OwnKey[] = [];
-  const release = (): void => {
-    for (const key of keys) key.release();
-  };
   try {
     for (const piece of parts) {
       const key = ownKey(context, connection, piece, access);
       if (key === undefined) {
-        release();
+        for (const given of keys) given.release();
         return undefined;
       }
       keys.push(key);
     }
   } catch (error) {
-    release();
+    for (const given of keys) given.release();
     throw error;
   }
-  const ranges = keys.map(({ packed, offset }, i) => ({ packed, offset, byteLength: parts[i]!.byteLength }));
-  const revoke = (): boolean => keys.every((key) => key.revoke());
-  return { packed: packKeyList(ranges), offset: KEY_LIST, release, revoke };
+  return new KeyList(keys, parts);
+}
+
+/** The keys of several pieces. */
+class KeyList implements OwnKey {
+  readonly packed: Uint8Array;
+  readonly offset: number = KEY_LIST;
+  readonly #keys: readonly OwnKey[];
+
+  /** @param pieces of the keys, in their order */
+  constructor(keys: readonly OwnKey[], pieces: readonly LocalPiece[]) {
+    this.#keys = keys;
+    const ranges = keys.map(({ packed, offset }, i) => ({ packed, offset, byteLength: pieces[i]!.byteLength }));
+    this.packed = packKeyList(ranges);
+  }
+
+  release(): void {
+    for (const key of this.#keys) key.release();
+  }
+
+  revoke(): boolean {
+    return this.#keys.every((key) => key.revoke());
+  }
 }
 
 /** The key of mapped memory that the connection keeps. */
-function mappedKey(context: ContextCore, connection: Connection, handle: MemoryHandle, offset: number): OwnKey {
-  const key = connection.messageKeys.acquire(handle, (missing) => context.memory.makeMessageKey(missing));
-  let isReleased = false;
-  const release = (): void => {
-    if (!isReleased) key.uses -= 1;
-    isReleased = true;
-  };
-  const revoke = (): boolean => {
+class MappedKey implements OwnKey {
+  readonly packed: Uint8Array;
+  readonly offset: number;
+  readonly #connection: Connection;
+  readonly #handle: MemoryHandle;
+  readonly #key: MessageKey;
+  #isReleased = false;
+
+  constructor(context: ContextCore, connection: Connection, handle: MemoryHandle, offset: number) {
+    const key = connection.messageKeys.acquire(handle, (missing) => context.memory.makeMessageKey(missing));
+    this.packed = key.packed;
+    this.offset = offset;
+    this.#connection = connection;
+    this.#handle = handle;
+    this.#key = key;
+  }
+
+  release(): void {
+    if (!this.#isReleased) this.#key.uses -= 1;
+    this.#isReleased = true;
+  }
+
+  revoke(): boolean {
+    const handle = this.#handle;
     // The key of a network device stays valid until the memory is unmapped.
-    const isKept = connection.lanes.some(
+    const isKept = this.#connection.lanes.some(
       ({ md: { md, index } }) => hasKeyPart(handle, index) && (md.attributes.flags & MdFlag.PUBLISHES_KEYS) === 0,
     );
-    if (key.uses > 1 || isKept) return false;
-    key.revoke();
+    if (this.#key.uses > 1 || isKept) return false;
+    this.#key.revoke();
     return true;
-  };
-  return { packed: key.packed, offset, release, revoke };
+  }
 }
 
 /** Whether the key of mapped memory has a part for a lane of the connection. */
@@ -130,9 +163,6 @@ function transientKey(
   access: number,
 ): OwnKey | undefined {
   const registered: Registered[] = [];
-  const release = (): void => {
-    for (const { registrar, memory } of registered.splice(0)) registrar.memDereg(memory, { force: true });
-  };
   // Registers the whole ArrayBuffer: registration caches know it as a whole, and small Buffers share one.
   const buffer = new Uint8Array(bytes.buffer);
   try {
@@ -142,23 +172,46 @@ function transientKey(
       if (part !== undefined) registered.push({ md, registrar, memory: part });
     }
   } catch (error) {
-    release();
+    deregister(registered);
     throw error;
   }
   if (registered.length === 0) return undefined;
   const parts = registered.flatMap(({ md, memory }) => packPart(md, memory, undefined) ?? []);
   if (parts.length === 0) {
-    release();
+    deregister(registered);
     return undefined;
   }
   const { address } = registered[0]!.memory;
   const packed = packRkey({ ...HOST_PLACE, address, byteLength: buffer.byteLength, access, parts });
-  const revoke = (): boolean => {
-    if (registered.some(({ md }) => md.attributes.cacheMemoryTypes !== 0)) return false;
-    release();
+  return new TransientKey(packed, bytes.byteOffset + offset, registered);
+}
+
+/** The key of a registration for one message. */
+class TransientKey implements OwnKey {
+  readonly packed: Uint8Array;
+  readonly offset: number;
+  readonly #registered: Registered[];
+
+  constructor(packed: Uint8Array, offset: number, registered: Registered[]) {
+    this.packed = packed;
+    this.offset = offset;
+    this.#registered = registered;
+  }
+
+  release(): void {
+    deregister(this.#registered);
+  }
+
+  revoke(): boolean {
+    if (this.#registered.some(({ md }) => md.attributes.cacheMemoryTypes !== 0)) return false;
+    this.release();
     return true;
-  };
-  return { packed, offset: bytes.byteOffset + offset, release, revoke };
+  }
+}
+
+/** Undoes registrations, once. */
+function deregister(registered: Registered[]): void {
+  for (const { registrar, memory } of registered.splice(0)) registrar.memDereg(memory, { force: true });
 }
 
 function registerFor(
