@@ -15,34 +15,20 @@ import {
   type WorkerSnapshot,
 } from '../../api/contract/snapshot.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
-import { type CoarseClock, PendingRequests } from '../../api/snapshot/summary.ts';
+import { PendingRequests } from '../../api/snapshot/summary.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
-import type { Iface } from '../../uct/api/iface.ts';
 import type { Connection } from '../base/connection.ts';
 import { RequestState } from '../base/queued.ts';
 import { ReceiveRequest, SendRequest } from '../base/request/operation-requests.ts';
 import { ConnectRequest, FlushRequest, type Request } from '../base/request/request.ts';
-import type { RequestPool } from '../base/request/request-pool.ts';
 import { nameOf } from '../lane/lanes.ts';
-import type { Protocols } from './dispatch.ts';
+import type { EndpointWorker } from './endpoint.ts';
 
 const SLOT_MASK = 0xffff;
 
-/** The properties of a worker that are read. */
-export interface SnapshotWorker {
-  readonly shownId: string;
-  readonly clientId: bigint;
-  readonly ifaces: readonly Iface[];
-  readonly coarse: CoarseClock;
-  readonly requests: RequestPool;
-  readonly connections: { readonly all: readonly Connection[] };
-  readonly protocols: Protocols;
-  readonly context: { readonly unexpectedBytesMax: number };
-}
-
 /** Reads a worker. @param isClaimed whether the program has an endpoint for a connection */
-export function workerSnapshot(worker: SnapshotWorker, isClaimed: (connection: Connection) => boolean): WorkerSnapshot {
+export function workerSnapshot(worker: EndpointWorker, isClaimed: (connection: Connection) => boolean): WorkerSnapshot {
   const queued = new Map<Connection, number>();
   const requests = new PendingRequests<Request>(({ request, protocol, reason, byteLength, ageMs }) => {
     const transport = transportOf(request);
@@ -116,7 +102,7 @@ function stateOf({ failure, isLoopback, remoteId }: Connection): string {
   return remoteId === NO_ENDPOINT ? 'connecting' : 'connected';
 }
 
-function unexpectedSnapshot({ protocols, context }: SnapshotWorker): UnexpectedSnapshot {
+function unexpectedSnapshot({ protocols, context }: EndpointWorker): UnexpectedSnapshot {
   const { unexp_messages, unexp_bytes, stream_bytes, am_bytes } = protocols.levels();
   return {
     messages: unexp_messages,

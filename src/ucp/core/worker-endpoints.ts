@@ -5,13 +5,13 @@
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
-import type { CoarseClock } from '../../api/snapshot/summary.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { Connection } from '../base/connection.ts';
 import { RequestState } from '../base/queued.ts';
 import { AtomicRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
+import type { WorkerCore } from '../base/worker-core.ts';
 import { ReceiveTransfer } from '../rndv/receive.ts';
 import { SendTransfer } from '../rndv/send.ts';
 import type { ConnectionEvents } from '../wireup/connections.ts';
@@ -145,14 +145,8 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   }
 }
 
-/** The parts of a worker that are read. */
-interface AwaitingWorker {
-  readonly requests: { readonly created: readonly Request[] };
-  readonly coarse: CoarseClock;
-}
-
 /** One peer for each request that waits for it, in no order. */
-export function* awaitedPeers({ requests, coarse }: AwaitingWorker): Generator<AwaitedPeer> {
+export function* awaitedPeers({ requests, coarse }: WorkerCore): Generator<AwaitedPeer> {
   for (const request of requests.created) {
     const { connection, startMs } = request;
     // Requests of the protocol itself have no start.
