@@ -7,7 +7,7 @@ import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import { Connection } from '../base/connection.ts';
+import type { Connection } from '../base/connection.ts';
 import { RequestState } from '../base/queued.ts';
 import { AtomicRequest, RmaRequest, SendRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
@@ -151,7 +151,7 @@ export function* awaitedPeers({ requests, coarse }: WorkerCore): Generator<Await
     const { connection, startMs } = request;
     // Requests of the protocol itself have no start.
     if (request.state === RequestState.FREE || request.isCompleted || startMs < 0) continue;
-    if (!(connection instanceof Connection) || connection.isLoopback) continue;
+    if (connection === undefined || connection.isLoopback) continue;
     const reason = waitReasonOf(request);
     if (reason === 'transport') continue;
     yield {
