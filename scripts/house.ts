@@ -54,13 +54,18 @@ export function measure(root: string): House {
   const implementers = new Map<string, number>();
   const wide: WideFunction[] = [];
   for (const { name, text } of files) {
+    /** Names that the file has imported under another one. */
+    const imported = new Map<string, string>();
     const visit = (node: ts.Node): void => {
+      if (ts.isImportSpecifier(node) && node.propertyName !== undefined)
+        imported.set(node.name.text, node.propertyName.text);
       if (ts.isFunctionLike(node) && 'body' in node && parametersOf(node) > PARAMETERS_MAX)
         wide.push({ folder: dirname(name).slice('src/'.length), name: nameOf(node) });
       if (ts.isClassLike(node)) {
         classes.push({ name: `${node.name?.text ?? 'class'} (${name})`, members: node.members.length });
         for (const implemented of implementedBy(node)) {
-          implementers.set(implemented, (implementers.get(implemented) ?? 0) + 1);
+          const declared = imported.get(implemented) ?? implemented;
+          implementers.set(declared, (implementers.get(declared) ?? 0) + 1);
         }
       }
       if (ts.isInterfaceDeclaration(node) && node.members.some(ts.isMethodSignature)) interfaces.push(node.name.text);

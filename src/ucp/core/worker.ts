@@ -10,7 +10,13 @@ import { checkErrorHandling } from '../../api/contract/error-handling.ts';
 import type { Listener, ListenerOptions } from '../../api/contract/listener.ts';
 import { type Request as ApiRequest, type RequestParams, type Tag, tagLow } from '../../api/contract/request.ts';
 import type { WorkerSnapshot } from '../../api/contract/snapshot.ts';
-import type { ConnectNbxOptions, LoopOptions, TagMessage, WorkerOptions } from '../../api/contract/worker.ts';
+import type {
+  Worker as ApiWorker,
+  ConnectNbxOptions,
+  LoopOptions,
+  TagMessage,
+  WorkerOptions,
+} from '../../api/contract/worker.ts';
 import { checkPackedAddress, checkRawAddress, type GivenMemory, otherPrograms } from '../../api/memory/local.ts';
 import { IdlePeers } from '../../api/progress/idle-peers.ts';
 import type { DeviceCopier } from '../../api/staging/device-copier.ts';
@@ -42,7 +48,7 @@ import { awaitedPeers, WorkerEndpoints } from './worker-endpoints.ts';
 const QUIET_CALLS_MASK = 255;
 
 /** A worker. */
-export class Worker extends WorkerCore<WaitingData> implements EndpointWorker {
+export class Worker extends WorkerCore<WaitingData> implements ApiWorker, EndpointWorker {
   readonly protocols: Protocols;
   readonly connections: Connections;
   readonly sockets: SocketConnections;
