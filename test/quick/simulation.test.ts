@@ -1,7 +1,7 @@
 /** A short run of the simulation: schedules of the whole stack in virtual time, with faults. */
 
 import { it } from 'vitest';
-import { expectGood } from '../simulation/schedules.ts';
+import { expectGood } from '../simulation/run-schedule.ts';
 
 const SEEDS = Array.from({ length: 40 }, (_, i) => i + 1);
 

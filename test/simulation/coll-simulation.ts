@@ -21,9 +21,9 @@ import {
 import type { LocalMemory } from '../../src/ucp/mem/memory-handle.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
+import type { Actor } from './actor.ts';
 import { storageOf } from './local-memory.ts';
-import type { Player } from './player.ts';
-import { World } from './world.ts';
+import { Schedule } from './schedule.ts';
 
 /** What a schedule does. */
 export interface CollOptions {
@@ -60,25 +60,25 @@ interface Space {
 
 interface RankRun {
   readonly rank: number;
-  readonly player: Player;
+  readonly actor: Actor;
   isDone: boolean;
 }
 
 /** Runs a schedule. */
 export async function simulateTeam(options: CollOptions): Promise<CollOutcome> {
   const simulation = new CollSimulation(options);
-  const { world } = simulation;
+  const { schedule } = simulation;
   try {
     await simulation.run();
   } catch (error) {
-    world.fail(String(error), error instanceof Error ? error.stack : undefined);
+    schedule.fail(String(error), error instanceof Error ? error.stack : undefined);
   }
-  const { failures, trace } = world;
+  const { failures, trace } = schedule;
   return { failure: failures[0], turns: simulation.turns, digest: trace.digest, events: [...trace.last] };
 }
 
 class CollSimulation {
-  readonly world: World;
+  readonly schedule: Schedule;
   turns = 0;
   readonly #options: CollOptions;
   readonly #runs: RankRun[] = [];
@@ -91,7 +91,7 @@ class CollSimulation {
 
   constructor(options: CollOptions) {
     this.#options = options;
-    this.world = new World(options.seed);
+    this.schedule = new Schedule(options.seed);
     this.#death = new Promise((resolve) => {
       this.#onDeath = resolve;
     });
@@ -99,63 +99,63 @@ class CollSimulation {
   }
 
   async run(): Promise<void> {
-    const { world } = this;
+    const { schedule } = this;
     const { size } = this.#options;
     const exchange = localExchange(size);
     // A rank of its own for each host: some share a node by name.
-    const nodes = 1 + world.random.below(3);
+    const nodes = 1 + schedule.random.below(3);
     for (let rank = 0; rank < size; rank++) {
-      const player = world.addPlayer(world.addHost());
-      this.#runs.push({ rank, player, isDone: false });
+      const actor = schedule.addActor(schedule.addHost());
+      this.#runs.push({ rank, actor, isDone: false });
     }
     const all = this.#runs.map(async (run) => {
-      const { rank, player } = run;
+      const { rank, actor } = run;
       const options = { rank, size, exchange, node: `node${rank % nodes}` };
       let team: Team | undefined;
       try {
-        team = await createTeamAt(player.worker, options, player.host.clock);
-        world.note(`rank ${rank} has the team`);
+        team = await createTeamAt(actor.worker, options, actor.host.clock);
+        schedule.note(`rank ${rank} has the team`);
         await this.#runAll(team, run);
         if (this.#options.deathTurn === undefined) await team.barrier();
       } catch (error) {
-        if (!this.#isExcused(error) && !player.host.isDead)
-          world.fail(`rank ${rank}: ${String(error)}`, stackOf(error));
-        world.note(`rank ${rank} gave up`);
+        if (!this.#isExcused(error) && !actor.host.isDead)
+          schedule.fail(`rank ${rank}: ${String(error)}`, stackOf(error));
+        schedule.note(`rank ${rank} gave up`);
       }
       if (this.#options.deathTurn !== undefined) {
         this.#waiting += 1;
         await this.#death;
-        if (player.host.isDead) return;
+        if (actor.host.isDead) return;
         await this.#renew(run);
         const living = team?.lostRanks.filter((lost) => lost !== this.#dead) ?? [];
         if (team?.failure !== undefined && living.length > 0)
-          world.fail(`rank ${rank}: the ranks ${living} live, and count as lost`);
+          schedule.fail(`rank ${rank}: the ranks ${living} live, and count as lost`);
       }
       await team?.close();
       run.isDone = true;
     });
     void Promise.all(all);
-    await this.#drive(() => this.#runs.every(({ isDone, player }) => isDone || player.host.isDead), 'the operations');
-    if (world.failures.length === 0) await this.#close();
+    await this.#drive(() => this.#runs.every(({ isDone, actor }) => isDone || actor.host.isDead), 'the operations');
+    if (schedule.failures.length === 0) await this.#close();
   }
 
   /** Chooses an operation: the same on all ranks. */
   #choose(seed: number): KnownOperation {
-    const { world } = this;
+    const { schedule } = this;
     const { size } = this.#options;
-    const collective = world.pick<Collective>(COLLECTIVES);
-    const longest = world.isOneOf(6) ? 12_000 : 300;
+    const collective = schedule.pick<Collective>(COLLECTIVES);
+    const longest = schedule.isOneOf(6) ? 12_000 : 300;
     const known = {
       collective,
       size,
-      dtype: world.pick(DTYPES),
-      op: world.pick(REDUCE_OPS),
-      root: world.random.below(size),
-      count: world.random.below(longest),
+      dtype: schedule.pick(DTYPES),
+      op: schedule.pick(REDUCE_OPS),
+      root: schedule.random.below(size),
+      count: schedule.random.below(longest),
       seed,
     };
-    if (collective !== 'allGather' || !world.isOneOf(2)) return known;
-    return { ...known, recvCounts: Array.from({ length: size }, () => world.random.below(200)) };
+    if (collective !== 'allGather' || !schedule.isOneOf(2)) return known;
+    return { ...known, recvCounts: Array.from({ length: size }, () => schedule.random.below(200)) };
   }
 
   async #runAll(team: Team, run: RankRun): Promise<void> {
@@ -169,11 +169,11 @@ class CollSimulation {
     await Promise.all(pending);
   }
 
-  async #runOne(team: Team, { rank, player }: RankRun, known: KnownOperation): Promise<void> {
+  async #runOne(team: Team, { rank, actor }: RankRun, known: KnownOperation): Promise<void> {
     const { collective, dtype, op, root, count, recvCounts } = known;
     const unit = dtypeBytes(dtype);
-    const send = this.#space(player, sendCount(known, rank) * unit);
-    const recv = this.#space(player, recvCount(known, rank) * unit);
+    const send = this.#space(actor, sendCount(known, rank) * unit);
+    const recv = this.#space(actor, recvCount(known, rank) * unit);
     fillSegment(send.storage.subarray(send.offset), dtype, sentBy(known, rank));
     if (collective === 'broadcast' && rank === root) {
       fillSegment(recv.storage.subarray(recv.offset), dtype, sentBy(known, rank, count));
@@ -205,30 +205,30 @@ class CollSimulation {
           return team.allReduce(send.memory, recv.memory, { ...common, op });
       }
     };
-    this.world.note(`rank ${rank} begins ${collective} ${known.seed}`);
+    this.schedule.note(`rank ${rank} begins ${collective} ${known.seed}`);
     await run();
-    this.world.note(`rank ${rank} ends ${collective} ${known.seed}`);
+    this.schedule.note(`rank ${rank} ends ${collective} ${known.seed}`);
     const found = findDifference(recv.storage.subarray(recv.offset), dtype, expectedAt(known, rank));
     if (found !== undefined) {
-      this.world.fail(`rank ${rank}: ${JSON.stringify(known)}: element ${JSON.stringify(found)}`);
+      this.schedule.fail(`rank ${rank}: ${JSON.stringify(known)}: element ${JSON.stringify(found)}`);
     }
     for (const { memory } of [send, recv]) {
-      if (!(memory instanceof Uint8Array)) player.host.context.memUnmap(memory);
+      if (!(memory instanceof Uint8Array)) actor.host.context.memUnmap(memory);
     }
   }
 
   /** Memory for an operation, with some bytes before it. */
-  #space(player: Player, byteLength: number): Space {
-    const { world } = this;
-    const { context } = player.host;
-    const offset = world.isOneOf(2) ? 0 : world.random.below(20);
+  #space(actor: Actor, byteLength: number): Space {
+    const { schedule } = this;
+    const { context } = actor.host;
+    const offset = schedule.isOneOf(2) ? 0 : schedule.random.below(20);
     const total = byteLength + offset + 1;
-    const choice = world.random.below(3);
+    const choice = schedule.random.below(3);
     if (choice === 0) {
       const storage = new Uint8Array(total);
       return { memory: storage, storage, offset };
     }
-    const isCard = choice === 1 && world.variation.hasCard;
+    const isCard = choice === 1 && schedule.variation.hasCard;
     const memory = context.memMap(
       isCard ? { allocate: total, memoryType: MemoryType.GAUDI, sysDevice: 0 } : { allocate: total },
     );
@@ -237,14 +237,14 @@ class CollSimulation {
 
   /** The survivors make a new team, and use it. */
   async #renew(run: RankRun): Promise<void> {
-    const { world } = this;
-    const survivors = this.#runs.filter(({ player }) => !player.host.isDead);
+    const { schedule } = this;
+    const survivors = this.#runs.filter(({ actor }) => !actor.host.isDead);
     const size = survivors.length;
     const rank = survivors.indexOf(run);
     this.#newExchange ??= localExchange(size);
     const exchange = this.#newExchange;
     try {
-      const team = await createTeamAt(run.player.worker, { rank, size, exchange, node: 'node' }, run.player.host.clock);
+      const team = await createTeamAt(run.actor.worker, { rank, size, exchange, node: 'node' }, run.actor.host.clock);
       const known: KnownOperation = {
         collective: 'allReduce',
         size,
@@ -258,7 +258,7 @@ class CollSimulation {
       await team.barrier();
       await team.close();
     } catch (error) {
-      world.fail(`rank ${run.rank} in the new team: ${String(error)}`, stackOf(error));
+      schedule.fail(`rank ${run.rank} in the new team: ${String(error)}`, stackOf(error));
     }
   }
 
@@ -272,65 +272,66 @@ class CollSimulation {
   }
 
   #kill(): void {
-    const { world } = this;
-    const { rank, player } = world.pick(this.#runs);
+    const { schedule } = this;
+    const { rank, actor } = schedule.pick(this.#runs);
     this.#dead = rank;
-    world.note(`${world.nowNs()} rank ${rank} dies`);
-    player.host.die();
-    world.network.kill(player.host.id);
+    schedule.note(`${schedule.nowNs()} rank ${rank} dies`);
+    actor.host.die();
+    schedule.network.kill(actor.host.id);
     this.#onDeath();
   }
 
   /** Lets ranks make progress in random order, and time pass, until something is true. */
   async #drive(isDone: () => boolean, what: string): Promise<void> {
-    const { world } = this;
+    const { schedule } = this;
     const { deathTurn } = this.#options;
     for (let turns = 0; !isDone(); turns++) {
       const isDue = deathTurn !== undefined && (this.turns >= deathTurn || this.#waiting === this.#options.size);
       if (isDue && this.#dead < 0) this.#kill();
       this.turns += 1;
       if (turns > TURNS_MAX) {
-        world.fail(`${what} do not end`);
+        schedule.fail(`${what} do not end`);
         return;
       }
-      const running = this.#runs.filter(({ player }) => player.isRunning);
-      for (let i = 0; i <= world.random.below(running.length * 2); i++) world.pick(running).player.worker.progress();
-      const next = world.clock.nextDeadlineNs;
-      const nextNs = next === undefined ? LONG_NS : Math.max(0, next - world.nowNs());
+      const running = this.#runs.filter(({ actor }) => actor.isRunning);
+      for (let i = 0; i <= schedule.random.below(running.length * 2); i++)
+        schedule.pick(running).actor.worker.progress();
+      const next = schedule.clock.nextDeadlineNs;
+      const nextNs = next === undefined ? LONG_NS : Math.max(0, next - schedule.nowNs());
       await turn();
-      if (world.isOneOf(2) || nextNs > LONG_NS) world.clock.advance(nextNs);
+      if (schedule.isOneOf(2) || nextNs > LONG_NS) schedule.clock.advance(nextNs);
       await turn();
-      if (world.failures.length > 0) return;
+      if (schedule.failures.length > 0) return;
     }
   }
 
   async #close(): Promise<void> {
-    const { world } = this;
+    const { schedule } = this;
     let closing = 0;
-    for (const { player } of this.#runs) {
-      if (player.host.isDead) continue;
-      const { requestsInUse } = player.worker;
-      if (requestsInUse > 0) world.fail(`${player} has ${requestsInUse} requests in use at the end`);
+    for (const { actor } of this.#runs) {
+      if (actor.host.isDead) continue;
+      const { requestsInUse } = actor.worker;
+      if (requestsInUse > 0) schedule.fail(`${actor} has ${requestsInUse} requests in use at the end`);
       closing += 1;
       const close = async (): Promise<void> => {
-        await player.worker.close();
-        player.isClosed = true;
+        await actor.worker.close();
+        actor.isClosed = true;
         if (this.#dead < 0) {
-          const live = player.host.mds.reduce((sum, md) => sum + md.live.size, 0);
-          if (live > 0) world.fail(`${live} registrations of ${player} are left`);
+          const live = actor.host.mds.reduce((sum, md) => sum + md.live.size, 0);
+          if (live > 0) schedule.fail(`${live} registrations of ${actor} are left`);
         }
-        await player.host.context.close();
+        await actor.host.context.close();
       };
       void close().then(() => {
         closing -= 1;
       });
     }
     await this.#drive(() => closing === 0, 'the closes');
-    world.clock.advance(LONGEST_TIMER_NS);
+    schedule.clock.advance(LONGEST_TIMER_NS);
     await turn();
     await turn();
-    if (world.clock.pendingTimers > 0) world.fail(`${world.clock.pendingTimers} timers are left`);
-    for (const complaint of world.network.complaints) world.fail(complaint);
+    if (schedule.clock.pendingTimers > 0) schedule.fail(`${schedule.clock.pendingTimers} timers are left`);
+    for (const complaint of schedule.network.complaints) schedule.fail(complaint);
   }
 }
 

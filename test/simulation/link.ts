@@ -2,17 +2,17 @@
 
 import type { Endpoint } from '../../src/ucp/core/endpoint.ts';
 import type { Status } from '../../src/ucs/type/status.ts';
-import type { Entry } from './ledger.ts';
-import type { Player } from './player.ts';
+import type { Actor } from './actor.ts';
+import type { Entry } from './operation-checker.ts';
 
 /** One end of a link. */
 export class End {
   readonly id: number;
-  readonly player: Player;
+  readonly actor: Actor;
   readonly endpoint: Endpoint;
   /** The other end: itself if a worker communicates with itself; undefined if it has not been requested there. */
   peer: End | undefined = undefined;
-  readonly peerPlayer: Player;
+  readonly peerActor: Actor;
   /** Operations that have not ended. */
   readonly open: Set<Entry> = new Set();
   readonly errors: Status[] = [];
@@ -26,33 +26,33 @@ export class End {
   /** Number of messages sent here. */
   sent = 0;
 
-  constructor(id: number, player: Player, peerPlayer: Player, endpoint: Endpoint) {
+  constructor(id: number, actor: Actor, peerActor: Actor, endpoint: Endpoint) {
     this.id = id;
-    this.player = player;
-    this.peerPlayer = peerPlayer;
+    this.actor = actor;
+    this.peerActor = peerActor;
     this.endpoint = endpoint;
   }
 
   get isLoopback(): boolean {
-    return this.player === this.peerPlayer;
+    return this.actor === this.peerActor;
   }
 
   /** Whether operations can be started here. */
   get isUsable(): boolean {
-    return this.player.isActive && !this.isClosing;
+    return this.actor.isActive && !this.isClosing;
   }
 
   /** Whether there is a reason for the connection to end without being closed here. */
   get mayBreak(): boolean {
-    const { peerPlayer, peer } = this;
+    const { peerActor, peer } = this;
     return (
-      this.isSevered || peerPlayer.host.isDead || peerPlayer.isClosing || (peer !== this && peer?.isClosing === true)
+      this.isSevered || peerActor.host.isDead || peerActor.isClosing || (peer !== this && peer?.isClosing === true)
     );
   }
 
   /** Whether all messages sent here arrive. */
   get isReliable(): boolean {
-    return !this.mayBreak && !this.isClosing && this.player.isActive;
+    return !this.mayBreak && !this.isClosing && this.actor.isActive;
   }
 
   toString(): string {

@@ -3,10 +3,10 @@
 import type { PieceOf } from '../../src/api/memory/local.ts';
 import type { LocalBuffer, LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import type { Actor } from './actor.ts';
 import { SimulatedMemory } from './memory.ts';
 import { isUntouched, UNTOUCHED, untouched } from './payload.ts';
-import type { Player } from './player.ts';
-import type { World } from './world.ts';
+import type { Schedule } from './schedule.ts';
 
 /** Contents of the memory of an ended send. */
 const SPENT = 0xdd;
@@ -26,17 +26,17 @@ export class LocalSpace {
   readonly byteLength: number;
   readonly kind: string;
   readonly #parts: readonly Part[];
-  readonly #world: World;
-  readonly #player: Player;
+  readonly #schedule: Schedule;
+  readonly #actor: Actor;
   readonly #isList: boolean;
 
-  constructor(world: World, player: Player, byteLength: number, takesLists: boolean) {
-    this.#world = world;
-    this.#player = player;
+  constructor(schedule: Schedule, actor: Actor, byteLength: number, takesLists: boolean) {
+    this.#schedule = schedule;
+    this.#actor = actor;
     this.byteLength = byteLength;
-    const choice = world.random.below(10);
+    const choice = schedule.random.below(10);
     this.#isList = takesLists && choice === 0 && byteLength > 1;
-    const first = this.#isList ? 1 + world.random.below(byteLength - 1) : byteLength;
+    const first = this.#isList ? 1 + schedule.random.below(byteLength - 1) : byteLength;
     this.#parts = this.#isList ? [this.#part(first), this.#part(byteLength - first)] : [this.#part(byteLength)];
     this.kind = this.#parts.map(({ handle }) => (handle === undefined ? 'b' : handle.memoryType ? 'c' : 'm')).join('');
   }
@@ -95,28 +95,28 @@ export class LocalSpace {
 
   /** The operation has ended: the caller reuses its memory. */
   spend(): void {
-    if (this.#player.host.isDead) return;
+    if (this.#actor.host.isDead) return;
     for (const { storage, offset, byteLength } of this.#parts) storage.fill(SPENT, offset, offset + byteLength);
     this.release();
   }
 
   /** Unmaps mapped memory. */
   release(): void {
-    if (this.#player.host.isDead) return;
-    for (const { handle } of this.#parts) if (handle?.mapped === true) this.#player.host.context.memUnmap(handle);
+    if (this.#actor.host.isDead) return;
+    for (const { handle } of this.#parts) if (handle?.mapped === true) this.#actor.host.context.memUnmap(handle);
   }
 
   #part(byteLength: number): Part {
-    const { context } = this.#player.host;
-    const choice = this.#world.random.below(8);
-    const offset = this.#world.isOneOf(2) ? 0 : this.#world.random.below(MARGIN);
-    const total = byteLength + offset + this.#world.random.below(MARGIN) + 1;
-    if (choice === 0 || (choice === 1 && !this.#world.variation.hasCard)) {
+    const { context } = this.#actor.host;
+    const choice = this.#schedule.random.below(8);
+    const offset = this.#schedule.isOneOf(2) ? 0 : this.#schedule.random.below(MARGIN);
+    const total = byteLength + offset + this.#schedule.random.below(MARGIN) + 1;
+    if (choice === 0 || (choice === 1 && !this.#schedule.variation.hasCard)) {
       const storage = untouched(total);
       const handle = context.memMap({ buffer: storage });
       return { memory: handle, handle, storage, offset, byteLength };
     }
-    if (choice < 4 && this.#world.variation.hasCard) {
+    if (choice < 4 && this.#schedule.variation.hasCard) {
       const handle = context.memMap({ allocate: total, memoryType: MemoryType.GAUDI, sysDevice: 0 });
       const storage = storageOf(handle);
       storage.fill(UNTOUCHED);

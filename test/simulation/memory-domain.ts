@@ -1,7 +1,6 @@
 /**
  * Simulated memory domains: host memory that a network card reaches, and memory of a card that no processor reaches. Memory and keys as data, with
- * counts of
- * registered and used memory; the operations are in endpoint.ts.
+ * counts of registered and used memory; the operations are in endpoint.ts.
  */
 
 import { MemoryType, memoryTypeBit } from '../../src/ucs/memory/memory-type.ts';

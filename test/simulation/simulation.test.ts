@@ -1,6 +1,5 @@
 /**
- * Thousands of schedules of the whole stack in virtual time, over simulated transports with faults: see docs/TESTING.md. A failure names its seed,
- * which
+ * Thousands of schedules of the whole stack in virtual time, over simulated transports with faults: see docs/TESTING.md. A failure names its seed, which
  * replays it.
  */
 
@@ -8,7 +7,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { TagMatcher } from '../../src/ucp/tag/matching.ts';
 import { catches } from '../fixtures/catches.ts';
 import { extent } from '../fixtures/extent.ts';
-import { expectGood, run } from './schedules.ts';
+import { expectGood, run } from './run-schedule.ts';
 
 const SEED = process.env['SIMULATION_SEED'];
 const FIRST = Number(SEED ?? process.env['SIMULATION_FIRST'] ?? 1);

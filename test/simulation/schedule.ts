@@ -1,15 +1,15 @@
 /**
- * One schedule: its randomness, its time, its hosts, workers and links, and its failures. The events are decided in
- * simulation.ts and the files of the operations.
+ * One schedule: its randomness, its time, its hosts, actors and links, and its failures. The events are decided in simulation.ts, the workloads and the
+ * fault schedule.
  */
 
 import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { statusName } from '../../src/ucs/type/status.ts';
-import { type Entry, type EntryOptions, Ledger, type LedgerOwner, type Start } from './ledger.ts';
+import { Actor, Host } from './actor.ts';
 import { End } from './link.ts';
 import { Network } from './network.ts';
-import { Host, Player } from './player.ts';
+import { type CheckerOwner, type Entry, type EntryOptions, OperationChecker, type Start } from './operation-checker.ts';
 import { Trace } from './trace.ts';
 import { chooseVariation, type Variation } from './variation.ts';
 
@@ -22,22 +22,22 @@ const OTHER_CHANCE = 0x5eed;
 const WITH_LISTS = 5;
 
 /** One schedule. */
-export class World implements LedgerOwner {
+export class Schedule implements CheckerOwner {
   readonly random: Random;
   readonly clock: ManualClock = new ManualClock(START_NS);
   readonly trace: Trace = new Trace();
   readonly variation: Variation;
   readonly network: Network;
-  readonly ledger: Ledger = new Ledger(this);
+  readonly checker: OperationChecker = new OperationChecker(this);
   readonly hosts: Host[] = [];
-  readonly players: Player[] = [];
+  readonly actors: Actor[] = [];
   readonly ends: End[] = [];
   /** Failures, the first one first. */
   readonly failures: string[] = [];
   /** Called for every new end. */
   readonly onEnd: ((end: End) => void)[] = [];
   /** Called for every new worker. */
-  readonly onPlayer: ((player: Player) => void)[] = [];
+  readonly onActor: ((actor: Actor) => void)[] = [];
   step = 0;
   /** Closes in progress: promises need turns of the event loop. */
   closing = 0;
@@ -85,7 +85,7 @@ export class World implements LedgerOwner {
   }
 
   start(options: EntryOptions, run: Start): Entry {
-    return this.ledger.start(options, run);
+    return this.checker.start(options, run);
   }
 
   addHost(): Host {
@@ -95,21 +95,21 @@ export class World implements LedgerOwner {
     return host;
   }
 
-  addPlayer(host: Host): Player {
-    const player = new Player(this.players.length, host, this.variation.isServed);
-    this.players.push(player);
-    this.note(`${player} on host ${host.id}`);
-    for (const run of this.onPlayer) run(player);
-    return player;
+  addActor(host: Host): Actor {
+    const actor = new Actor(this.actors.length, host, this.variation.isServed);
+    this.actors.push(actor);
+    this.note(`${actor} on host ${host.id}`);
+    for (const run of this.onActor) run(actor);
+    return actor;
   }
 
   /** Whether a pair of workers creates endpoints on one side only. Constant, because endpoints are paired by their number. */
-  isOneSided(from: Player, to: Player): boolean {
+  isOneSided(from: Actor, to: Actor): boolean {
     return (from.id + to.id) % 3 === 2;
   }
 
   /** Creates an endpoint at both ends, or at one. */
-  addLink(one: Player, other: Player): void {
+  addLink(one: Actor, other: Actor): void {
     const [from, to] = this.isOneSided(one, other) && one.id > other.id ? [other, one] : [one, other];
     const first = this.#addEnd(from, to);
     if (from === to) first.peer = first;
@@ -123,20 +123,20 @@ export class World implements LedgerOwner {
     }
   }
 
-  #addEnd(player: Player, peer: Player): End {
+  #addEnd(actor: Actor, peer: Actor): End {
     const id = this.ends.length;
     const onError = (_endpoint: unknown, status: number): void => {
-      if (player.host.isDead) return;
-      this.note(`${this.nowNs()} ${player} ${end} broke: ${statusName(status)}`);
+      if (actor.host.isDead) return;
+      this.note(`${this.nowNs()} ${actor} ${end} broke: ${statusName(status)}`);
       end.errors.push(end.endpoint.status);
       if (end.endpoint.status !== status) this.fail(`${end} broke with ${status}, and has ${end.endpoint.status}`);
       if (end.errors.length > 1) this.fail(`${end} broke twice`);
       if (!end.mayBreak) this.fail(`${end} broke without a reason`);
       if (end.isClosed) this.fail(`${end} broke after it was closed`);
     };
-    const end: End = new End(id, player, peer, player.worker.endpoint(peer.worker.packedAddress.slice(), { onError }));
+    const end: End = new End(id, actor, peer, actor.worker.endpoint(peer.worker.packedAddress.slice(), { onError }));
     this.ends.push(end);
-    this.note(`${player} ${end} to ${peer}`);
+    this.note(`${actor} ${end} to ${peer}`);
     return end;
   }
 }

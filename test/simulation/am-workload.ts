@@ -1,18 +1,17 @@
 /**
- * Active messages: eager and by rendezvous, with and without headers, read in the handler, retained, received later, released, answered. Each arrives
- * once, in
- * the order of its sender, with its bytes.
+ * The workload of active messages: eager and by rendezvous, with and without headers, read in the handler, retained, received later, released,
+ * answered. It checks that each arrives once, in the order of its sender, with its bytes.
  */
 
 import type { AmMessage } from '../../src/api/contract/active-message.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import { eagerData } from '../fixtures/messages/eager-data.ts';
-import type { Entry } from './ledger.ts';
+import type { Actor } from './actor.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
+import type { Entry } from './operation-checker.ts';
 import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
-import type { Player } from './player.ts';
-import type { World } from './world.ts';
+import type { Schedule } from './schedule.ts';
 
 /** Handlers: of messages whose number is in the header, of those whose number is in the data, and of answers. */
 const WITH_HEADER = 1;
@@ -36,7 +35,7 @@ interface Message {
 
 interface Kept {
   readonly message: Message;
-  readonly player: Player;
+  readonly actor: Actor;
   readonly view: AmMessage;
 }
 
@@ -47,8 +46,8 @@ interface Answer {
 }
 
 /** Active messages of one schedule. */
-export class AmPlay {
-  readonly #world: World;
+export class AmWorkload {
+  readonly #schedule: Schedule;
   readonly #messages: Map<number, Message> = new Map();
   /** Number of the last message from an end. */
   readonly #lastFrom: Map<End, number> = new Map();
@@ -56,19 +55,19 @@ export class AmPlay {
   /** Answers by their number, and how often they arrived. */
   readonly #answers: Map<number, Answer> = new Map();
 
-  constructor(world: World) {
-    this.#world = world;
-    world.onPlayer.push((player) => {
+  constructor(schedule: Schedule) {
+    this.#schedule = schedule;
+    schedule.onActor.push((actor) => {
       for (const id of [WITH_HEADER, PLAIN]) {
-        player.worker.setAmHandler(id, (view) => this.#guard(() => this.#onMessage(player, id, view)));
+        actor.worker.setAmHandler(id, (view) => this.#guard(() => this.#onMessage(actor, id, view)));
       }
-      player.worker.setAmHandler(ANSWER, (view) => this.#guard(() => this.#onAnswer(player, view)));
+      actor.worker.setAmHandler(ANSWER, (view) => this.#guard(() => this.#onAnswer(actor, view)));
     });
   }
 
   send(end: End, byteLength: number): void {
-    const world = this.#world;
-    const id = world.newId();
+    const schedule = this.#schedule;
+    const id = schedule.newId();
     const message: Message = {
       id,
       from: end,
@@ -79,24 +78,24 @@ export class AmPlay {
       hasCome: false,
     };
     this.#messages.set(id, message);
-    const space = new LocalSpace(world, end.player, byteLength, true);
+    const space = new LocalSpace(schedule, end.actor, byteLength, true);
     space.fill(payload(id, byteLength));
-    const { rendezvousThreshold } = world.variation;
+    const { rendezvousThreshold } = schedule.variation;
     const isShort = rendezvousThreshold === 'auto' || byteLength < rendezvousThreshold;
     const isEager = isShort && this.#hasCredit;
     const isPlain =
-      byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && isEager && space.isHost && world.isOneOf(2);
-    const header = isPlain ? undefined : payload(id, ID_BYTES + world.random.below(30));
-    const wish = world.random.below(4);
+      byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && isEager && space.isHost && schedule.isOneOf(2);
+    const header = isPlain ? undefined : payload(id, ID_BYTES + schedule.random.below(30));
+    const choice = schedule.random.below(4);
     const name = `am m${id} ${end} ${byteLength}${space.kind}`;
     const onEnd = (status: Status): void => {
       message.status = status;
       space.spend();
     };
-    message.entry = world.start({ name, player: end.player, end, isWithdrawable: true, onEnd }, (params) => {
+    message.entry = schedule.start({ name, actor: end.actor, end, isWithdrawable: true, onEnd }, (params) => {
       const { local, offset, length } = space;
       if (isPlain) return end.endpoint.amSendNbx(PLAIN, undefined, local, offset, length, params);
-      const all = wish === 0 && byteLength > 0 ? { ...params, protocol: 'rendezvous' as const } : params;
+      const all = choice === 0 && byteLength > 0 ? { ...params, protocol: 'rendezvous' as const } : params;
       const result = end.endpoint.amSendNbx(WITH_HEADER, header, local, offset, length, all);
       header?.fill(0);
       return result;
@@ -104,31 +103,31 @@ export class AmPlay {
   }
 
   /** Does something with a retained message. */
-  continueKept(player?: Player): void {
-    const world = this.#world;
-    this.#kept = this.#kept.filter((kept) => kept.player.isActive);
-    const kept = world.find(this.#kept, (one) => player === undefined || one.player === player);
+  continueKept(actor?: Actor): void {
+    const schedule = this.#schedule;
+    this.#kept = this.#kept.filter((kept) => kept.actor.isActive);
+    const kept = schedule.find(this.#kept, (one) => actor === undefined || one.actor === actor);
     if (kept === undefined) return;
     this.#kept.splice(this.#kept.indexOf(kept), 1);
-    if (world.isOneOf(3)) {
-      world.note(`${kept.player} releases m${kept.message.id}`);
+    if (schedule.isOneOf(3)) {
+      schedule.note(`${kept.actor} releases m${kept.message.id}`);
       kept.view.release();
-    } else this.#receive(kept.player, kept.view, kept.message);
+    } else this.#receive(kept.actor, kept.view, kept.message);
   }
 
-  hasKept(player: Player): boolean {
-    return player.isActive && this.#kept.some((kept) => kept.player === player);
+  hasKept(actor: Actor): boolean {
+    return actor.isActive && this.#kept.some((kept) => kept.actor === actor);
   }
 
   /** Messages and answers that were sent, will certainly arrive, and have not arrived yet. */
   missing(): string[] {
     const missing: string[] = [];
     for (const { id, from, status, hasCome } of this.#messages.values()) {
-      const isSure = status === Status.OK && from.isReliable && from.peerPlayer.isActive;
+      const isSure = status === Status.OK && from.isReliable && from.peerActor.isActive;
       if (isSure && !hasCome) missing.push(`m${id} of ${from} never came`);
     }
     for (const [id, { count, from, to }] of this.#answers) {
-      const isSure = to.isReliable && to.peerPlayer.isActive && from?.isReliable !== false;
+      const isSure = to.isReliable && to.peerActor.isActive && from?.isReliable !== false;
       if (isSure && count === 0) missing.push(`answer ${id} never came to ${to}`);
     }
     return missing;
@@ -139,60 +138,60 @@ export class AmPlay {
     try {
       run();
     } catch (error) {
-      this.#world.fail(`a handler threw ${error instanceof Error ? error.stack : String(error)}`);
+      this.#schedule.fail(`a handler threw ${error instanceof Error ? error.stack : String(error)}`);
     }
   }
 
-  #onMessage(player: Player, handler: number, view: AmMessage): void {
-    const world = this.#world;
-    if (player.host.isDead) return;
+  #onMessage(actor: Actor, handler: number, view: AmMessage): void {
+    const schedule = this.#schedule;
+    if (actor.host.isDead) return;
     const id = handler === PLAIN ? idOf(eagerData(view)) : idOf(view.header);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      world.fail(`${player} got an active message ${id} that was not sent`);
+      schedule.fail(`${actor} got an active message ${id} that was not sent`);
       return;
     }
-    world.note(`${world.nowNs()} ${player} takes m${id}${view.isRendezvous ? ' by rendezvous' : ''}`);
-    this.#checkArrival(player, message);
+    schedule.note(`${schedule.nowNs()} ${actor} takes m${id}${view.isRendezvous ? ' by rendezvous' : ''}`);
+    this.#checkArrival(actor, message);
     if (handler === WITH_HEADER) this.#same(`header of m${id}`, view.header, payload(id, view.header.byteLength));
-    if (view.byteLength !== message.byteLength) world.fail(`m${id} has ${view.byteLength} bytes`);
+    if (view.byteLength !== message.byteLength) schedule.fail(`m${id} has ${view.byteLength} bytes`);
     if (!view.isRendezvous) this.#same(`m${id}`, view.data, payload(id, message.byteLength));
-    if (world.isOneOf(5)) this.#answer(player, message, view);
-    if (!player.isActive) return;
-    switch (world.random.below(4)) {
+    if (schedule.isOneOf(5)) this.#answer(actor, message, view);
+    if (!actor.isActive) return;
+    switch (schedule.random.below(4)) {
       case 0:
-        this.#kept.push({ message, player, view: view.retain() });
+        this.#kept.push({ message, actor, view: view.retain() });
         break;
       case 1:
       case 2:
-        if (view.isRendezvous || world.isOneOf(2)) this.#receive(player, view, message);
+        if (view.isRendezvous || schedule.isOneOf(2)) this.#receive(actor, view, message);
         break;
     }
   }
 
-  #checkArrival(player: Player, message: Message): void {
+  #checkArrival(actor: Actor, message: Message): void {
     const { id, from, order, hasCome } = message;
-    const world = this.#world;
-    if (hasCome) world.fail(`m${id} came twice`);
-    if (from.peerPlayer !== player) world.fail(`m${id} came to ${player}`);
-    if (message.status === Status.CANCELED && !from.isForced && !from.player.isClosing) {
-      world.fail(`m${id} was taken back, and came`);
+    const schedule = this.#schedule;
+    if (hasCome) schedule.fail(`m${id} came twice`);
+    if (from.peerActor !== actor) schedule.fail(`m${id} came to ${actor}`);
+    if (message.status === Status.CANCELED && !from.isForced && !from.actor.isClosing) {
+      schedule.fail(`m${id} was taken back, and came`);
     }
-    if ((this.#lastFrom.get(from) ?? -1) > order) world.fail(`m${id} of ${from} was overtaken`);
+    if ((this.#lastFrom.get(from) ?? -1) > order) schedule.fail(`m${id} of ${from} was overtaken`);
     this.#lastFrom.set(from, order);
     message.hasCome = true;
-    world.ledger.lastEndNs = world.nowNs();
+    schedule.checker.lastEndNs = schedule.nowNs();
   }
 
-  #receive(player: Player, view: AmMessage, message: Message): void {
-    const world = this.#world;
+  #receive(actor: Actor, view: AmMessage, message: Message): void {
+    const schedule = this.#schedule;
     const { id, byteLength, from } = message;
-    const space = new LocalSpace(world, player, byteLength + world.random.below(9), true);
+    const space = new LocalSpace(schedule, actor, byteLength + schedule.random.below(9), true);
     const isRemote = view.isRendezvous;
     const excuses = (status: Status): boolean => {
       const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
       const isGone =
-        from.isClosing || !from.player.isActive || from.isSevered || from.peer?.isClosing === true || from.hasStale;
+        from.isClosing || !from.actor.isActive || from.isSevered || from.peer?.isClosing === true || from.hasStale;
       const isLost = isBreak || status === Status.CANCELED || status === Status.INVALID_ADDR;
       const isWithdrawn = status === Status.CANCELED && message.entry?.mayBeWithdrawn === true;
       return isRemote && ((isGone && isLost) || isWithdrawn);
@@ -200,24 +199,24 @@ export class AmPlay {
     const onEnd = (status: Status): void => {
       if (status === Status.OK) {
         this.#same(`received m${id}`, space.read().subarray(0, byteLength), payload(id, byteLength));
-        if (space.isTouchedBehind(byteLength)) world.fail(`m${id} was written beyond its end`);
+        if (space.isTouchedBehind(byteLength)) schedule.fail(`m${id} was written beyond its end`);
       }
       space.release();
     };
     const name = `am receive m${id} ${space.byteLength}${space.kind}`;
-    world.start({ name, player, excuses, onEnd }, (params) =>
+    schedule.start({ name, actor, excuses, onEnd }, (params) =>
       view.receiveNbx(space.local, space.offset, space.length, params),
     );
   }
 
-  #answer(player: Player, { from }: Message, view: AmMessage): void {
-    const world = this.#world;
+  #answer(actor: Actor, { from }: Message, view: AmMessage): void {
+    const schedule = this.#schedule;
     const endpoint = view.replyEndpoint;
     const end = from.peer;
-    if (end !== undefined && !end.isClosed && player.isActive && endpoint !== end.endpoint)
-      world.fail(`${player} answers on another endpoint`);
-    if (endpoint.closed || endpoint.status !== Status.OK || !player.isActive) return;
-    const id = world.newId();
+    if (end !== undefined && !end.isClosed && actor.isActive && endpoint !== end.endpoint)
+      schedule.fail(`${actor} answers on another endpoint`);
+    if (endpoint.closed || endpoint.status !== Status.OK || !actor.isActive) return;
+    const id = schedule.newId();
     this.#answers.set(id, { count: 0, from: end, to: from });
     const bytes = payload(id, ID_BYTES);
     const header = this.#hasCredit ? undefined : bytes;
@@ -226,34 +225,34 @@ export class AmPlay {
     };
     const excuses = (status: Status): boolean => {
       const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
-      const isGone = from.isClosing || !from.player.isActive || from.isSevered || end?.isClosing === true;
+      const isGone = from.isClosing || !from.actor.isActive || from.isSevered || end?.isClosing === true;
       return isGone && (isBreak || status === Status.CANCELED);
     };
-    world.start({ name: `answer ${id}`, player, excuses, onEnd }, (params) =>
+    schedule.start({ name: `answer ${id}`, actor, excuses, onEnd }, (params) =>
       endpoint.amSendNbx(ANSWER, header, bytes, 0, bytes.byteLength, params),
     );
   }
 
   /** Whether short messages always arrive with their data: there is more credit than a schedule needs. */
   get #hasCredit(): boolean {
-    return this.#world.variation.unexpectedBytesMax > SCARCE_BYTES;
+    return this.#schedule.variation.unexpectedBytesMax > SCARCE_BYTES;
   }
 
-  #onAnswer(player: Player, message: AmMessage): void {
-    if (player.host.isDead) return;
+  #onAnswer(actor: Actor, message: AmMessage): void {
+    if (actor.host.isDead) return;
     const known = message.isRendezvous ? message.header : message.data;
     const id = idOf(known);
     const answer = this.#answers.get(id);
     this.#same(`answer ${id}`, known, payload(id, ID_BYTES));
     if (answer === undefined) return;
-    if (answer.to.player !== player) this.#world.fail(`answer ${id} came to ${player}`);
+    if (answer.to.actor !== actor) this.#schedule.fail(`answer ${id} came to ${actor}`);
     answer.count += 1;
-    this.#world.ledger.lastEndNs = this.#world.nowNs();
-    if (answer.count > 1) this.#world.fail(`answer ${id} came twice`);
+    this.#schedule.checker.lastEndNs = this.#schedule.nowNs();
+    if (answer.count > 1) this.#schedule.fail(`answer ${id} came twice`);
   }
 
   #same(what: string, actual: Uint8Array, expected: Uint8Array): void {
     const difference = differenceOf(actual, expected);
-    if (difference !== undefined) this.#world.fail(`${what} is wrong: ${difference}`);
+    if (difference !== undefined) this.#schedule.fail(`${what} is wrong: ${difference}`);
   }
 }

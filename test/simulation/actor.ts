@@ -1,6 +1,6 @@
 /**
- * The hosts of a schedule, and the workers on them: real contexts over simulated transports. A host has a clock of its own, so that its timers end
- * when it dies.
+ * The hosts of a schedule, and its actors: workers on them, real contexts over simulated transports. A host has a clock of its own, so that its timers
+ * end when it dies.
  */
 
 import { Udmabuf } from '../../src/sys/index.ts';
@@ -97,8 +97,8 @@ export class Host {
   }
 }
 
-/** A worker of the schedule. */
-export class Player {
+/** An actor of the schedule: a worker, which starts operations and makes progress. */
+export class Actor {
   readonly id: number;
   readonly host: Host;
   readonly worker: Worker;

@@ -1,17 +1,16 @@
 /**
- * Tagged messages: sends, synchronous sends, receives with every kind of mask, probes. Received messages are compared with sent ones, and with the
- * rules
- * of matching: no message overtakes another of the same sender, and no receive an earlier one.
+ * The workload of tagged messages: sends, synchronous sends, receives with every kind of mask, probes. It compares received messages with sent ones, and
+ * with the rules of matching: no message overtakes another of the same sender, and no receive an earlier one.
  */
 
 import type { Request } from '../../src/api/contract/request.ts';
 import { Status, statusName } from '../../src/ucs/type/status.ts';
-import type { Entry } from './ledger.ts';
+import type { Actor } from './actor.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
+import type { Entry } from './operation-checker.ts';
 import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
-import type { Player } from './player.ts';
-import type { World } from './world.ts';
+import type { Schedule } from './schedule.ts';
 
 /** Messages whose tag has no number are short, so that they fit into every receive. */
 const PLAIN_BYTES_MAX = 32;
@@ -33,7 +32,7 @@ interface Message {
 }
 
 interface Receive {
-  readonly player: Player;
+  readonly actor: Actor;
   readonly tag: bigint;
   readonly mask: bigint;
   /** When it was posted, or its message was removed by a probe. */
@@ -46,22 +45,22 @@ interface Receive {
 }
 
 /** Tagged messages of one schedule. */
-export class TagPlay {
-  readonly #world: World;
+export class TagWorkload {
+  readonly #schedule: Schedule;
   readonly #messages: Map<number, Message> = new Map();
   readonly #receives: Receive[] = [];
   #order = 0;
 
-  constructor(world: World) {
-    this.#world = world;
+  constructor(schedule: Schedule) {
+    this.#schedule = schedule;
   }
 
   send(end: End, byteLength: number): void {
-    const world = this.#world;
-    const id = world.newId();
-    const kind = BigInt(world.random.below(CLASSES));
-    const isPlain = byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && world.isOneOf(2);
-    const isSync = world.isOneOf(4);
+    const schedule = this.#schedule;
+    const id = schedule.newId();
+    const kind = BigInt(schedule.random.below(CLASSES));
+    const isPlain = byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && schedule.isOneOf(2);
+    const isSync = schedule.isOneOf(4);
     const tag = isPlain ? kind : (BigInt(id) << ID_SHIFT) | kind;
     const message: Message = {
       id,
@@ -74,7 +73,7 @@ export class TagPlay {
       receive: undefined,
     };
     this.#messages.set(id, message);
-    const space = new LocalSpace(world, end.player, byteLength, true);
+    const space = new LocalSpace(schedule, end.actor, byteLength, true);
     space.fill(payload(id, byteLength));
     const name = `tag ${isSync ? 'sync ' : ''}m${id} ${end} ${byteLength}${space.kind} ${tag.toString(16)}`;
     const onEnd = (status: Status): void => {
@@ -82,7 +81,7 @@ export class TagPlay {
       if (status === Status.OK && isSync && space.isHost) this.#checkSync(message);
       space.spend();
     };
-    world.start({ name, player: end.player, end, isWithdrawable: true, onEnd }, (params) => {
+    schedule.start({ name, actor: end.actor, end, isWithdrawable: true, onEnd }, (params) => {
       const { endpoint } = end;
       const { local, offset, length } = space;
       return isSync
@@ -91,70 +90,70 @@ export class TagPlay {
     });
   }
 
-  receive(player: Player, wildcard = false): void {
-    const world = this.#world;
-    const kind = BigInt(world.random.below(CLASSES));
-    const mask = wildcard ? 0n : world.pick([FULL_MASK, CLASS_MASK, CLASS_MASK, 0n]);
-    const receive = this.#newReceive(player, kind, mask);
-    const byteLength = wildcard || world.random.below(4) > 0 ? world.variation.bytesMax : PLAIN_BYTES_MAX * 2;
+  receive(actor: Actor, wildcard = false): void {
+    const schedule = this.#schedule;
+    const kind = BigInt(schedule.random.below(CLASSES));
+    const mask = wildcard ? 0n : schedule.pick([FULL_MASK, CLASS_MASK, CLASS_MASK, 0n]);
+    const receive = this.#newReceive(actor, kind, mask);
+    const byteLength = wildcard || schedule.random.below(4) > 0 ? schedule.variation.bytesMax : PLAIN_BYTES_MAX * 2;
     this.#post(receive, byteLength, `tag receive ${kind}/${mask.toString(16)}`, (space, params) =>
-      player.worker.tagRecvNbx(space.local, space.offset, space.length, kind, mask, params),
+      actor.worker.tagRecvNbx(space.local, space.offset, space.length, kind, mask, params),
     );
   }
 
   /** Probes for a message, and removes it or not. */
-  probe(player: Player): void {
-    const world = this.#world;
-    const kind = BigInt(world.random.below(CLASSES));
-    const mask = world.pick([FULL_MASK, CLASS_MASK, 0n]);
-    const takes = world.isOneOf(2);
-    const found = player.worker.tagProbe(kind, mask, takes);
-    world.note(`${player} probes ${kind}/${mask.toString(16)}: ${found?.senderTag.toString(16)}`);
+  probe(actor: Actor): void {
+    const schedule = this.#schedule;
+    const kind = BigInt(schedule.random.below(CLASSES));
+    const mask = schedule.pick([FULL_MASK, CLASS_MASK, 0n]);
+    const takes = schedule.isOneOf(2);
+    const found = actor.worker.tagProbe(kind, mask, takes);
+    schedule.note(`${actor} probes ${kind}/${mask.toString(16)}: ${found?.senderTag.toString(16)}`);
     if (found === undefined) return;
     if ((found.senderTag & mask) !== (kind & mask))
-      world.fail(`${player} found ${found.senderTag} for ${kind}/${mask}`);
+      schedule.fail(`${actor} found ${found.senderTag} for ${kind}/${mask}`);
     if (!takes) return;
-    const receive = this.#newReceive(player, kind, mask);
-    const room = found.byteLength + world.random.below(8);
+    const receive = this.#newReceive(actor, kind, mask);
+    const room = found.byteLength + schedule.random.below(8);
     this.#post(receive, room, `tag receive of a probed message`, (space, params) =>
-      player.worker.tagMessageRecvNbx(space.local, space.offset, space.length, found, params),
+      actor.worker.tagMessageRecvNbx(space.local, space.offset, space.length, found, params),
     );
   }
 
   /** Whether there is a message that a live worker has not received and will receive. */
-  expects(player: Player): boolean {
+  expects(actor: Actor): boolean {
     const isAwaited = ({ from, receive, status }: Message): boolean =>
-      receive === undefined && status === undefined && from.peerPlayer === player && from.player.isRunning;
-    return this.#left(player).length > 0 || [...this.#messages.values()].some(isAwaited);
+      receive === undefined && status === undefined && from.peerActor === actor && from.actor.isRunning;
+    return this.#left(actor).length > 0 || [...this.#messages.values()].some(isAwaited);
   }
 
   /** Cancels the receives of a worker that have no message. */
-  cancelReceives(player: Player): void {
+  cancelReceives(actor: Actor): void {
     for (const receive of this.#receives) {
-      const { entry, player: owner, status } = receive;
-      if (owner !== player || status !== undefined || entry === undefined) continue;
+      const { entry, actor: owner, status } = receive;
+      if (owner !== actor || status !== undefined || entry === undefined) continue;
       // A receive that a transport works on, also for a lost peer, cannot be cancelled and ends by itself.
-      receive.isLeft = this.#world.ledger.cancel(entry);
+      receive.isLeft = this.#schedule.checker.cancel(entry);
     }
   }
 
   /** Checks the matching of every live worker. */
   check(): void {
-    for (const player of this.#world.players) {
-      if (!player.isActive) continue;
-      const receives = this.#receives.filter((receive) => receive.player === player);
+    for (const actor of this.#schedule.actors) {
+      if (!actor.isActive) continue;
+      const receives = this.#receives.filter((receive) => receive.actor === actor);
       for (const receive of receives) this.#checkReceive(receive, receives);
-      for (const message of this.#left(player)) this.#world.fail(`m${message.id} never came`);
+      for (const message of this.#left(actor)) this.#schedule.fail(`m${message.id} never came`);
     }
     for (const message of this.#messages.values()) {
       if (message.status === Status.OK && message.isSync) this.#checkSync(message);
     }
   }
 
-  #newReceive(player: Player, tag: bigint, mask: bigint): Receive {
+  #newReceive(actor: Actor, tag: bigint, mask: bigint): Receive {
     const order = this.#order++;
     const receive = {
-      player,
+      actor,
       tag,
       mask,
       order,
@@ -171,16 +170,16 @@ export class TagPlay {
     receive: Receive,
     byteLength: number,
     name: string,
-    run: (space: LocalSpace, params: Parameters<Parameters<World['start']>[1]>[0]) => Status | Request,
+    run: (space: LocalSpace, params: Parameters<Parameters<Schedule['start']>[1]>[0]) => Status | Request,
   ): void {
-    const world = this.#world;
-    const { player } = receive;
-    const space = new LocalSpace(world, player, byteLength, true);
+    const schedule = this.#schedule;
+    const { actor } = receive;
+    const space = new LocalSpace(schedule, actor, byteLength, true);
     const excuses = (status: Status): boolean => {
       const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
       // A failed sender unmaps its memory.
       const isLost = isBreak || status === Status.CANCELED || status === Status.INVALID_ADDR;
-      if (isLost) return world.ends.some((end) => end.player === player && !end.isReliable) || this.#hasUnasked(player);
+      if (isLost) return schedule.ends.some((end) => end.actor === actor && !end.isReliable) || this.#hasUnasked(actor);
       return status === Status.MESSAGE_TRUNCATED;
     };
     const onEnd = (status: Status, request: Request | undefined): void => {
@@ -188,53 +187,53 @@ export class TagPlay {
       this.#arrived(receive, status, request!, space);
       space.release();
     };
-    const options = { name: `${name} ${byteLength}${space.kind}`, player, excuses, needsRequest: true, onEnd };
-    receive.entry = world.start(options, (params) => run(space, params));
+    const options = { name: `${name} ${byteLength}${space.kind}`, actor, excuses, needsRequest: true, onEnd };
+    receive.entry = schedule.start(options, (params) => run(space, params));
   }
 
   /** Whether there may be a connection to the worker that it has not requested. */
-  #hasUnasked(player: Player): boolean {
-    return this.#world.ends.some(
-      (end) => end.peerPlayer === player && (end.hasStale || end.isClosing || !end.player.isActive || end.isSevered),
+  #hasUnasked(actor: Actor): boolean {
+    return this.#schedule.ends.some(
+      (end) => end.peerActor === actor && (end.hasStale || end.isClosing || !end.actor.isActive || end.isSevered),
     );
   }
 
   #arrived(receive: Receive, status: Status, request: Request, space: LocalSpace): void {
     if (status === Status.CANCELED) return;
-    const world = this.#world;
+    const schedule = this.#schedule;
     const { senderTag, receivedBytes } = request;
     if ((senderTag & receive.mask) !== (receive.tag & receive.mask)) {
-      world.fail(`${receive.entry} got a message of tag ${senderTag.toString(16)}`);
+      schedule.fail(`${receive.entry} got a message of tag ${senderTag.toString(16)}`);
     }
     const bytes = space.read();
     const plain = senderTag >> ID_SHIFT === 0n;
     const id = plain ? idOf(bytes) : Number(senderTag >> ID_SHIFT);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which was not sent`);
+      if (status === Status.OK) schedule.fail(`${receive.entry} got message ${id}, which was not sent`);
       return;
     }
-    world.note(`${receive.player} got m${id}: ${statusName(status)}`);
+    schedule.note(`${receive.actor} got m${id}: ${statusName(status)}`);
     this.#match(receive, message);
     if (receivedBytes !== message.byteLength)
-      world.fail(`m${id} of ${message.byteLength} bytes came as ${receivedBytes}`);
+      schedule.fail(`m${id} of ${message.byteLength} bytes came as ${receivedBytes}`);
     const isTruncated = message.byteLength > space.byteLength;
     if (isTruncated !== (status === Status.MESSAGE_TRUNCATED) && status !== Status.CONNECTION_RESET) {
       if (status !== Status.ENDPOINT_TIMEOUT)
-        world.fail(`m${id} came with ${statusName(status)} into ${space.byteLength}`);
+        schedule.fail(`m${id} came with ${statusName(status)} into ${space.byteLength}`);
     }
     if (status !== Status.OK) return;
     const difference = differenceOf(bytes.subarray(0, receivedBytes), payload(id, message.byteLength));
-    if (difference !== undefined) world.fail(`m${id} from ${message.from} came wrong: ${difference}`);
-    if (space.isTouchedBehind(receivedBytes)) world.fail(`m${id} was written beyond its end`);
+    if (difference !== undefined) schedule.fail(`m${id} from ${message.from} came wrong: ${difference}`);
+    if (space.isTouchedBehind(receivedBytes)) schedule.fail(`m${id} was written beyond its end`);
   }
 
   #match(receive: Receive, message: Message): void {
-    const world = this.#world;
-    if (message.receive !== undefined) world.fail(`m${message.id} came twice`);
-    if (message.from.peerPlayer !== receive.player) world.fail(`m${message.id} came to ${receive.player}`);
-    if (message.status === Status.CANCELED && !message.from.isForced && !message.from.player.isClosing) {
-      world.fail(`m${message.id} was taken back, and came`);
+    const schedule = this.#schedule;
+    if (message.receive !== undefined) schedule.fail(`m${message.id} came twice`);
+    if (message.from.peerActor !== receive.actor) schedule.fail(`m${message.id} came to ${receive.actor}`);
+    if (message.status === Status.CANCELED && !message.from.isForced && !message.from.actor.isClosing) {
+      schedule.fail(`m${message.id} was taken back, and came`);
     }
     message.receive = receive;
     receive.message = message;
@@ -242,15 +241,15 @@ export class TagPlay {
 
   #checkSync(message: Message): void {
     const { from, receive } = message;
-    const { peerPlayer } = from;
-    if (receive !== undefined || peerPlayer.host.isDead || peerPlayer.isClosing || this.#world.variation.hasCard)
+    const { peerActor } = from;
+    if (receive !== undefined || peerActor.host.isDead || peerActor.isClosing || this.#schedule.variation.hasCard)
       return;
     // A rendezvous may end at its sender before its receiver is notified; a receiver that closes the connection never is.
-    const isMatched = this.#receives.some(({ player, status, isLeft }) => {
+    const isMatched = this.#receives.some(({ actor, status, isLeft }) => {
       const isGivenUp = status !== undefined && status !== Status.OK && from.peer?.isForced === true && !isLeft;
-      return player === peerPlayer && (status === undefined || isGivenUp);
+      return actor === peerActor && (status === undefined || isGivenUp);
     });
-    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and was not received`);
+    if (!isMatched) this.#schedule.fail(`m${message.id} ended at its sender, and was not received`);
   }
 
   #checkReceive(receive: Receive, receives: readonly Receive[]): void {
@@ -263,22 +262,22 @@ export class TagPlay {
       if (other.status !== undefined && other.status < 0) continue;
       if (other.receive === undefined && !message.from.isReliable) continue;
       if (other.receive === undefined || other.receive.order > receive.order) {
-        this.#world.fail(`m${message.id} overtook m${other.id}`);
+        this.#schedule.fail(`m${message.id} overtook m${other.id}`);
       }
     }
     for (const other of receives) {
       if (other.order >= receive.order || !fits(other, message)) continue;
-      if (other.status === undefined || other.isLeft) this.#world.fail(`${receive.entry} overtook ${other.entry}`);
+      if (other.status === undefined || other.isLeft) this.#schedule.fail(`${receive.entry} overtook ${other.entry}`);
       const isLater = other.message?.from === message.from && other.message.order > message.order;
-      if (isLater) this.#world.fail(`${receive.entry} got m${message.id} before ${other.entry}`);
+      if (isLater) this.#schedule.fail(`${receive.entry} got m${message.id} before ${other.entry}`);
     }
   }
 
   /** Messages that will certainly arrive at a worker. */
-  #left(player: Player): Message[] {
+  #left(actor: Actor): Message[] {
     return [...this.#messages.values()].filter(({ from, receive, status }) => {
       const isSent = status === undefined || status === Status.OK;
-      return receive === undefined && isSent && from.peerPlayer === player && player.isActive && from.isReliable;
+      return receive === undefined && isSent && from.peerActor === actor && actor.isActive && from.isReliable;
     });
   }
 }

@@ -1,4 +1,4 @@
-/** Streams: bytes arrive in order for all sizes of sends and receives. */
+/** The workload of streams. It checks that bytes arrive in order for all sizes of sends and receives. */
 
 import type { Request } from '../../src/api/contract/request.ts';
 import { Request as NativeRequest } from '../../src/ucp/base/request/request.ts';
@@ -6,7 +6,7 @@ import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
 import { differenceOf, streamBytes } from './payload.ts';
-import type { World } from './world.ts';
+import type { Schedule } from './schedule.ts';
 
 /** The bytes of one send. */
 interface Part {
@@ -31,13 +31,13 @@ interface Flow {
 }
 
 /** The streams of one schedule. */
-export class StreamPlay {
-  readonly #world: World;
+export class StreamWorkload {
+  readonly #schedule: Schedule;
   /** By the sending end. */
   readonly #flows: Map<End, Flow> = new Map();
 
-  constructor(world: World) {
-    this.#world = world;
+  constructor(schedule: Schedule) {
+    this.#schedule = schedule;
   }
 
   /** Whether both ends of a stream exist. */
@@ -46,10 +46,10 @@ export class StreamPlay {
   }
 
   send(end: End, byteLength: number): void {
-    const world = this.#world;
+    const schedule = this.#schedule;
     const flow = this.#flowOf(end);
     if (flow.isBroken) return;
-    const space = new LocalSpace(world, end.player, byteLength, true);
+    const space = new LocalSpace(schedule, end.actor, byteLength, true);
     space.fill(streamBytes(flow.id, flow.sent, byteLength));
     const part: Part = { from: flow.sent, byteLength, received: 0, wasTakenBack: false };
     flow.parts.push(part);
@@ -57,25 +57,25 @@ export class StreamPlay {
     flow.sending += 1;
     const onEnd = (status: Status): void => {
       flow.sending -= 1;
-      if (status === Status.CANCELED && !end.isClosing && end.player.isActive) part.wasTakenBack = true;
+      if (status === Status.CANCELED && !end.isClosing && end.actor.isActive) part.wasTakenBack = true;
       else if (status !== Status.OK) flow.isBroken = true;
       space.spend();
     };
     const name = `stream send ${end} ${byteLength}${space.kind} to ${flow.sent}`;
-    world.start({ name, player: end.player, end, onEnd }, (params) =>
+    schedule.start({ name, actor: end.actor, end, onEnd }, (params) =>
       end.endpoint.streamSendNbx(space.local, space.offset, space.length, params),
     );
   }
 
-  receive(end: End, byteLength: number, waitAll: boolean = this.#world.isOneOf(3)): void {
-    const world = this.#world;
+  receive(end: End, byteLength: number, waitAll: boolean = this.#schedule.isOneOf(3)): void {
+    const schedule = this.#schedule;
     const flow = this.#flowOf(end.peer!);
-    const space = new LocalSpace(world, end.player, byteLength, true);
+    const space = new LocalSpace(schedule, end.actor, byteLength, true);
     const token = {};
     flow.waiting.set(token, byteLength);
     const onEnd = (status: Status, request: Request | undefined): void => {
       const [first] = flow.waiting.keys();
-      if (status === Status.OK && first !== token) world.fail(`a stream receive of ${end} overtook another`);
+      if (status === Status.OK && first !== token) schedule.fail(`a stream receive of ${end} overtook another`);
       flow.waiting.delete(token);
       if (status === Status.OK) this.#arrived(end, flow, space, request!.receivedBytes, waitAll);
       // A receive that was ended early may have consumed bytes.
@@ -83,7 +83,7 @@ export class StreamPlay {
       space.release();
     };
     const name = `stream receive ${end} ${byteLength}${space.kind}${waitAll ? ' all' : ''}`;
-    world.start({ name, player: end.player, end, needsRequest: true, isOrdered: true, onEnd }, (params) =>
+    schedule.start({ name, actor: end.actor, end, needsRequest: true, isOrdered: true, onEnd }, (params) =>
       end.endpoint.streamRecvNbx(space.local, space.offset, space.length, { ...params, waitAll }),
     );
   }
@@ -92,9 +92,9 @@ export class StreamPlay {
   take(end: End): void {
     const flow = this.#flowOf(end.peer!);
     const bytes = end.endpoint.streamRecvData();
-    this.#world.note(`${end} takes ${bytes?.byteLength} of the stream`);
+    this.#schedule.note(`${end} takes ${bytes?.byteLength} of the stream`);
     if (bytes === undefined) return;
-    if (flow.waiting.size > 0) this.#world.fail(`${end} took bytes that a receive waits for`);
+    if (flow.waiting.size > 0) this.#schedule.fail(`${end} took bytes that a receive waits for`);
     this.#compare(end, flow, bytes);
   }
 
@@ -129,12 +129,12 @@ export class StreamPlay {
   }
 
   #arrived(end: End, flow: Flow, space: LocalSpace, byteLength: number, waitAll: boolean): void {
-    const world = this.#world;
-    if (byteLength > space.byteLength) world.fail(`${end} got ${byteLength} bytes into ${space.byteLength}`);
+    const schedule = this.#schedule;
+    if (byteLength > space.byteLength) schedule.fail(`${end} got ${byteLength} bytes into ${space.byteLength}`);
     if (waitAll && byteLength < space.byteLength)
-      world.fail(`${end} got ${byteLength} of all ${space.byteLength} bytes`);
-    if (byteLength === 0) world.fail(`${end} got nothing of the stream`);
-    if (space.isTouchedBehind(byteLength)) world.fail(`the stream at ${end} was written beyond its end`);
+      schedule.fail(`${end} got ${byteLength} of all ${space.byteLength} bytes`);
+    if (byteLength === 0) schedule.fail(`${end} got nothing of the stream`);
+    if (space.isTouchedBehind(byteLength)) schedule.fail(`the stream at ${end} was written beyond its end`);
     this.#compare(end, flow, space.read().subarray(0, byteLength));
   }
 
@@ -143,13 +143,13 @@ export class StreamPlay {
     for (let done = 0; done < bytes.byteLength; ) {
       const part = flow.parts[0];
       if (part === undefined) {
-        this.#world.fail(`the stream at ${end} has more bytes than were sent`);
+        this.#schedule.fail(`the stream at ${end} has more bytes than were sent`);
         return;
       }
       const byteLength = part.wasTakenBack ? 0 : Math.min(bytes.byteLength - done, part.byteLength - part.received);
       const from = part.from + part.received;
       const difference = differenceOf(bytes.subarray(done, done + byteLength), streamBytes(flow.id, from, byteLength));
-      if (difference !== undefined) this.#world.fail(`the stream at ${end} is wrong from ${from}: ${difference}`);
+      if (difference !== undefined) this.#schedule.fail(`the stream at ${end} is wrong from ${from}: ${difference}`);
       part.received += byteLength;
       done += byteLength;
       if (part.wasTakenBack || part.received === part.byteLength) flow.parts.shift();

@@ -1,7 +1,6 @@
 /**
- * Puts, gets, flushes and fences: every end has memory at its peer that it alone writes, cell by cell. Flushed puts have arrived when the flush ends,
- * a
- * get reads earlier puts, and unmapped memory is not accessed any more.
+ * The workload of puts, gets, flushes and fences: every end has memory at its peer that it alone writes, cell by cell. It checks that flushed puts have
+ * arrived when the flush ends, that a get reads earlier puts, and that unmapped memory is not accessed any more.
  */
 
 import type { Context } from '../../src/ucp/core/context.ts';
@@ -10,12 +9,12 @@ import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import type { Entry } from './ledger.ts';
+import type { Actor } from './actor.ts';
 import type { End } from './link.ts';
 import { LocalSpace, storageOf } from './local-memory.ts';
+import type { Entry } from './operation-checker.ts';
 import { differenceOf, payload } from './payload.ts';
-import type { Player } from './player.ts';
-import type { World } from './world.ts';
+import type { Schedule } from './schedule.ts';
 
 interface Put {
   readonly version: number;
@@ -39,7 +38,7 @@ interface Cell {
 /** Memory that one end writes at its peer. */
 interface Region {
   readonly end: End;
-  readonly owner: Player;
+  readonly owner: Actor;
   readonly handle: MemoryHandle;
   readonly storage: Uint8Array;
   rkey: RemoteKey;
@@ -68,23 +67,23 @@ export interface WrittenCell {
 }
 
 /** The puts and gets of one schedule. */
-export class RmaPlay {
-  readonly #world: World;
+export class RmaWorkload {
+  readonly #schedule: Schedule;
   readonly #regions: Map<End, Region> = new Map();
   readonly #promises: { readonly region: Region; readonly cell: Cell; readonly put: Put }[] = [];
 
-  constructor(world: World) {
-    this.#world = world;
-    world.onEnd.push((end) => this.#addRegion(end));
+  constructor(schedule: Schedule) {
+    this.#schedule = schedule;
+    schedule.onEnd.push((end) => this.#addRegion(end));
   }
 
   put(end: End): void {
-    const world = this.#world;
+    const schedule = this.#schedule;
     const region = this.#regions.get(end)!;
-    const cell = world.find(region.cells, (one) => isFree(one, region.era));
+    const cell = schedule.find(region.cells, (one) => isFree(one, region.era));
     if (cell === undefined) return;
-    const version = world.newId();
-    const space = new LocalSpace(world, end.player, cell.byteLength, false);
+    const version = schedule.newId();
+    const space = new LocalSpace(schedule, end.actor, cell.byteLength, false);
     space.fill(payload(version, cell.byteLength));
     const put: Put = { version, era: region.era, entry: undefined };
     cell.puts.push(put);
@@ -94,7 +93,7 @@ export class RmaPlay {
     };
     const excuses = (status: Status): boolean => isStale(status) && region.isUnmapped;
     const name = `put ${version} ${end} ${cell.offset}+${cell.byteLength}${space.kind}`;
-    put.entry = world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+    put.entry = schedule.start({ name, actor: end.actor, end, excuses, onEnd }, (params) =>
       end.endpoint.putNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
     );
   }
@@ -102,7 +101,7 @@ export class RmaPlay {
   /** Takes a cell for a list; undefined if none is free. */
   write(end: End, version: number): WrittenCell | undefined {
     const region = this.#regions.get(end)!;
-    const cell = this.#world.find(region.cells, (one) => isFree(one, region.era));
+    const cell = this.#schedule.find(region.cells, (one) => isFree(one, region.era));
     if (cell === undefined) return undefined;
     const put: Put = { version, era: region.era, entry: undefined };
     cell.puts.push(put);
@@ -127,45 +126,45 @@ export class RmaPlay {
   }
 
   get(end: End): void {
-    const world = this.#world;
+    const schedule = this.#schedule;
     const region = this.#regions.get(end)!;
-    const cell = world.pick(region.cells);
+    const cell = schedule.pick(region.cells);
     const last = cell.puts.at(-1);
     // Before the get there are only the old contents, or those ordered by a fence.
     const isSure = last === undefined || last.era < region.era;
     const version = last === undefined ? cell.committed : last.version;
-    const space = new LocalSpace(world, end.player, cell.byteLength, false);
+    const space = new LocalSpace(schedule, end.actor, cell.byteLength, false);
     cell.gets += 1;
     cell.getEra = region.era;
     const onEnd = (status: Status): void => {
       cell.gets -= 1;
       if (status === Status.OK && isSure && version !== undefined && cell.committed !== undefined) {
         const difference = differenceOf(space.read(), payload(version, cell.byteLength));
-        if (difference !== undefined) world.fail(`a get of ${end} did not see put ${version}: ${difference}`);
+        if (difference !== undefined) schedule.fail(`a get of ${end} did not see put ${version}: ${difference}`);
       }
-      if (space.isTouchedBehind(cell.byteLength)) world.fail(`a get of ${end} wrote beyond its end`);
+      if (space.isTouchedBehind(cell.byteLength)) schedule.fail(`a get of ${end} wrote beyond its end`);
       space.release();
     };
     const excuses = (status: Status): boolean => isStale(status) && region.isUnmapped;
     const name = `get ${end} ${cell.offset}+${cell.byteLength}${space.kind}`;
-    world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+    schedule.start({ name, actor: end.actor, end, excuses, onEnd }, (params) =>
       end.endpoint.getNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
     );
   }
 
   fence(end: End, isOfWorker: boolean): void {
-    this.#world.note(`fence ${isOfWorker ? end.player : end}`);
-    if (isOfWorker) end.player.worker.fence();
+    this.#schedule.note(`fence ${isOfWorker ? end.actor : end}`);
+    if (isOfWorker) end.actor.worker.fence();
     else end.endpoint.fence();
     for (const region of this.#regions.values()) {
-      if (region.end === end || (isOfWorker && region.end.player === end.player)) region.era += 1;
+      if (region.end === end || (isOfWorker && region.end.actor === end.actor)) region.era += 1;
     }
   }
 
   flush(end: End, isOfWorker: boolean): void {
-    const { player } = end;
+    const { actor } = end;
     const regions = [...this.#regions.values()].filter((region) =>
-      isOfWorker ? region.end.player === player && !region.end.isClosing : region.end === end,
+      isOfWorker ? region.end.actor === actor && !region.end.isClosing : region.end === end,
     );
     const promised = regions.flatMap((region) =>
       region.cells.flatMap((cell) =>
@@ -178,13 +177,13 @@ export class RmaPlay {
     const isUnmapped = (): boolean => regions.some((region) => region.isUnmapped);
     const excuses = (status: Status): boolean => {
       const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
-      if (isBreak || status === Status.CANCELED) return isOfWorker && this.#mayBreak(player);
+      if (isBreak || status === Status.CANCELED) return isOfWorker && this.#mayBreak(actor);
       return isStale(status) && isUnmapped();
     };
-    const name = `flush ${isOfWorker ? player : end}`;
-    this.#world.start(
-      { name, player, end: isOfWorker ? undefined : end, isWithdrawable: true, excuses, onEnd },
-      (params) => (isOfWorker ? player.worker.flushNbx(params) : end.endpoint.flushNbx(params)),
+    const name = `flush ${isOfWorker ? actor : end}`;
+    this.#schedule.start(
+      { name, actor, end: isOfWorker ? undefined : end, isWithdrawable: true, excuses, onEnd },
+      (params) => (isOfWorker ? actor.worker.flushNbx(params) : end.endpoint.flushNbx(params)),
     );
   }
 
@@ -193,10 +192,10 @@ export class RmaPlay {
     const region = this.#regions.get(end);
     if (region === undefined || region.isUnmapped || region.owner.host.isDead || !region.owner.isActive) return;
     if (!unmapped(region.owner.host.context, region.handle)) {
-      this.#world.note(`region of ${end} is busy`);
+      this.#schedule.note(`region of ${end} is busy`);
       return;
     }
-    this.#world.note(`region of ${end} unmapped`);
+    this.#schedule.note(`region of ${end} unmapped`);
     region.isUnmapped = true;
     end.hasStale = true;
     region.left = region.storage.slice();
@@ -207,9 +206,9 @@ export class RmaPlay {
   checkFlushed(): void {
     for (const { region, cell, put } of this.#promises.splice(0)) {
       const { end, owner, storage } = region;
-      if (end.player.host.isDead) continue;
+      if (end.actor.host.isDead) continue;
       const status = put.entry?.status;
-      if (status === undefined) this.#world.fail(`a flush of ${end} ended before put ${put.version}`);
+      if (status === undefined) this.#schedule.fail(`a flush of ${end} ended before put ${put.version}`);
       const isLast = cell.puts.length === 0 && cell.committed === put.version;
       if (status !== Status.OK || !isLast || owner.host.isDead || region.isUnmapped) continue;
       this.#compare(end, storage, cell);
@@ -217,12 +216,13 @@ export class RmaPlay {
   }
 
   check(): void {
-    const world = this.#world;
+    const schedule = this.#schedule;
     for (const { end, owner, cells, storage, left } of this.#regions.values()) {
       if (owner.host.isDead) continue;
       if (left !== undefined) {
         const difference = differenceOf(storage, left);
-        if (difference !== undefined) world.fail(`memory of ${end} was written after it was taken back: ${difference}`);
+        if (difference !== undefined)
+          schedule.fail(`memory of ${end} was written after it was taken back: ${difference}`);
         continue;
       }
       if (!end.isReliable) continue;
@@ -236,7 +236,7 @@ export class RmaPlay {
   release(): boolean {
     let isDone = true;
     for (const region of this.#regions.values()) {
-      if (!region.end.player.host.isDead) region.rkey.release();
+      if (!region.end.actor.host.isDead) region.rkey.release();
       if (region.isUnmapped || region.owner.host.isDead) continue;
       region.isUnmapped = unmapped(region.owner.host.context, region.handle);
       isDone &&= region.isUnmapped;
@@ -245,20 +245,20 @@ export class RmaPlay {
   }
 
   #addRegion(end: End): void {
-    const world = this.#world;
-    const { context } = end.peerPlayer.host;
-    const sizes = [8, 40, 256, 300, 1000, world.variation.bytesMax];
-    const lengths = [0, 1, 2].map(() => world.pick(sizes));
+    const schedule = this.#schedule;
+    const { context } = end.peerActor.host;
+    const sizes = [8, 40, 256, 300, 1000, schedule.variation.bytesMax];
+    const lengths = [0, 1, 2].map(() => schedule.pick(sizes));
     const byteLength = lengths.reduce((sum, length) => sum + length + 8, 0);
-    const isOfCard = world.variation.hasCard && world.isOneOf(2);
+    const isOfCard = schedule.variation.hasCard && schedule.isOneOf(2);
     let handle: MemoryHandle;
     if (isOfCard) handle = context.memMap({ allocate: byteLength, memoryType: MemoryType.GAUDI, sysDevice: 0 });
-    else if (world.isOneOf(2)) handle = context.memMap({ buffer: new Uint8Array(byteLength) });
+    else if (schedule.isOneOf(2)) handle = context.memMap({ buffer: new Uint8Array(byteLength) });
     else handle = context.memMap({ allocate: byteLength });
     const storage = storageOf(handle);
     let offset = 0;
     const cells = lengths.map((length): Cell => {
-      const cell: Cell = { offset, byteLength: length, committed: world.newId(), puts: [], gets: 0, getEra: -1 };
+      const cell: Cell = { offset, byteLength: length, committed: schedule.newId(), puts: [], gets: 0, getEra: -1 };
       storage.set(payload(cell.committed!, length), offset);
       offset += length + 8;
       return cell;
@@ -266,7 +266,7 @@ export class RmaPlay {
     const rkey = end.endpoint.unpackRkey(context.packRkey(handle));
     const region = {
       end,
-      owner: end.peerPlayer,
+      owner: end.peerActor,
       handle,
       storage,
       rkey,
@@ -294,13 +294,12 @@ export class RmaPlay {
   #compare(end: End, storage: Uint8Array, { offset, byteLength, committed }: Cell): void {
     const actual = storage.subarray(offset, offset + byteLength);
     const difference = differenceOf(actual, payload(committed!, byteLength));
-    if (difference !== undefined) this.#world.fail(`put ${committed} of ${end} is not there: ${difference}`);
+    if (difference !== undefined) this.#schedule.fail(`put ${committed} of ${end} is not there: ${difference}`);
   }
 
-  #mayBreak(player: Player): boolean {
-    return this.#world.ends.some(
-      (end) =>
-        (end.player === player && (end.mayBreak || end.isClosing)) || (end.peerPlayer === player && !end.isReliable),
+  #mayBreak(actor: Actor): boolean {
+    return this.#schedule.ends.some(
+      (end) => (end.actor === actor && (end.mayBreak || end.isClosing)) || (end.peerActor === actor && !end.isReliable),
     );
   }
 }

@@ -1,14 +1,14 @@
 /**
- * All started operations and their results: every operation ends once, with a status that the events of the schedule permit. It does not
- * know the operations.
+ * The checker of all started operations: every operation ends once, with a status that the events of the schedule permit. It does not know what the
+ * operations do.
  */
 
 import type { Request, RequestParams } from '../../src/api/contract/request.ts';
 import type { Random } from '../../src/ucs/sys/random.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status, statusName } from '../../src/ucs/type/status.ts';
+import type { Actor } from './actor.ts';
 import type { End } from './link.ts';
-import type { Player } from './player.ts';
 
 /** Starts an operation; without parameters, no callback is needed. */
 export type Start = (params: RequestParams | undefined) => Status | Request;
@@ -16,7 +16,7 @@ export type Start = (params: RequestParams | undefined) => Status | Request;
 /** Properties of an operation before it starts. */
 export interface EntryOptions {
   readonly name: string;
-  readonly player: Player;
+  readonly actor: Actor;
   /** The end on which it runs; undefined for receives from any end. */
   readonly end?: End | undefined;
   /** Statuses besides those that its end permits. */
@@ -54,24 +54,24 @@ export class Entry {
   }
 }
 
-/** The user of the ledger. */
-export interface LedgerOwner {
+/** The user of the checker. */
+export interface CheckerOwner {
   readonly random: Random;
   nowNs(): number;
   note(event: string): void;
   fail(reason: string): void;
 }
 
-/** The operations of one schedule. */
-export class Ledger {
+/** The checker of the operations of one schedule. */
+export class OperationChecker {
   readonly open: Set<Entry> = new Set();
-  readonly #owner: LedgerOwner;
-  readonly #kept: { readonly request: Request; readonly player: Player }[] = [];
+  readonly #owner: CheckerOwner;
+  readonly #kept: { readonly request: Request; readonly actor: Actor }[] = [];
   /** Time at which the last of them ended, or the last message or notification arrived. */
   lastEndNs = 0;
   #count = 0;
 
-  constructor(owner: LedgerOwner) {
+  constructor(owner: CheckerOwner) {
     this.#owner = owner;
   }
 
@@ -83,7 +83,7 @@ export class Ledger {
     entry.isPolled = style === 0 && options.isOrdered !== true;
     entry.keepsRequest = style === 1;
     const needsRequest = options.needsRequest === true || random.below(6) === 0;
-    this.#owner.note(`${this.#owner.nowNs()} ${options.player} starts ${entry}`);
+    this.#owner.note(`${this.#owner.nowNs()} ${options.actor} starts ${entry}`);
     this.open.add(entry);
     options.end?.open.add(entry);
     let result: Status | Request;
@@ -111,12 +111,11 @@ export class Ledger {
   poll(): void {
     for (const entry of this.open) {
       const { request } = entry;
-      if (!entry.isPolled || request === undefined || !request.isCompleted || entry.options.player.host.isDead)
-        continue;
+      if (!entry.isPolled || request === undefined || !request.isCompleted || entry.options.actor.host.isDead) continue;
       this.#settle(entry, request.status, request);
       request.free();
     }
-    for (const { request, player } of this.#kept.splice(0)) if (!player.host.isDead) request.free();
+    for (const { request, actor } of this.#kept.splice(0)) if (!actor.host.isDead) request.free();
   }
 
   /** Cancels an operation. */
@@ -136,10 +135,10 @@ export class Ledger {
     return wasTaken;
   }
 
-  /** A player is dead: its operations never end. */
-  forget(player: Player): void {
+  /** The host of an actor is dead: its operations never end. */
+  forget(actor: Actor): void {
     for (const entry of this.open) {
-      if (entry.options.player.host !== player.host) continue;
+      if (entry.options.actor.host !== actor.host) continue;
       this.open.delete(entry);
       entry.options.end?.open.delete(entry);
     }
@@ -151,16 +150,16 @@ export class Ledger {
       if (request.userData !== entry) this.#owner.fail(`the callback of ${entry} got another request`);
       if (request.status !== status) this.#owner.fail(`the callback of ${entry} got ${status}, not ${request.status}`);
       this.#settle(entry, status, request);
-      if (entry.keepsRequest) this.#kept.push({ request, player: entry.options.player });
+      if (entry.keepsRequest) this.#kept.push({ request, actor: entry.options.actor });
       else request.free();
     };
     return { callback, userData: entry, ...(needsRequest ? { noImmediateCompletion: true } : {}) };
   }
 
   #settle(entry: Entry, status: Status, request: Request | undefined): void {
-    const { player, end, onEnd } = entry.options;
-    if (player.host.isDead) return;
-    this.#owner.note(`${this.#owner.nowNs()} ${player} ends ${entry}: ${statusName(status)}`);
+    const { actor, end, onEnd } = entry.options;
+    if (actor.host.isDead) return;
+    this.#owner.note(`${this.#owner.nowNs()} ${actor} ends ${entry}: ${statusName(status)}`);
     if (entry.status !== undefined) {
       this.#owner.fail(`${entry} ended twice: ${statusName(entry.status)}, then ${statusName(status)}`);
       return;
@@ -175,12 +174,12 @@ export class Ledger {
 }
 
 function isExcused(entry: Entry, status: Status): boolean {
-  const { player, end, excuses } = entry.options;
+  const { actor, end, excuses } = entry.options;
   switch (status) {
     case Status.OK:
       return true;
     case Status.CANCELED:
-      if (entry.wasCancelled || entry.mayBeWithdrawn || player.isClosing || end?.isClosing === true) return true;
+      if (entry.wasCancelled || entry.mayBeWithdrawn || actor.isClosing || end?.isClosing === true) return true;
       return end?.mayBreak === true || excuses?.(status) === true;
     case Status.INVALID_ADDR:
       // A peer that cancels an operation unmaps its memory, which may be detected later.

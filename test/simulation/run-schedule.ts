@@ -1,4 +1,4 @@
-/** Running a schedule of the simulation, and the rules for its outcome. */
+/** Runs the schedule of a seed, twice, and checks its outcome. */
 
 import { expect } from 'vitest';
 import { type Outcome, simulate } from './simulation.ts';

@@ -1,15 +1,15 @@
 /**
- * Lists of puts, and notifications: a notification comes at most once, after those of lists that were started before it, and every byte of its list is there
- * when it comes. One of a list that has ended well comes, unless its connection ends.
+ * The workload of lists of puts, and of notifications. It checks that a notification comes at most once, after those of lists that were started before
+ * it, when every byte of its list is there; and that one of a list that has ended well comes, unless its connection ends.
  */
 
 import { Status } from '../../src/ucs/type/status.ts';
-import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
+import type { Entry } from './operation-checker.ts';
 import { payload } from './payload.ts';
-import type { RmaPlay, WrittenCell } from './rma-play.ts';
-import type { World } from './world.ts';
+import type { RmaWorkload, WrittenCell } from './rma-workload.ts';
+import type { Schedule } from './schedule.ts';
 
 /** Lists of one schedule use up to so many cells. */
 const CELLS_MAX = 3;
@@ -26,37 +26,35 @@ interface Notice {
 }
 
 /** The lists of one schedule. */
-export class ListPlay {
-  readonly #world: World;
-  readonly #rma: RmaPlay;
+export class ListWorkload {
+  readonly #schedule: Schedule;
+  readonly #rma: RmaWorkload;
   readonly #notices: Map<number, Notice> = new Map();
 
-  constructor(world: World, rma: RmaPlay) {
-    this.#world = world;
+  constructor(schedule: Schedule, rma: RmaWorkload) {
+    this.#schedule = schedule;
     this.#rma = rma;
-    world.onPlayer.push((player) =>
-      player.worker.setNotificationHandler(({ bytes }) =>
-        this.#arrived(new DataView(bytes.slice().buffer).getInt32(0)),
-      ),
+    schedule.onActor.push((actor) =>
+      actor.worker.setNotificationHandler(({ bytes }) => this.#arrived(new DataView(bytes.slice().buffer).getInt32(0))),
     );
   }
 
   /** Puts some cells as one list, or none for a notification alone. */
   put(end: End): void {
-    const world = this.#world;
-    const id = world.newId();
+    const schedule = this.#schedule;
+    const id = schedule.newId();
     const written: WrittenCell[] = [];
     const spaces: LocalSpace[] = [];
-    const wanted = world.random.below(CELLS_MAX + 1);
+    const wanted = schedule.random.below(CELLS_MAX + 1);
     for (let i = 0; i < wanted; i++) {
-      const cell = this.#rma.write(end, world.newId());
+      const cell = this.#rma.write(end, schedule.newId());
       if (cell === undefined) break;
-      const space = new LocalSpace(world, end.player, cell.byteLength, false);
+      const space = new LocalSpace(schedule, end.actor, cell.byteLength, false);
       space.fill(payload(cell.version, cell.byteLength));
       written.push(cell);
       spaces.push(space);
     }
-    const notifies = written.length === 0 || world.isOneOf(2);
+    const notifies = written.length === 0 || schedule.isOneOf(2);
     const notice: Notice = { id, end, written, entry: undefined, hasArrived: false, overtakenBy: undefined };
     if (notifies) this.#notices.set(id, notice);
     const list = written.map(({ rkey, offset, byteLength }, i) => {
@@ -69,10 +67,10 @@ export class ListPlay {
     };
     const excuses = (status: Status): boolean => written.some((cell) => cell.excuses(status));
     const name = `list ${id} ${end} of ${written.map(({ version }) => version).join(' ')}${notifies ? ' with a notification' : ''}`;
-    const flush = world.isOneOf(3);
+    const flush = schedule.isOneOf(3);
     const notify = notifies ? new Uint8Array(4) : undefined;
     if (notify !== undefined) new DataView(notify.buffer).setInt32(0, id);
-    const entry = world.start({ name, player: end.player, end, isWithdrawable: true, excuses, onEnd }, (params) =>
+    const entry = schedule.start({ name, actor: end.actor, end, isWithdrawable: true, excuses, onEnd }, (params) =>
       end.endpoint.putListNbx(list, { ...params, flush, ...(notify && { notify }) }),
     );
     notice.entry = entry;
@@ -85,7 +83,7 @@ export class ListPlay {
   check(): void {
     for (const { id, entry, overtakenBy } of this.#notices.values()) {
       if (overtakenBy !== undefined && entry?.status === Status.OK) {
-        this.#world.fail(`notification ${overtakenBy} came before ${id}`);
+        this.#schedule.fail(`notification ${overtakenBy} came before ${id}`);
       }
     }
   }
@@ -94,21 +92,21 @@ export class ListPlay {
   missing(): string[] {
     return [...this.#notices.values()]
       .filter(({ end, entry, hasArrived }) => {
-        return !hasArrived && entry?.status === Status.OK && end.isReliable && end.peerPlayer.isActive;
+        return !hasArrived && entry?.status === Status.OK && end.isReliable && end.peerActor.isActive;
       })
       .map(({ id, end }) => `the notification of list ${id} of ${end} never came`);
   }
 
   #arrived(id: number): void {
-    const world = this.#world;
-    world.note(`notification ${id}`);
+    const schedule = this.#schedule;
+    schedule.note(`notification ${id}`);
     const notice = this.#notices.get(id);
-    if (notice === undefined) world.fail(`a notification ${id} was not sent`);
-    else if (notice.hasArrived) world.fail(`notification ${id} came twice`);
+    if (notice === undefined) schedule.fail(`a notification ${id} was not sent`);
+    else if (notice.hasArrived) schedule.fail(`notification ${id} came twice`);
     else {
       notice.hasArrived = true;
-      world.ledger.lastEndNs = world.nowNs();
-      if (notice.overtakenBy !== undefined) world.fail(`notification ${notice.overtakenBy} came before ${id}`);
+      schedule.checker.lastEndNs = schedule.nowNs();
+      if (notice.overtakenBy !== undefined) schedule.fail(`notification ${notice.overtakenBy} came before ${id}`);
       for (const other of this.#notices.values()) {
         if (other.id >= id || other.end !== notice.end || other.hasArrived) continue;
         other.overtakenBy ??= id;
