@@ -38,8 +38,8 @@ import type { VerbsPort } from '../verbs/port.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
-/** Inputs of the selection. */
-export interface OpenNodeOptions {
+/** What the selection of a node works with. */
+export interface NodeServices {
   readonly config: ConfigValues;
   readonly log: Log;
   readonly clock: Clock;
@@ -50,7 +50,7 @@ export interface OpenNodeOptions {
  * Opens the node selected by UCX_GAUDI_DRIVER.
  * @throws UcxError ERR_INVALID_PARAM for an invalid emulated node; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED from the node server
  */
-export function openNode(options: OpenNodeOptions): DriverNode {
+export function openNode(options: NodeServices): DriverNode {
   return chooseNode(options, (socket, { details, message }) => {
     const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} is gone` : message;
     options.log.warn(`${what}: this process emulates a node of its own`);
@@ -63,7 +63,7 @@ export function openNode(options: OpenNodeOptions): DriverNode {
  * for those of the server.
  * @throws UcxError as {@link openNode}
  */
-export function openShownNode(options: OpenNodeOptions): DriverNode {
+export function openShownNode(options: NodeServices): DriverNode {
   return chooseNode(options, connectEmulatedNode);
 }
 
@@ -72,7 +72,7 @@ export function openShownNode(options: OpenNodeOptions): DriverNode {
  * node to use, or nothing for an emulated one of this process
  */
 function chooseNode(
-  options: OpenNodeOptions,
+  options: NodeServices,
   onUnreachable: (socket: string, error: UcxError) => DriverNode | undefined,
 ): DriverNode {
   const { config, log, clock, env } = options;
@@ -112,7 +112,7 @@ function connectIfReachable(socket: string): DriverNode | UcxError {
  */
 export function openVerbs(
   { verbs }: Pick<DriverNode, 'verbs'>,
-  { config, log }: Pick<OpenNodeOptions, 'config' | 'log'>,
+  { config, log }: Pick<NodeServices, 'config' | 'log'>,
   sysRoot = '/sys',
 ): VerbsPort | undefined {
   const { DRIVER } = config.get(IB_CONFIG_TABLE);
@@ -163,7 +163,7 @@ const PROCESSORS_FOR_ENGINES = 3;
 export const HBM_VARIABLE = 'UCX_GAUDI_EMULATOR_HBM';
 
 /** An emulated node in this process, whose engines share its processors. */
-function createOwnNode(options: OpenNodeOptions, onAllocation?: () => void): DriverNode {
+function createOwnNode(options: NodeServices, onAllocation?: () => void): DriverNode {
   const processors = availableParallelism();
   const given: EmulatedNodeOptions = {
     ...(processors < PROCESSORS_FOR_ENGINES ? { dmaThreads: 0 } : {}),
@@ -178,7 +178,7 @@ function createOwnNode(options: OpenNodeOptions, onAllocation?: () => void): Dri
 }
 
 /** Options of an emulated node from UCX_GAUDI_EMULATOR_*; its cards include those that GAUDI_MAPPING_TABLE names, up to its number of cards. */
-export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): EmulatedNodeOptions {
+export function nodeOptions({ config, log, clock, env }: NodeServices): EmulatedNodeOptions {
   const values = config.get(GAUDI_CONFIG_TABLE);
   return {
     asic: values.EMULATOR_ASIC,
@@ -248,7 +248,7 @@ function admittedCards({ config, env }: Program, node: DriverNode): MappedCard[]
 }
 
 /** What the environment of a program says about the cards of a node. */
-export interface CardSelection {
+export interface PermittedCards {
   /** False if UCX_TLS leaves out the transports of cards. */
   readonly usesCards: boolean;
   /** A sentence about cards that the environment names and the node does not have; undefined if there is none. */
@@ -258,7 +258,7 @@ export interface CardSelection {
 }
 
 /** Reads the selection of cards. Throws like {@link allowedCards}. */
-export function cardSelection({ config, env }: Pick<Program, 'config' | 'env'>, node: DriverNode): CardSelection {
+export function cardSelection({ config, env }: Pick<Program, 'config' | 'env'>, node: DriverNode): PermittedCards {
   const choice = cardChoiceOf(env);
   const chosen = chosenCards(choice, node);
   const variable = choosingVariable(choice);

@@ -39,7 +39,7 @@ export type DebugSignal = NodeJS.Signals | 'none';
 export interface InspectConfig {
   readonly INSPECT: Ternary;
   readonly DEBUG_SIGNO: DebugSignal;
-  readonly HANDLE_ERRORS: readonly ErrorHandling[];
+  readonly HANDLE_ERRORS: readonly FatalErrorHandling[];
   readonly ERROR_SIGNALS: readonly NodeJS.Signals[];
   /** `try` prints it from level info on. */
   readonly PRINT_TRANSPORT_TABLES: Ternary;
@@ -47,7 +47,7 @@ export interface InspectConfig {
 
 /** What C UCX does at a fatal signal; only `freeze` can be done here. */
 const ERROR_HANDLINGS = ['none', 'bt', 'freeze', 'debug'] as const;
-export type ErrorHandling = (typeof ERROR_HANDLINGS)[number];
+export type FatalErrorHandling = (typeof ERROR_HANDLINGS)[number];
 
 const NONE = '0';
 

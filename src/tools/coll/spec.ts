@@ -32,7 +32,7 @@ const DTYPE_ALIASES: Readonly<Record<string, Dtype>> = {
 const OP_ALIASES: Readonly<Record<string, ReduceOp>> = { prod: 'product' };
 
 /** The memory of the ranks. */
-export type MemoryChoice = 'host' | 'gaudi';
+export type RankMemoryType = 'host' | 'gaudi';
 
 /** Specification of a run. */
 export interface CollSpec {
@@ -41,7 +41,7 @@ export interface CollSpec {
   readonly dtype: Dtype;
   readonly op: ReduceOp;
   readonly root: number;
-  readonly memory: MemoryChoice;
+  readonly memory: RankMemoryType;
   /** Sizes in bytes: of the whole vector, of all blocks together. */
   readonly sizes: readonly number[];
   readonly iterations: number;

@@ -16,7 +16,7 @@ import { readArguments } from '../base/command-line.ts';
 import {
   type ExplainArguments,
   type ExplainRequest,
-  type MemoryChoice,
+  type MemorySide,
   printMemory,
   readExplainArguments,
 } from './options.ts';
@@ -176,6 +176,6 @@ function reportOf(request: ExplainRequest, context: Context, endpoint: Endpoint,
   };
 }
 
-function map(context: Context, { memoryType, card }: MemoryChoice): MemoryHandle {
+function map(context: Context, { memoryType, card }: MemorySide): MemoryHandle {
   return context.memMap({ allocate: MEMORY_BYTES, memoryType, ...(card === undefined ? {} : { sysDevice: card }) });
 }

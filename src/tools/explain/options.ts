@@ -11,7 +11,7 @@ import { type PeerPlace, peerPlaceOf } from './remote-peer.ts';
 export const SIZES_MAX = 64;
 
 /** Memory type and card. */
-export interface MemoryChoice {
+export interface MemorySide {
   readonly memoryType: MemoryType;
   /** Logical index of the card; undefined for host memory, and for any card. */
   readonly card: number | undefined;
@@ -20,8 +20,8 @@ export interface MemoryChoice {
 /** The checked arguments. */
 export interface ExplainRequest {
   readonly operation: ExplainedOperation;
-  readonly local: MemoryChoice;
-  readonly remote: MemoryChoice;
+  readonly local: MemorySide;
+  readonly remote: MemorySide;
   /** Whether the remote memory is of another process of this machine, or of {@link place}. */
   readonly otherProcess: boolean;
   /** Place of a peer that `explain --serve` runs; undefined for this machine. */
@@ -62,7 +62,7 @@ export function readExplainArguments({ op, local, remote, size, peer, engine }: 
 }
 
 /** The argument for a choice: the inverse of parsing. */
-export function printMemory({ memoryType, card }: MemoryChoice): string {
+export function printMemory({ memoryType, card }: MemorySide): string {
   return card === undefined ? memoryTypeName(memoryType) : `${memoryTypeName(memoryType)}:${card}`;
 }
 
@@ -73,7 +73,7 @@ function engineOf(text: string | undefined): EngineChoice | undefined {
   return engine;
 }
 
-function memoryOf(argument: string, text: string): MemoryChoice {
+function memoryOf(argument: string, text: string): MemorySide {
   const match = /^(host|gaudi)(?::(\d{1,3}))?$/i.exec(text.trim());
   const isHost = match?.[1]?.toLowerCase() === 'host';
   if (match === null || (isHost && match[2] !== undefined)) {

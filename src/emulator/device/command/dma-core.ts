@@ -11,7 +11,7 @@ import { type AsicName, type AsicProfile, GaudiLinDmaCtl } from '../../../uapi/i
 import type { WorkBudget } from '../queue/cp-state.ts';
 import type { Job, Stream } from '../queue/stream.ts';
 import { type RowShape, STRIDE_DIMENSIONS, StridedTransfer } from '../queue/strided-transfer.ts';
-import type { LinearDma, Outcome } from './linear-dma.ts';
+import type { LinearDma, PacketOutcome } from './linear-dma.ts';
 
 /** Registers of a core: offsets in the 64 KiB block of its engine. TSIZE_1, STRIDE_1, ... TSIZE_4, STRIDE_4 are consecutive; so are the words of an address. */
 interface CoreLayout {
@@ -166,7 +166,7 @@ export class DmaCores {
   }
 
   /** Moves rows of the transfer of a stream; 'next' after the last one and its completion message. */
-  advance(stream: Stream, job: Job, base: number): Outcome {
+  advance(stream: Stream, job: Job, base: number): PacketOutcome {
     const { cp } = stream;
     const { linearDma, budget } = this.#options;
     const { transfer } = cp;

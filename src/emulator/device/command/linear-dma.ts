@@ -20,7 +20,7 @@ import type { EngineAccess } from '../queue/engine-access.ts';
 import type { Job, Stream } from '../queue/stream.ts';
 
 /** Result of one packet: continue with the next, or stop and retry later. */
-export type Outcome = 'next' | 'blocked';
+export type PacketOutcome = 'next' | 'blocked';
 
 /** Bytes of the pattern of a fill. */
 const PATTERN_BYTES = 8;
@@ -63,7 +63,7 @@ export class LinearDma {
   }
 
   /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
-  execute(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  execute(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const byteLength = words[index]! >>> 0;
     if (byteLength === 0) return 'next';
     if (stream.movedBytes > 0 || linDmaMemset(words[index + 1]!)) return this.#byPieces(stream, job, words, index);
@@ -114,7 +114,7 @@ export class LinearDma {
   }
 
   /** Executes a fill, or a transfer that spans translations or faults. */
-  #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const byteLength = words[index]! >>> 0;
     if (stream.movedBytes === 0 && !this.isReachable(stream, words, index)) return 'next';
     const channel = job.channelOf(stream, this.#engines);
@@ -218,7 +218,7 @@ export class SwappedDma {
   }
 
   /** Executes the packet at `words[index]`, in several passes if it is long. */
-  execute(stream: Stream, words: Int32Array, index: number, elementBytes: number): Outcome {
+  execute(stream: Stream, words: Int32Array, index: number, elementBytes: number): PacketOutcome {
     const { linearDma, budget } = this.#options;
     const { cp } = stream;
     const byteLength = words[index]! >>> 0;

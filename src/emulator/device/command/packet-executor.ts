@@ -42,7 +42,7 @@ import type { EngineAccess, EngineReader } from '../queue/engine-access.ts';
 import { type Job, Stall, type Stream } from '../queue/stream.ts';
 import type { RegisterFile } from '../register-file.ts';
 import type { DmaCores } from './dma-core.ts';
-import type { LinearDma, Outcome, SwappedDma } from './linear-dma.ts';
+import type { LinearDma, PacketOutcome, SwappedDma } from './linear-dma.ts';
 
 /** Runs a command buffer that a packet names; returns false if there is no free space or the turn is over. */
 export type BufferStart = (stream: Stream, job: Job, words: Int32Array, index: number) => boolean;
@@ -86,7 +86,7 @@ export class PacketExecutor {
   }
 
   /** Executes the packet at `words[index]`; 'blocked' to repeat it later, or if the stream has stopped. */
-  execute(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): Outcome {
+  execute(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): PacketOutcome {
     const { stall } = stream;
     if (stall === Stall.PACKETS || (stall === Stall.TRANSFERS && opcode === PacketOpcode.LIN_DMA)) return 'blocked';
     if (hasPredicate(opcode) && !stream.cp.holds(packetPredicate(words[index + 1]!))) return 'next';
@@ -121,7 +121,7 @@ export class PacketExecutor {
   }
 
   /** Writes the next 64-bit value of a WREG_BULK, at `words[index]`, to two registers. */
-  writeBulk(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  writeBulk(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { cp } = stream;
     if (stream.stall === Stall.PACKETS) return 'blocked';
     if (!cp.bulkHalf) {
@@ -136,14 +136,14 @@ export class PacketExecutor {
   }
 
   /** Reports an opcode, and stops the stream. */
-  undefinedOpcode(stream: Stream, opcode: number): Outcome {
+  undefinedOpcode(stream: Stream, opcode: number): PacketOutcome {
     stream.stopped = true;
     this.#options.access.faults.undefinedOpcode(stream, opcode);
     return 'blocked';
   }
 
   /** LIN_DMA: a copy or a fill, with the completion message of the engine if it is to send one. */
-  #transfer(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #transfer(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { dmaCores, registers } = this.#options;
     const { cp } = stream;
     if (!cp.completing) {
@@ -156,7 +156,7 @@ export class PacketExecutor {
     return 'next';
   }
 
-  #move(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #move(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { asic, linearDma, swappedDma } = this.#options;
     const control = words[index + 1]!;
     const elementBytes = asic === 'gaudi2' && !linDmaMemset(control) ? linDmaSwapBytes(control) : 1;
@@ -165,7 +165,7 @@ export class PacketExecutor {
   }
 
   /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time stamp. */
-  #messageLong(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #messageLong(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { access, engines } = this.#options;
     const { map } = access;
     const low = words[index + 2]!;
@@ -196,20 +196,20 @@ export class PacketExecutor {
     return msgOperation(control) === 1 ? this.#options.clock.nowNs() | 0 : value;
   }
 
-  #register(stream: Stream, offset: number, value: number): Outcome {
+  #register(stream: Stream, offset: number, value: number): PacketOutcome {
     if (!stream.drained) return 'blocked';
     this.#options.registers.writeRegister(offset, value);
     return 'next';
   }
 
   /** MSG_SHORT: value; 16-bit offset and base in ctl. It has no predicate: bits 0 to 4 belong to the offset. */
-  #messageShort(stream: Stream, value: number, control: number): Outcome {
+  #messageShort(stream: Stream, value: number, control: number): PacketOutcome {
     const base = this.#options.registers.messageBase(stream, msgShortBase(control));
     return this.#register(stream, base + msgShortOffset(control), this.#valueOf(value, control));
   }
 
   /** FENCE: decrement 0-3, target 16-23, counter 30-31 of the first word. */
-  #fence(stream: Stream, word: number): Outcome {
+  #fence(stream: Stream, word: number): PacketOutcome {
     const counter = fenceId(word);
     if (!stream.drained || stream.fences[counter]! < fenceTarget(word)) return 'blocked';
     stream.fences[counter] = stream.fences[counter]! - fenceDecrement(word);
@@ -217,7 +217,7 @@ export class PacketExecutor {
   }
 
   /** ARB_POINT: acquires the arbiter of the QMAN, or releases it after all earlier packets. */
-  #arbitrate(stream: Stream, word: number): Outcome {
+  #arbitrate(stream: Stream, word: number): PacketOutcome {
     if (!arbPointRelease(word)) {
       return stream.arbiter.take(stream, arbPointPriority(this.#options.asic, word)) ? 'next' : 'blocked';
     }
@@ -227,13 +227,13 @@ export class PacketExecutor {
   }
 
   /** WREG_32: a register of the engine of the stream; gaudi2 can send a scalar instead of the value. */
-  #writeRegister32(stream: Stream, job: Job, value: number, control: number): Outcome {
+  #writeRegister32(stream: Stream, job: Job, value: number, control: number): PacketOutcome {
     const isScalar = this.#options.asic === 'gaudi2' && (control & WregCtl.REG) !== 0;
     return this.#writeOwn(stream, job, wregOffset(control), isScalar ? stream.cp.scalars[value & 3]! : value);
   }
 
   /** Writes a register in the block of the stream's engine. A write to COMMIT is complete when its whole transfer is in the channel. */
-  #writeOwn(stream: Stream, job: Job, offset: number, value: number): Outcome {
+  #writeOwn(stream: Stream, job: Job, offset: number, value: number): PacketOutcome {
     const { registers, dmaCores } = this.#options;
     const { cp } = stream;
     const base = registers.engineBase(stream);
@@ -247,7 +247,7 @@ export class PacketExecutor {
   }
 
   /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one continues. With upper_cp it runs the buffer itself. */
-  #fetchBuffer(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #fetchBuffer(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { asic, fetchBuffer, chainBuffer } = this.#options;
     if (asic === 'gaudi2' && (words[index + 1]! & CP_DMA_UPPER_CP) !== 0) {
       return chainBuffer(stream, job, words, index) ? 'next' : 'blocked';
@@ -257,7 +257,7 @@ export class PacketExecutor {
   }
 
   /** CB_LIST: reads an index from memory, and executes the CP_DMA packet with that index in a table. */
-  #bufferList(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #bufferList(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { asic, reader } = this.#options;
     if (asic !== 'gaudi2') return this.undefinedOpcode(stream, PacketOpcode.CB_LIST);
     if (!stream.drained) return 'blocked';
@@ -271,7 +271,7 @@ export class PacketExecutor {
   }
 
   /** LOAD_AND_EXE: loads predicates or scalars from memory, and executes the scalars as packets. */
-  #loadAndExecute(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+  #loadAndExecute(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { cp } = stream;
     const configuration = words[index]!;
     if (!stream.drained) return 'blocked';
@@ -311,7 +311,7 @@ export class PacketExecutor {
    * Executes the scalars: the packet in the upper two, or the packet that starts in the lower two and has two or four words. After a packet of two
    * words, the packet in the upper two is executed, unless they are 0 (inferred).
    */
-  #executeScalars(stream: Stream, job: Job, isUpper: boolean): Outcome {
+  #executeScalars(stream: Stream, job: Job, isUpper: boolean): PacketOutcome {
     const { cp } = stream;
     if (isUpper) return this.#executeScalar(stream, job, 2, SHORT_PACKET_BYTES);
     if (cp.step === 1) {
@@ -323,7 +323,7 @@ export class PacketExecutor {
     return this.#executeScalar(stream, job, 2, SHORT_PACKET_BYTES);
   }
 
-  #executeScalar(stream: Stream, job: Job, first: number, bytesMax: number): Outcome {
+  #executeScalar(stream: Stream, job: Job, first: number, bytesMax: number): PacketOutcome {
     const { scalars } = stream.cp;
     const opcode = packetOpcode(scalars[first + 1]!);
     const bytes = packetBytes(opcode);

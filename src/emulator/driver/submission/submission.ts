@@ -118,7 +118,7 @@ export class StagedGroup {
 }
 
 /** Stored outcome of a submission that left its slot. */
-export interface Outcome {
+export interface StoredOutcome {
   readonly timestampNs: number;
 }
 
@@ -153,7 +153,7 @@ export class SubmissionTable {
   readonly #mask: number;
   /** A 64-bit time per slot, written by the engines; mapped at the first use of a timestamp. */
   #stamps: MappedMemory | undefined;
-  readonly #outcomes: Map<number, Outcome> = new Map();
+  readonly #outcomes: Map<number, StoredOutcome> = new Map();
   readonly #stagedGroups: Map<number, StagedGroup> = new Map();
   /** Jobs of submissions that {@link forceComplete} has ended. */
   readonly #leftJobs: Job[] = [];
@@ -209,7 +209,7 @@ export class SubmissionTable {
   }
 
   /** Removes the outcome of a submission that left the window: each can be read once. */
-  takeOutcome(seq: number): Outcome | undefined {
+  takeOutcome(seq: number): StoredOutcome | undefined {
     const outcome = this.#outcomes.get(seq);
     this.#outcomes.delete(seq);
     return outcome;
