@@ -128,6 +128,11 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     );
   }
 
+  /** Its context: teams map memory with it. */
+  get context(): EngineContext {
+    return this.core.context;
+  }
+
   get shownId(): string {
     return `libucp:${this.core.handle.toString(16)}`;
   }
