@@ -12,7 +12,7 @@ import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
 import { isStatus, Status } from '../../ucs/type/status.ts';
-import { type CardFile, highAt, lowAt } from '../base/card-file.ts';
+import type { CardFile } from '../base/card-file.ts';
 import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
@@ -168,7 +168,11 @@ export class DeviceDma implements DmaQueueDevice {
     this.#check('mapping', mapping, mappingOffset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
     this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
-    return transfer(this.#hostToDevice, mapping, mappingOffset, block, blockOffset, byteLength);
+    const request = this.#hostToDevice.take(byteLength);
+    if (request === undefined) return undefined;
+    request.from(mapping, mappingOffset);
+    request.to(block, blockOffset);
+    return started(this.#hostToDevice, request, mapping, block);
   }
 
   /** Copies device memory to host memory. Like {@link dmaHostToDeviceAsync}. */
@@ -182,7 +186,11 @@ export class DeviceDma implements DmaQueueDevice {
     this.#check('block', block, blockOffset, byteLength);
     this.#check('mapping', mapping, mappingOffset, byteLength);
     this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
-    return transfer(this.#deviceToHost, block, blockOffset, mapping, mappingOffset, byteLength);
+    const request = this.#deviceToHost.take(byteLength);
+    if (request === undefined) return undefined;
+    request.from(block, blockOffset);
+    request.to(mapping, mappingOffset);
+    return started(this.#deviceToHost, request, block, mapping);
   }
 
   /** Copies within the card, or between it and imported memory. Like {@link dmaHostToDeviceAsync}; the ranges must not overlap. */
@@ -196,7 +204,11 @@ export class DeviceDma implements DmaQueueDevice {
     this.#check('source', source, sourceOffset, byteLength);
     this.#check('destination', destination, destinationOffset, byteLength);
     this.#deviceToDevice ??= this.#open(this.#routes.deviceToDevice);
-    return transfer(this.#deviceToDevice, source, sourceOffset, destination, destinationOffset, byteLength);
+    const request = this.#deviceToDevice.take(byteLength);
+    if (request === undefined) return undefined;
+    request.from(source, sourceOffset);
+    request.to(destination, destinationOffset);
+    return started(this.#deviceToDevice, request, source, destination);
   }
 
   /**
@@ -213,11 +225,10 @@ export class DeviceDma implements DmaQueueDevice {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
     this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
-    const low = lowAt(block.low, blockOffset);
-    const high = highAt(block.low, block.high, blockOffset);
-    const request = this.#hostToDevice.putShort(bytes, offset, low, high, byteLength);
-    if (request !== undefined) request.hold(block, undefined);
-    return request;
+    const request = this.#hostToDevice.takePut(bytes, offset, byteLength);
+    if (request === undefined) return undefined;
+    request.to(block, blockOffset);
+    return started(this.#hostToDevice, request, block, undefined);
   }
 
   /** Copies up to 1024 bytes of device memory to JavaScript memory; they are valid once the request has ended with OK. */
@@ -231,11 +242,10 @@ export class DeviceDma implements DmaQueueDevice {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
     this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
-    const low = lowAt(block.low, blockOffset);
-    const high = highAt(block.low, block.high, blockOffset);
-    const request = this.#deviceToHost.getShort(bytes, offset, low, high, byteLength);
-    if (request !== undefined) request.hold(block, undefined);
-    return request;
+    const request = this.#deviceToHost.takeGet(bytes, offset, byteLength);
+    if (request === undefined) return undefined;
+    request.from(block, blockOffset);
+    return started(this.#deviceToHost, request, block, undefined);
   }
 
   /** Makes progress on transfers in flight, then returns the status of a request: INPROGRESS, OK or a failure. */
@@ -418,23 +428,11 @@ export class DeviceDma implements DmaQueueDevice {
   }
 }
 
-function transfer(
-  queue: DmaQueue,
-  source: DmaMemory,
-  sourceOffset: number,
-  destination: DmaMemory,
-  destinationOffset: number,
-  byteLength: number,
-): DmaRequest | undefined {
-  const request = queue.transfer(
-    lowAt(source.low, sourceOffset),
-    highAt(source.low, source.high, sourceOffset),
-    lowAt(destination.low, destinationOffset),
-    highAt(destination.low, destination.high, destinationOffset),
-    byteLength,
-  );
+/** Starts a transfer, which holds its memory. */
+function started(queue: DmaQueue, request: DmaRequest, first: DmaMemory, second: DmaMemory | undefined): DmaRequest {
+  queue.start(request);
   // No transfer completes before the next progress. If the request has already ended, it has failed, and holds no memory.
-  if (request !== undefined) request.hold(source, destination);
+  request.hold(first, second);
   return request;
 }
 

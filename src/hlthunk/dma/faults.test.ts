@@ -16,7 +16,9 @@ const timestamp = 1n;
 
 function request(source: bigint, destination: bigint, byteLength: number): DmaRequest {
   const made = new DmaRequestPool({}, 1).get()!;
-  made.begin(lowWord(source), highWord(source), lowWord(destination), highWord(destination), byteLength);
+  made.begin(byteLength);
+  made.setSource(lowWord(source), highWord(source));
+  made.setDestination(lowWord(destination), highWord(destination));
   return made;
 }
 

@@ -15,7 +15,14 @@ const HBM_HIGH = 0x10010018;
 function openQueue(slots: number): { device: RecordingDevice; queue: DmaQueue; put: (bytes: number) => DmaRequest } {
   const device = new RecordingDevice();
   const queue = new DmaQueue({ device, queueIndex: 8, engineId: 45, slots, packetBytesMax: 4096 });
-  return { device, queue, put: (bytes) => queue.transfer(0x7000, -1, 0, HBM_HIGH, bytes)! };
+  const put = (bytes: number): DmaRequest => {
+    const request = queue.take(bytes)!;
+    request.setSource(0x7000, -1);
+    request.setDestination(0, HBM_HIGH);
+    queue.start(request);
+    return request;
+  };
+  return { device, queue, put };
 }
 
 describe('a rejected submission', () => {

@@ -39,11 +39,28 @@ function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevic
   return { device, queue: new DmaQueue({ device, queueIndex: 8, engineId: 45, slots, ...options }) };
 }
 
+/** Starts a transfer of host memory to an address of HBM, given by its low word. */
+function transfer(queue: DmaQueue, to: number, byteLength: number): DmaRequest {
+  const request = queue.take(byteLength)!;
+  request.setSource(HOST_LOW, HOST_HIGH);
+  request.setDestination(to, HBM_HIGH);
+  queue.start(request);
+  return request;
+}
+
+/** Starts a short get of 4 bytes of HBM. */
+function getShort(queue: DmaQueue, target: Uint8Array, offset: number): DmaRequest {
+  const request = queue.takeGet(target, offset, 4)!;
+  request.setSource(0, HBM_HIGH);
+  queue.start(request);
+  return request;
+}
+
 describe('packets', () => {
   it('moves a length beyond 4 GiB in one batch of packets', () => {
     const { device, queue } = openQueue();
     const byteLength = 10 * 2 ** 30 + 123;
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0xffff_f000 | 0, HBM_HIGH, byteLength)!;
+    const request = transfer(queue, 0xffff_f000 | 0, byteLength);
     expect(device.submissions).toHaveLength(1);
     const { transfers, queueIndex, completion } = device.submissions[0]!;
     expect(queueIndex).toBe(8);
@@ -70,7 +87,7 @@ describe('packets', () => {
   it('uses several batches if one is too small, and completes with the last', () => {
     const { device, queue } = openQueue(2, 4096);
     const byteLength = 4096 * 100;
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, byteLength)!;
+    const request = transfer(queue, 0, byteLength);
     expect(device.submissions).toHaveLength(2);
     device.complete(1);
     expect(queue.progress()).toBe(0);
@@ -91,7 +108,7 @@ describe('packets', () => {
 
   it('combines requests that wait for a slot into one batch', () => {
     const { device, queue } = openQueue(1);
-    const requests = Array.from({ length: 30 }, (_, i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 64)!);
+    const requests = Array.from({ length: 30 }, (_, i) => transfer(queue, i * 64, 64));
     expect(device.submissions.map(({ transfers }) => transfers.length)).toEqual([1]);
     device.complete(1);
     queue.progress();
@@ -108,7 +125,7 @@ describe('rejections', () => {
   it('retries after EAGAIN and loses nothing', () => {
     const { device, queue } = openQueue();
     device.csResult = -Errno.EAGAIN;
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const request = transfer(queue, 0, 8);
     expect([device.submissions.length, device.inFlight, queue.outstanding]).toEqual([0, 0, 1]);
     queue.progress();
     device.csResult = 0;
@@ -124,10 +141,10 @@ describe('rejections', () => {
   it('waits while the card has no room for submissions', () => {
     const { device, queue } = openQueue();
     device.room = 1;
-    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
-    const second = queue.transfer(HOST_LOW, HOST_HIGH, 64, HBM_HIGH, 8)!;
+    const first = transfer(queue, 0, 8);
+    const second = transfer(queue, 64, 8);
     expect(device.submissions).toHaveLength(1);
-    expect(queue.putShort(new Uint8Array(8), 0, 0, HBM_HIGH, 8)).toBeUndefined();
+    expect(queue.takePut(new Uint8Array(8), 0, 8)).toBeUndefined();
     device.complete(1);
     queue.progress();
     expect(device.submissions).toHaveLength(2);
@@ -147,7 +164,7 @@ describe('rejections', () => {
   ])('ends everything once after %s', (_, errno, status) => {
     const { device, queue } = openQueue(1);
     let ended = 0;
-    const requests = [0, 1, 2].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
+    const requests = [0, 1, 2].map((i) => transfer(queue, i * 64, 8));
     for (const request of requests) {
       request.onComplete = () => {
         ended += 1;
@@ -159,7 +176,7 @@ describe('rejections', () => {
     expect([ended, reported, queue.outstanding, device.inFlight]).toEqual([3, 3, 0, 0]);
     expect(requests.map((request) => request.status)).toEqual([status, status, status]);
     expect(queue.failure).toBe(status);
-    const late = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const late = transfer(queue, 0, 8);
     expect(late.status).toBe(status);
     for (const request of [...requests, late]) queue.free(request);
     queue.close();
@@ -167,7 +184,7 @@ describe('rejections', () => {
 
   it('detects its own time-out if the driver only reports that the card is in reset', () => {
     const { device, queue } = openQueue();
-    const requests = [0, 1].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
+    const requests = [0, 1].map((i) => transfer(queue, i * 64, 8));
     device.timedOutSeq = 2;
     device.waitResult = -Errno.EBUSY;
     for (let round = 0; round < 100; round++) queue.progress();
@@ -178,8 +195,8 @@ describe('rejections', () => {
 
   it('reports a transfer as possibly spoiled until its completion has been seen', () => {
     const { device, queue } = openQueue(2, 4096);
-    const [first, second] = [8, 24].map((bytes) => queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, bytes)!);
-    const third = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 4096 * 100)!;
+    const [first, second] = [8, 24].map((bytes) => transfer(queue, 0, bytes));
+    const third = transfer(queue, 0, 4096 * 100);
     expect(queue.inFlight()).toEqual([first, second]);
     let inCallback: DmaRequest[] = [];
     first!.onComplete = () => {
@@ -204,13 +221,13 @@ describe('rejections', () => {
 
   it('fails the transfers that a fault has spoiled, and only those', () => {
     const { device, queue } = openQueue();
-    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const first = transfer(queue, 0, 8);
     device.onFaults = () => {
       for (const request of queue.inFlight()) request.outcome = Status.IO_ERROR;
     };
     device.complete(1);
     queue.progress();
-    const second = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const second = transfer(queue, 0, 8);
     device.complete(2);
     queue.progress();
     expect([first.status, second.status]).toEqual([Status.IO_ERROR, Status.OK]);
@@ -221,7 +238,7 @@ describe('rejections', () => {
 
   it('keeps its failure reason when a wait ends late', async () => {
     const { device, queue } = openQueue();
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const request = transfer(queue, 0, 8);
     device.waitResult = -Errno.EBADF;
     queue.watch(1e6);
     queue.abort(Status.CANCELED);
@@ -241,9 +258,9 @@ describe('transient rejections', () => {
 
   it.each(MOMENTARY)('retries after %s while something is in flight', (_, errno) => {
     const { device, queue } = openQueue();
-    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const first = transfer(queue, 0, 8);
     device.csResult = errno;
-    const second = queue.transfer(HOST_LOW, HOST_HIGH, 64, HBM_HIGH, 8)!;
+    const second = transfer(queue, 64, 8);
     for (let poll = 0; poll < 2 * REFUSALS_MAX; poll++) expect(queue.progress()).toBe(0);
     expect([second.status, queue.failure, device.inFlight]).toEqual([Status.INPROGRESS, Status.OK, 1]);
     device.csResult = 0;
@@ -259,7 +276,7 @@ describe('transient rejections', () => {
   it.each(MOMENTARY)('retries after %s while nothing is in flight', (_, errno) => {
     const { device, queue } = openQueue();
     device.csResult = errno;
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const request = transfer(queue, 0, 8);
     for (let poll = 0; poll < 10; poll++) expect(queue.progress()).toBe(0);
     device.csResult = 0;
     queue.progress();
@@ -274,13 +291,11 @@ describe('transient rejections', () => {
     const { device, queue } = openQueue(2, 4096);
     device.csResult = errno;
     // The first batch holds 41 packets: those of these two, and a part of the third, which cannot be completed then.
-    const lost = [8, 8, 4096 * 60].map(
-      (byteLength, i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 8, HBM_HIGH, byteLength)!,
-    );
-    const kept = [queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!];
+    const lost = [8, 8, 4096 * 60].map((byteLength, i) => transfer(queue, i * 8, byteLength));
+    const kept = [transfer(queue, 0, 8)];
     lost[0]!.onComplete = () => {
       device.csResult = 0;
-      kept.push(queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!);
+      kept.push(transfer(queue, 0, 8));
     };
     let ended = 0;
     for (let poll = 0; poll < 2 * REFUSALS_MAX && ended === 0; poll++) ended = queue.progress();
@@ -298,7 +313,7 @@ describe('transient rejections', () => {
 
   it.each([-Errno.EINTR, -Errno.EAGAIN, -Errno.ENOMEM])('does not fail because a poll returns %i', async (errno) => {
     const { device, queue } = openQueue();
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const request = transfer(queue, 0, 8);
     device.waitResult = errno;
     for (let poll = 0; poll < 200; poll++) queue.progress();
     queue.watch(1e6);
@@ -317,7 +332,7 @@ describe('watching', () => {
     device.heldWaits = [];
     queue.watch(1e9);
     expect(device.heldWaits).toHaveLength(0);
-    const requests = [0, 1].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
+    const requests = [0, 1].map((i) => transfer(queue, i * 64, 8));
     const blocks = scratchStatistics().liveBlocks;
     for (let again = 0; again < 100; again++) queue.watch(1e9);
     expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1]);
@@ -342,10 +357,10 @@ describe('watching', () => {
   it('begins with a submission during a sleep, and only then', async () => {
     const { device, queue } = openQueue();
     device.heldWaits = [];
-    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const first = transfer(queue, 0, 8);
     expect(device.heldWaits).toHaveLength(0);
     device.sleepNs = 1e9;
-    const second = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const second = transfer(queue, 0, 8);
     expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1]);
     device.heldWaits[0]!.end(0);
     await eventLoop();
@@ -359,7 +374,7 @@ describe('watching', () => {
     const { device, queue } = openQueue();
     device.heldWaits = [];
     const before = scratchStatistics().liveBlocks;
-    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    const request = transfer(queue, 0, 8);
     queue.watch(1e9);
     queue.abort(Status.CANCELED);
     queue.free(request);
@@ -381,10 +396,10 @@ describe('short gets', () => {
     const { device, queue } = openQueue();
     const buffer = new ResizableBuffer(16, { maxByteLength: 16 });
     const target = new Uint8Array(buffer);
-    const bad = queue.getShort(target, 8, 0, HBM_HIGH, 4)!;
+    const bad = getShort(queue, target, 8);
     change({ buffer });
     const good = new Uint8Array(4);
-    const next = queue.getShort(good, 0, 0, HBM_HIGH, 4)!;
+    const next = getShort(queue, good, 0);
     for (const submission of device.submissions) {
       device.bytesAt(submission.transfers[0]!.destination).fill(7, 0, 4);
     }
@@ -400,14 +415,16 @@ describe('short gets', () => {
   it('copies the bytes of every slot before a callback can reuse one', () => {
     const { device, queue } = openQueue(4);
     const targets = [0, 1, 2, 3].map(() => new Uint8Array(4));
-    const requests = targets.map((target) => queue.getShort(target, 0, 0, HBM_HIGH, 4)!);
+    const requests = targets.map((target) => getShort(queue, target, 0));
     for (const [index, submission] of device.submissions.entries()) {
       device.bytesAt(submission.transfers[0]!.destination).fill(index + 1, 0, 4);
     }
     requests[0]!.onComplete = () => {
-      for (let more = queue.putShort(new Uint8Array(4), 0, 0, HBM_HIGH, 4); more !== undefined; ) {
+      for (let more = queue.takePut(new Uint8Array(4), 0, 4); more !== undefined; ) {
+        more.setDestination(0, HBM_HIGH);
+        queue.start(more);
         requests.push(more);
-        more = queue.putShort(new Uint8Array(4), 0, 0, HBM_HIGH, 4);
+        more = queue.takePut(new Uint8Array(4), 0, 4);
       }
     };
     device.complete(4);

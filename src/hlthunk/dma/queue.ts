@@ -94,59 +94,51 @@ export class DmaQueue {
   }
 
   /**
-   * Starts a transfer between two device addresses, given as signed words. The caller keeps both sides mapped until it has ended.
+   * Takes a request for a transfer between two device addresses: its source and destination must be set, and then it must be started.
    * @param byteLength 1 to 2^53 - 1
    * @returns the request, or undefined if no more can be queued (NO_RESOURCE)
    */
-  transfer(
-    sourceLow: number,
-    sourceHigh: number,
-    destinationLow: number,
-    destinationHigh: number,
-    byteLength: number,
-  ): DmaRequest | undefined {
+  take(byteLength: number): DmaRequest | undefined {
     const request = this.#pool.get();
-    if (request === undefined) return undefined;
-    request.begin(sourceLow, sourceHigh, destinationLow, destinationHigh, byteLength);
-    return this.#start(request);
+    request?.begin(byteLength);
+    return request;
   }
 
   /**
-   * Starts a short transfer from JavaScript memory: the bytes are copied now, into the slot beside the packet.
+   * Like {@link take}, for a short transfer from JavaScript memory, which is the source: the bytes are copied now, into the slot beside the packet.
    * @param byteLength 1 to {@link DMA_SHORT_BYTES_MAX}
    * @returns the request, or undefined if no slot is free (NO_RESOURCE)
    */
-  putShort(
-    source: Uint8Array,
-    sourceOffset: number,
-    low: number,
-    high: number,
-    byteLength: number,
-  ): DmaRequest | undefined {
-    const request = this.#shortRequest();
+  takePut(source: Uint8Array, sourceOffset: number, byteLength: number): DmaRequest | undefined {
+    const request = this.#takeShort(byteLength);
     if (request === undefined) return undefined;
-    const data = this.#ring.dataOffset(this.#nextSlot);
+    const data = request.dataOffset;
     copyBytes(this.#ring.data, data, source, sourceOffset, byteLength);
-    request.begin(this.#ring.dataLow(data), this.#ring.dataHigh(data), low, high, byteLength);
-    return this.#start(request);
+    request.setSource(this.#ring.dataLow(data), this.#ring.dataHigh(data));
+    return request;
   }
 
-  /** Starts a short transfer into JavaScript memory, under the conditions of {@link putShort}: the bytes are in `target` when the request ends. */
-  getShort(
-    target: Uint8Array,
-    targetOffset: number,
-    low: number,
-    high: number,
-    byteLength: number,
-  ): DmaRequest | undefined {
-    const request = this.#shortRequest();
+  /** Like {@link takePut}, for a short transfer into JavaScript memory: the bytes are in `target` when the request ends. */
+  takeGet(target: Uint8Array, targetOffset: number, byteLength: number): DmaRequest | undefined {
+    const request = this.#takeShort(byteLength);
     if (request === undefined) return undefined;
-    const data = this.#ring.dataOffset(this.#nextSlot);
-    request.begin(low, high, this.#ring.dataLow(data), this.#ring.dataHigh(data), byteLength);
+    const data = request.dataOffset;
+    request.setDestination(this.#ring.dataLow(data), this.#ring.dataHigh(data));
     request.target = target;
     request.targetOffset = targetOffset;
-    request.dataOffset = data;
-    return this.#start(request);
+    return request;
+  }
+
+  /** Starts the transfer of a request that was taken last. The caller keeps both sides mapped until it has ended. */
+  start(request: DmaRequest): void {
+    if (this.failure !== Status.OK) {
+      request.status = this.failure;
+      return;
+    }
+    this.#activity.started(request);
+    // The pool has as many requests as the ring has entries.
+    this.#waiting.push(request);
+    if (!this.device.isCorked) this.submitWaiting();
   }
 
   /** True while the card has batches of this queue. */
@@ -244,20 +236,11 @@ export class DmaQueue {
   }
 
   /** Returns a request for a short transfer, which needs the next slot for itself: no request may wait before it. */
-  #shortRequest(): DmaRequest | undefined {
+  /** A request for a short transfer, with the data area of the next slot. */
+  #takeShort(byteLength: number): DmaRequest | undefined {
     if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
-    return this.#pool.get();
-  }
-
-  #start(request: DmaRequest): DmaRequest {
-    if (this.failure !== Status.OK) {
-      request.status = this.failure;
-      return request;
-    }
-    this.#activity.started(request);
-    // The pool has as many requests as the ring has entries.
-    this.#waiting.push(request);
-    if (!this.device.isCorked) this.submitWaiting();
+    const request = this.take(byteLength);
+    if (request !== undefined) request.dataOffset = this.#ring.dataOffset(this.#nextSlot);
     return request;
   }
 

@@ -8,6 +8,7 @@ import { commandSubmissionEnd, transferEnd } from '../../ucs/debug/diagnostics.t
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { highAt, lowAt } from '../base/card-file.ts';
 import { invalidArgument } from '../base/gaudi-error.ts';
 import type { DmaMemory } from '../memory/dma-memory.ts';
 
@@ -81,20 +82,10 @@ export class DmaRequest {
     return this.#owner;
   }
 
-  /** Initializes the request for a new transfer. */
-  begin(
-    sourceLow: number,
-    sourceHigh: number,
-    destinationLow: number,
-    destinationHigh: number,
-    byteLength: number,
-  ): void {
+  /** Initializes the request for a new transfer. Its two addresses are set next. */
+  begin(byteLength: number): void {
     this.status = Status.INPROGRESS;
     this.outcome = Status.OK;
-    this.sourceLow = sourceLow;
-    this.sourceHigh = sourceHigh;
-    this.destinationLow = destinationLow;
-    this.destinationHigh = destinationHigh;
     this.byteLength = byteLength;
     this.issued = 0;
     this.batch = 0;
@@ -104,6 +95,28 @@ export class DmaRequest {
     this.#onComplete = undefined;
     this.context = undefined;
     this.live = true;
+  }
+
+  /** Sets the device address of the source, as signed words. */
+  setSource(low: number, high: number): void {
+    this.sourceLow = low;
+    this.sourceHigh = high;
+  }
+
+  /** Sets the device address of the destination, as signed words. */
+  setDestination(low: number, high: number): void {
+    this.destinationLow = low;
+    this.destinationHigh = high;
+  }
+
+  /** Sets the source to a byte of memory. */
+  from({ low, high }: DmaMemory, offset: number): void {
+    this.setSource(lowAt(low, offset), highAt(low, high, offset));
+  }
+
+  /** Sets the destination to a byte of memory. */
+  to({ low, high }: DmaMemory, offset: number): void {
+    this.setDestination(lowAt(low, offset), highAt(low, high, offset));
   }
 
   /** Holds the memory of a transfer in flight: neither range can be released before its end. */

@@ -210,18 +210,25 @@ export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array 
   const count = getHwIpInfo(target).numOfEvents;
   if (count === 0) return new Uint32Array(0);
   const op = aggregate ? HL_INFO_OP.HW_EVENTS_AGGREGATE : HL_INFO_OP.HW_EVENTS;
-  return withAnswer(target, op, count * 4, 'getHwEvents', (answer) => answer.words.slice());
+  return withAnswer(target, { op, what: 'getHwEvents' }, count * 4, (answer) => answer.words.slice());
 }
 
 /** HBM rows that the firmware has replaced because of ECC errors. */
 export function getDramReplacedRows(target: CardTarget): readonly ReplacedDramRow[] {
   const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
-  return withAnswer(target, op, CPUCP_REPLACED_ROWS_BYTES, 'getDramReplacedRows', ({ u8 }) => decodeReplacedRows(u8));
+  return withAnswer(target, { op, what: 'getDramReplacedRows' }, CPUCP_REPLACED_ROWS_BYTES, ({ u8 }) =>
+    decodeReplacedRows(u8),
+  );
 }
 
 /** Whether HBM rows are pending replacement: non-zero if there are any. */
 export function getDramPendingRows(target: CardTarget): number {
-  return withAnswer(target, HL_INFO_OP.DRAM_PENDING_ROWS, 4, 'getDramPendingRows', (answer) => answer.words[0] ?? 0);
+  return withAnswer(
+    target,
+    { op: HL_INFO_OP.DRAM_PENDING_ROWS, what: 'getDramPendingRows' },
+    4,
+    (answer) => answer.words[0] ?? 0,
+  );
 }
 
 /** State of the engines, as the text that the driver writes. */
@@ -229,7 +236,7 @@ export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENG
   if (!Number.isInteger(bufferBytes) || bufferBytes < 1024 || bufferBytes > HL_ENGINES_DATA_MAX_SIZE) {
     throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
   }
-  return withAnswer(target, HL_INFO_OP.ENGINE_STATUS, bufferBytes, 'getEngineStatus', (answer) => {
+  return withAnswer(target, { op: HL_INFO_OP.ENGINE_STATUS, what: 'getEngineStatus' }, bufferBytes, (answer) => {
     const actual = Math.min(cardOf(target).infoArguments().user_buffer_actual_size, bufferBytes);
     return text(answer.u8.slice(0, actual));
   });
@@ -274,12 +281,17 @@ export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argu
   }
 }
 
+/** An op, and the name of its function for errors. */
+interface Query {
+  readonly op: HlInfoOp;
+  readonly what: string;
+}
+
 /** Runs an op whose result is not a single struct. */
 function withAnswer<T>(
   target: CardTarget,
-  op: HlInfoOp,
+  { op, what }: Query,
   byteLength: number,
-  what: string,
   read: (answer: ScratchBlock) => T,
 ): T {
   const card = cardOf(target);

@@ -101,16 +101,21 @@ export function getLastErrOpenDevTime(target: CardTarget): bigint | undefined {
 
 /** The access to an illegal address, in the layout that the kernel wrote. */
 export function getRazwiInfo(target: CardTarget): RazwiInfo | undefined {
-  return withRecord(target, HL_INFO_OP.RAZWI_EVENT, HL_INFO_RAZWI_EVENT.size, 'getRazwiInfo', (answer) => {
-    if (answer.u8[HL_INFO_RAZWI_EVENT_6_1.size] === UNWRITTEN && answer.u8.at(-1) === UNWRITTEN) {
-      const old = HL_INFO_RAZWI_EVENT_6_1.decode(answer.view);
-      const engineIds = [old.engine_id_1, old.engine_id_2].filter((id) => id !== HL_RAZWI_NA_ENG_ID);
-      return { timestamp: old.timestamp, addr: old.addr, engineIds, flags: 0 };
-    }
-    const razwi = HL_INFO_RAZWI_EVENT.decode(answer.view);
-    const engineIds = razwi.engine_id.slice(0, razwi.num_of_possible_engines);
-    return { timestamp: razwi.timestamp, addr: razwi.addr, engineIds, flags: razwi.flags };
-  });
+  return withRecord(
+    target,
+    { op: HL_INFO_OP.RAZWI_EVENT, what: 'getRazwiInfo' },
+    HL_INFO_RAZWI_EVENT.size,
+    (answer) => {
+      if (answer.u8[HL_INFO_RAZWI_EVENT_6_1.size] === UNWRITTEN && answer.u8.at(-1) === UNWRITTEN) {
+        const old = HL_INFO_RAZWI_EVENT_6_1.decode(answer.view);
+        const engineIds = [old.engine_id_1, old.engine_id_2].filter((id) => id !== HL_RAZWI_NA_ENG_ID);
+        return { timestamp: old.timestamp, addr: old.addr, engineIds, flags: 0 };
+      }
+      const razwi = HL_INFO_RAZWI_EVENT.decode(answer.view);
+      const engineIds = razwi.engine_id.slice(0, razwi.num_of_possible_engines);
+      return { timestamp: razwi.timestamp, addr: razwi.addr, engineIds, flags: razwi.flags };
+    },
+  );
 }
 
 /**
@@ -143,15 +148,20 @@ function record<F extends StructFields>(
   struct: Struct<F>,
   what: string,
 ): CamelRecord<StructValues<F>> | undefined {
-  return withRecord(target, op, struct.size, what, (answer) => camelRecord(struct.decode(answer.view)));
+  return withRecord(target, { op, what }, struct.size, (answer) => camelRecord(struct.decode(answer.view)));
+}
+
+/** An op, and the name of its function for errors. */
+interface Query {
+  readonly op: HlInfoOp;
+  readonly what: string;
 }
 
 /** Reads a record that begins with its timestamp. */
 function withRecord<T>(
   target: CardTarget,
-  op: HlInfoOp,
+  { op, what }: Query,
   byteLength: number,
-  what: string,
   read: (answer: ScratchBlock) => T,
 ): T | undefined {
   const card = cardOf(target);

@@ -87,14 +87,17 @@ export class IbEndpoint implements UctEndpoint {
     if (byteLength === 0) return Status.OK;
     const { connection } = this;
     const isInline = byteLength <= inlineBytes;
-    const slot = isInline ? -1 : this.#shared.tx.take();
+    const slot = isInline ? -1 : tx.take();
     if (!isInline && slot < 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
     const { entry } = connection.sends;
     const at = connection.begin(WrOpcode.RDMA_WRITE, !isInline || completion !== undefined, this.#fenceFlag());
     this.#setRemote(at, rkey as IbKey, remoteOffset);
     if (isInline) {
       copyBytes(connection.sends.bytes, connection.sends.inline(at, byteLength), source, sourceOffset, byteLength);
-    } else this.#copyToSlot(at, slot, source, sourceOffset, byteLength);
+    } else {
+      copyBytes(tx.bytes, slot * tx.slotBytes, source, sourceOffset, byteLength);
+      this.#setSlot(at, slot, byteLength);
+    }
     entry.completion = completion;
     this.#post(at, completion);
     this.#shared.counters.short(Transfer.PUT, byteLength);
@@ -383,12 +386,6 @@ export class IbEndpoint implements UctEndpoint {
 
   #setRemote(at: number, { iova, rkeys }: IbKey, remoteOffset: number): void {
     setRdma(this.connection.sends.words, at, iova + remoteOffset, rkeys[this.peerDevice] ?? 0);
-  }
-
-  #copyToSlot(at: number, slot: number, source: Uint8Array, offset: number, byteLength: number): void {
-    const { tx } = this.#shared;
-    copyBytes(tx.bytes, slot * tx.slotBytes, source, offset, byteLength);
-    this.#setSlot(at, slot, byteLength);
   }
 
   #setSlot(at: number, slot: number, byteLength: number): void {

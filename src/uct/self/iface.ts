@@ -86,17 +86,11 @@ class SelfEndpoint implements UctEndpoint {
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey): Status {
-    const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      moveBytes(remote, at, local, offset, byteLength);
-    });
-    return this.#moved(Transfer.PUT, moved);
+    return this.#moved(Transfer.PUT, moveEntries(iov, remoteOffset, rkey, true));
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey): Status {
-    const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      moveBytes(local, offset, remote, at, byteLength);
-    });
-    return this.#moved(Transfer.GET, moved);
+    return this.#moved(Transfer.GET, moveEntries(iov, remoteOffset, rkey, false));
   }
 
   flush(): Status {
@@ -227,10 +221,8 @@ function remoteBytes(rkey: SelfKey, offset: number, byteLength: number): Uint8Ar
   return memory.bytes;
 }
 
-type EntryCopy = (local: Uint8Array, offset: number, remote: Uint8Array, at: number, byteLength: number) => void;
-
-/** Returns the bytes of the list, or a failure. */
-function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey, run: EntryCopy): number {
+/** Copies a list to or from remote memory; returns its bytes, or a failure. */
+function moveEntries(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey, isPut: boolean): number {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
   const total = iov.reduce((sum, entry) => sum + entry.byteLength, 0);
   const remote = remoteBytes(rkey, remoteOffset, total);
@@ -248,7 +240,9 @@ function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfKey
   }
   let at = remoteOffset;
   for (const { memory, offset, byteLength } of iov) {
-    run((memory as SelfMemory).bytes, offset, remote, at, byteLength);
+    const local = (memory as SelfMemory).bytes;
+    if (isPut) moveBytes(remote, at, local, offset, byteLength);
+    else moveBytes(local, offset, remote, at, byteLength);
     at += byteLength;
   }
   return total;

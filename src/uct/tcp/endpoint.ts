@@ -24,8 +24,8 @@ import {
   PUT_HEADER_BYTES,
   PUTS_MAX,
   padded,
+  setAfterPuts,
   writeAm,
-  writeAmAfterPuts,
   writeAmWords,
   writeGet,
   writePut,
@@ -287,7 +287,8 @@ export class TcpEndpoint implements UctEndpoint {
     frame.byteLength = this.#buffers.txBytesMax;
     const total = packer.pack(frame);
     if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
-    writeAmAfterPuts(frame.words, TX_WORD, id, total, puts, failedId);
+    writeAm(frame.words, TX_WORD, FrameType.AM_AFTER_PUTS, id, total);
+    setAfterPuts(frame.words, TX_WORD, puts, failedId);
     const status = link.check(transmitter.sendBuilt(AFTER_PUTS_HEADER_BYTES + padded(total)));
     if (status !== Status.OK) return this.#counters.refused(status);
     this.#counters.bcopy(Transfer.AM, total);

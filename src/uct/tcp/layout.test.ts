@@ -21,11 +21,11 @@ import {
   PUT_RUN_MAX,
   PUT_RUN_WORDS,
   putWordInRun,
+  setAfterPuts,
   statusOf,
   typeOf,
   valueIn,
   writeAm,
-  writeAmAfterPuts,
   writeAmWords,
   writeEnd,
   writeGet,
@@ -79,7 +79,10 @@ property(
   'an AM behind puts is read as it is written, and has the other id behind fewer puts than it follows',
   [place, fc.nat({ max: 31 }), length, fc.integer({ min: 1, max: 2 ** 31 - 1 }), fc.nat({ max: 31 })],
   (at, id, byteLength, puts, failedId) => {
-    const write = (memory: Int32Array): void => writeAmAfterPuts(memory, at, id, byteLength, puts, failedId);
+    const write = (memory: Int32Array): void => {
+      writeAm(memory, at, FrameType.AM_AFTER_PUTS, id, byteLength);
+      setAfterPuts(memory, at, puts, failedId);
+    };
     const words = written(at, AFTER_PUTS_HEADER_BYTES, write);
     expect([typeOf(words, at), valueIn(words, at)]).toEqual([FrameType.AM_AFTER_PUTS, byteLength]);
     expect([idAfterPuts(words, at, puts), idAfterPuts(words, at, puts - 1)]).toEqual([id, failedId]);

@@ -114,7 +114,7 @@ export function writeSignal(words: Int32Array, at: number, type: number, value: 
   words[at + VALUE] = value;
 }
 
-/** Writes the header of an AM or AM_ZCOPY. @param id at most 255 */
+/** Writes the header of a message. @param id at most 255 */
 export function writeAm(words: Int32Array, at: number, type: number, id: number, byteLength: number): void {
   words[at + INFO] = type | (id << 8);
   words[at + VALUE] = byteLength;
@@ -126,16 +126,12 @@ export function writeAmWords(words: Int32Array, at: number, header: Int32Array, 
   for (let i = 0; i < headerWords; i++) words[to + i] = header[i]!;
 }
 
-/** Writes the header of an AM_AFTER_PUTS. @param failedId at most 31 */
-export function writeAmAfterPuts(
-  words: Int32Array,
-  at: number,
-  id: number,
-  byteLength: number,
-  puts: number,
-  failedId: number,
-): void {
-  writeAm(words, at, FrameType.AM_AFTER_PUTS, id, byteLength);
+/**
+ * Makes the header that {@link writeAm} has written that of an AM_AFTER_PUTS.
+ * @param puts number of puts that must have arrived
+ * @param failedId id of the message otherwise, at most 31
+ */
+export function setAfterPuts(words: Int32Array, at: number, puts: number, failedId: number): void {
   words[at + PUTS] = puts;
   words[at + FAILED_ID] = failedId;
 }
