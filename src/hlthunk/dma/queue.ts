@@ -235,8 +235,7 @@ export class DmaQueue {
     return ((this.#submitted - this.#retired) | 0) < this.#ring.slots;
   }
 
-  /** Returns a request for a short transfer, which needs the next slot for itself: no request may wait before it. */
-  /** A request for a short transfer, with the data area of the next slot. */
+  /** A request for a short transfer, with the data area of the next slot, which it needs for itself: no request may wait before it. */
   #takeShort(byteLength: number): DmaRequest | undefined {
     if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
     const request = this.take(byteLength);

@@ -42,6 +42,7 @@ import { GAUDI_IPC_NAME, type GaudiIpcConfig } from './config.ts';
 import { IpcEndpoint, IpcShared } from './endpoint.ts';
 import type { Imports } from './imports.ts';
 import { type Channels, IpcKey } from './key.ts';
+import type { Registrations } from './registrations.ts';
 
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
 
@@ -56,8 +57,8 @@ export interface IpcIfaceOptions {
   readonly imports: Imports;
   /** The traffic between the cards of the memory domain and others, of all its interfaces. */
   readonly channels: Channels;
-  /** Answers requests of peers for memory of this process. */
-  readonly serve: () => void;
+  /** Memory of this process, which is requested by peers. */
+  readonly registrations: Registrations;
 }
 
 /** The interface. */
@@ -68,7 +69,7 @@ export class IpcIface implements ClosableIface {
   readonly imports: Imports;
   readonly #node: DriverNode;
   readonly #card: GaudiCard;
-  readonly #serve: () => void;
+  readonly #registrations: Registrations;
   readonly #shared: IpcShared;
   #joined: Promise<void> | undefined = undefined;
   #failuresSeen = 0;
@@ -82,7 +83,7 @@ export class IpcIface implements ClosableIface {
     this.#shared = new IpcShared(this.transfers, this.imports, options.channels, options.resource.device);
     this.#node = options.node;
     this.#card = options.card;
-    this.#serve = options.serve;
+    this.#registrations = options.registrations;
   }
 
   get closed(): boolean {
@@ -129,7 +130,7 @@ export class IpcIface implements ClosableIface {
       this.imports.poll();
     }
     if (this.imports.cache.leaving > 0) this.imports.cache.sweep();
-    this.#serve();
+    this.#registrations.progress();
     return ended + this.imports.progress();
   }
 

@@ -31,10 +31,10 @@ import { checkAdvice, checkDeregister, type DeregisterOptions, registeredAccess 
 import { OpenIfaces } from '../../base/iface.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table.ts';
 import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
-import { type GaudiCard, watchResets } from '../base/cards.ts';
+import { watchResets } from '../base/cards.ts';
 import { GAUDI_COPY_CONFIG_TABLE, registerCostOf } from '../base/config.ts';
 import { canImportDmabufs, importDmabuf, isDeviceRange, partAt } from '../base/foreign-memory.ts';
-import { BlockMemory, GaudiMemory, RegisteredMemory } from '../base/memory.ts';
+import { BlockMemory, RegisteredMemory } from '../base/memory.ts';
 import {
   checkResources,
   type GaudiResources,
@@ -42,18 +42,13 @@ import {
   type OpenGaudi,
   UNUSABLE_CARDS,
 } from '../base/resources.ts';
-import { ChannelService } from './channel-service.ts';
 import { forgedKey, GAUDI_IPC_ALIASES, GAUDI_IPC_CONFIG_TABLE, GAUDI_IPC_NAME, type GaudiIpcConfig } from './config.ts';
 import { IpcIface } from './iface.ts';
 import { Imports } from './imports.ts';
 import { type Channel, Channels, IpcKey } from './key.ts';
 import { unpackPayload } from './layout.ts';
-import { IpcMemory, ipcBlock, ipcImport, LOCAL_OWNERS, OwnedKeys, ownerKeyOf } from './shared-memory.ts';
-
-/** Calls of progress between two checks for requests of peers. */
-const CALLS_PER_SERVICE = 64;
-/** Calls of progress between two checks for resets of the cards, which are a system call for each card. */
-const CALLS_PER_EVENTS: number = 64 * CALLS_PER_SERVICE;
+import { Registrations } from './registrations.ts';
+import { IpcMemory, ipcBlock, ipcImport, ownerKeyOf } from './shared-memory.ts';
 
 /** The memory domain. */
 export class IpcMd implements MemoryDomain {
@@ -68,19 +63,11 @@ export class IpcMd implements MemoryDomain {
   readonly #config: GaudiIpcConfig;
   readonly #services: ComponentServices;
   readonly #host: HostRegistry;
-  readonly #registered: Set<IpcMemory> = new Set();
-  /** Memory of the application that was freed before its registration ended. */
-  readonly #freed: WeakSet<MdMemory> = new WeakSet();
-  /** Number of registrations in each arena, by its generation. */
-  readonly #inArena: Map<number, number> = new Map();
-  readonly #keys: OwnedKeys = new OwnedKeys();
+  readonly #registrations: Registrations;
   readonly #reader: RkeyTableReader = new RkeyTableReader(GAUDI_IPC_NAME);
   readonly #ifaces: OpenIfaces<IpcIface> = new OpenIfaces();
   readonly #channels: Channels = new Channels();
-  readonly #serve: () => void;
   readonly #unwatch: readonly (() => void)[];
-  #service: ChannelService | undefined = undefined;
-  #calls = 0;
   #closed = false;
 
   /**
@@ -100,8 +87,8 @@ export class IpcMd implements MemoryDomain {
     const imports = canImportDmabufs(cards);
     if (imports) this.memRegDmabuf = (region) => this.#import(region);
     this.attributes = this.#attributesOf(imports);
-    this.#serve = () => this.#serveSometimes();
-    this.#unwatch = cards.map((card) => watchResets(card, () => this.#loseCard(card)));
+    this.#registrations = new Registrations(cards, services);
+    this.#unwatch = cards.map((card) => watchResets(card, () => this.#registrations.loseCard(card)));
   }
 
   memAlloc(): MdMemory {
@@ -116,27 +103,17 @@ export class IpcMd implements MemoryDomain {
     this.#checkOpen();
     registeredAccess(options);
     if (!isDeviceRange(source)) return this.#host.register(source);
-    return this.#add(this.#registerDevice(source));
+    return this.#registrations.add(this.#registerDevice(source));
   }
 
   #import(region: DmabufRegion): IpcMemory {
     this.#checkOpen();
-    return this.#add(ipcImport(importDmabuf(this.#gaudi.cards, region)));
-  }
-
-  #add(memory: IpcMemory): IpcMemory {
-    this.#registered.add(memory);
-    const { generation } = memory.source;
-    this.#inArena.set(generation, (this.#inArena.get(generation) ?? 0) + 1);
-    return memory;
+    return this.#registrations.add(ipcImport(importDmabuf(this.#gaudi.cards, region)));
   }
 
   /** Registers memory of gaudi_copy directly, and memory of the application by its address. */
   #registerDevice(source: DeviceRange): IpcMemory {
-    const onFree = (freed: IpcMemory): void => {
-      this.#end(freed, true);
-      if (freed.isOfApplication) this.#freed.add(freed);
-    };
+    const onFree = (freed: IpcMemory): void => this.#registrations.onFree(freed);
     if (source instanceof IpcMemory && !source.isOfApplication) {
       throw invalidParam('memory', 'must be as it was allocated', source.mdName);
     }
@@ -153,12 +130,12 @@ export class IpcMd implements MemoryDomain {
   memDereg(memory: MdMemory, options: DeregisterOptions = {}): void {
     checkDeregister(options);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
-    else if (!this.#freed.delete(memory)) this.#end(this.#own(memory), options.force === true);
+    else this.#registrations.end(memory, options.force === true);
   }
 
   /** The own card accesses device memory of this process without an import, so advice needs no preparation. */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
-    const own = this.#host.has(memory) ? memory : this.#own(memory);
+    const own = this.#host.has(memory) ? memory : this.#registrations.own(memory);
     checkAdvice(own, advice, offset, byteLength);
     if (own instanceof RegisteredMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
   }
@@ -188,10 +165,10 @@ export class IpcMd implements MemoryDomain {
     if (this.#host.has(memory)) {
       throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
     }
-    const own = this.#own(memory);
+    const own = this.#registrations.own(memory);
     own.card.device.card.checkUsable();
     checkKeyTarget(target, offset, RKEY_TABLE_KEY_BYTES);
-    this.#keys.pack(own, this.#openService().tag, target, offset);
+    this.#registrations.pack(own, target, offset);
   }
 
   rkeyUnpack(packed: Uint8Array): IpcKey {
@@ -211,8 +188,8 @@ export class IpcMd implements MemoryDomain {
     const position = this.resources.indexOf(resource);
     const card = this.#gaudi.cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
-    const [config, imports, serve] = [this.#config, this.imports, this.#serve];
-    const options = { card, position, resource, config, imports, serve, channels: this.#channels };
+    const [config, imports, registrations] = [this.#config, this.imports, this.#registrations];
+    const options = { card, position, resource, config, imports, registrations, channels: this.#channels };
     return this.#ifaces.add(new IpcIface({ node: this.#shared.node, ...options }));
   }
 
@@ -233,9 +210,7 @@ export class IpcMd implements MemoryDomain {
     this.#closed = true;
     this.#ifaces.close();
     for (const unwatch of this.#unwatch) unwatch();
-    for (const memory of this.#registered) this.#end(memory, true);
-    this.#keys.close();
-    this.#closeService();
+    this.#registrations.close();
     this.imports.close();
     this.#reader.close();
     this.#host.close();
@@ -245,82 +220,10 @@ export class IpcMd implements MemoryDomain {
   stats(): StatsNode {
     const { cache } = this.imports;
     const levels = { regions: cache.numRegions, bytes: cache.totalSize };
-    return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registered.size }, [
+    return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registrations.size }, [
       statsNode('gaudi_ipc_cache', '', { ...cache.counters, ...levels }),
       ...this.#channels.all.map(channelStats),
     ]);
-  }
-
-  /** Revokes the keys of device memory, and notifies peers if it was the last in its arena. */
-  #end(memory: IpcMemory, isForced: boolean): void {
-    memory.end(isForced);
-    this.#keys.revoke(memory);
-    this.#registered.delete(memory);
-    const { generation } = memory.source;
-    const left = (this.#inArena.get(generation) ?? 1) - 1;
-    if (left > 0) this.#inArena.set(generation, left);
-    else this.#retire(generation);
-  }
-
-  /** No memory of an arena is registered any more. Its imports would prevent the arena from being freed. */
-  #retire(generation: number): void {
-    this.#inArena.delete(generation);
-    if (this.#service === undefined) return;
-    const ownerKey = ownerKeyOf(this.#service.tag);
-    for (const importer of this.#keys.importers) importer.invalidateOwner(ownerKey, generation);
-    this.#service.retire(generation);
-  }
-
-  #openService(): ChannelService {
-    if (this.#service === undefined) {
-      const { log, clock } = this.#services;
-      this.#service = new ChannelService({ share: (key) => this.#keys.share(key), log, clock });
-      LOCAL_OWNERS.set(ownerKeyOf(this.#service.tag), this.#keys);
-    }
-    return this.#service;
-  }
-
-  #closeService(): void {
-    if (this.#service === undefined) return;
-    const ownerKey = ownerKeyOf(this.#service.tag);
-    LOCAL_OWNERS.delete(ownerKey);
-    for (const importer of this.#keys.importers) importer.invalidateOwner(ownerKey);
-    this.#keys.importers.clear();
-    this.#service.close();
-    this.#service = undefined;
-  }
-
-  /** The memory of a card is lost: revokes its keys, and notifies the processes that have imported it. */
-  #loseCard(card: GaudiCard): void {
-    for (const memory of this.#registered) {
-      if (memory.card !== card) continue;
-      this.#keys.revoke(memory);
-      this.#retire(memory.source.generation);
-    }
-  }
-
-  /** For programs that call progress in a loop without returning to the event loop. */
-  #serveSometimes(): void {
-    this.#calls = (this.#calls + 1) | 0;
-    if (this.#service === undefined || this.#calls % CALLS_PER_SERVICE !== 0) return;
-    this.#service.progress();
-    if (this.#calls % CALLS_PER_EVENTS === 0) this.#readEvents();
-  }
-
-  #readEvents(): void {
-    for (const card of this.#gaudi.cards) {
-      const { device } = card;
-      if (!device.closed && device.events.poll() && device.card.lostReason !== undefined) this.#loseCard(card);
-    }
-  }
-
-  #own(memory: MdMemory): IpcMemory {
-    if (!(GaudiMemory.isGenuine(memory) && memory instanceof IpcMemory)) {
-      if (memory instanceof RegisteredMemory) throw invalidParam('memory', 'must be live', memory.address);
-      throw invalidParam('memory', `must be of memory domain ${GAUDI_IPC_NAME}`, memory);
-    }
-    if (this.#registered.has(memory)) return memory;
-    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }
 
   #checkOpen(): void {
