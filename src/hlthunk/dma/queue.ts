@@ -14,7 +14,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
 import { CommandRing, type DmaQueueDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { DmaActivity, type DmaCounts, type DmaRequest, DmaRequestPool } from './request.ts';
-import { BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
+import { Batches, BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -51,11 +51,7 @@ export class DmaQueue {
   /** Requests whose packets are not all submitted, and requests in flight; both in order. */
   readonly #waiting: Ring<DmaRequest>;
   readonly #flying: Ring<DmaRequest>;
-  /** Batches submitted and batches retired, modulo 2^32. */
-  #submitted = 0;
-  #retired = 0;
-  /** Last batch that was complete when faults were read; its own faults were included. */
-  #completed = 0;
+  readonly #batches: Batches;
   #polls = 0;
   readonly #refusals: TransientErrors = new TransientErrors();
   readonly #activity: DmaActivity;
@@ -68,6 +64,7 @@ export class DmaQueue {
     this.device = options.device;
     this.#ring = new CommandRing(options.device, options.slots);
     this.#ioctls = new BatchIoctls(options.device.file, this.#ring, options.queueIndex);
+    this.#batches = new Batches(options.slots);
     this.#wait = new CompletionWait(options.device.file, (result) => this.#waitEnded(result));
     this.engineId = options.engineId;
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
@@ -90,7 +87,7 @@ export class DmaQueue {
   }
 
   get counts(): DmaCounts {
-    return this.#activity.read((this.#submitted - this.#retired) | 0);
+    return this.#activity.read(this.#batches.inFlight);
   }
 
   /**
@@ -143,12 +140,12 @@ export class DmaQueue {
 
   /** True while the card has batches of this queue. */
   get busy(): boolean {
-    return this.#submitted !== this.#retired;
+    return this.#batches.inFlight !== 0;
   }
 
   /** The driver's number of the oldest batch in flight; valid only while {@link busy}. Cold. */
   get oldestSeq(): number {
-    return this.#ioctls.seqOf(this.#retired & (this.#ring.slots - 1));
+    return this.#ioctls.seqOf(this.#batches.oldestSlot);
   }
 
   /** Transfers that a fault reported now may have spoiled: some of their packets were submitted, and they were not complete when faults were last read. */
@@ -158,7 +155,7 @@ export class DmaQueue {
     const next = this.#waiting.at(0);
     if (next !== undefined && next.issued > 0) requests.push(next);
     return requests.filter(
-      ({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#completed) | 0) > 0,
+      ({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#batches.completed) | 0) > 0,
     );
   }
 
@@ -174,18 +171,19 @@ export class DmaQueue {
   progress(): number {
     if (this.#flying.length === 0 && this.#waiting.length === 0) return 0;
     const completed = this.#ring.completed;
-    if (completed === this.#retired)
+    const batches = this.#batches;
+    if (completed === batches.retired)
       return this.busy || this.failure === Status.OK ? this.#fruitless() : this.#endWaiting();
     this.#polls = 0;
     this.device.checkFaults();
-    this.#completed = completed;
+    batches.completed = completed;
     let ended = 0;
     // One batch at a time: a callback may start a transfer, which may reuse only slots whose data has been copied out.
-    while (((completed - this.#retired) | 0) > 0) {
-      this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
-      this.#retired = (this.#retired + 1) | 0;
+    while (((completed - batches.retired) | 0) > 0) {
+      this.#activity.retired(batches.oldestSlot, this.oldestSeq);
+      batches.retire();
       this.device.returnSubmission();
-      ended += this.#endUpTo(this.#retired);
+      ended += this.#endUpTo(batches.retired);
     }
     if (this.#waiting.length > 0) this.submitWaiting();
     return ended;
@@ -196,7 +194,7 @@ export class DmaQueue {
    * Has no effect if nothing is in flight, or while an earlier watch is in progress: that one wakes the device too.
    */
   watch(timeoutNs: number): void {
-    if (this.#submitted !== this.#retired) this.#wait.start(this.oldestSeq, timeoutNs);
+    if (this.busy) this.#wait.start(this.oldestSeq, timeoutNs);
   }
 
   /**
@@ -212,8 +210,8 @@ export class DmaQueue {
   /** Ends every request with `status`, when the device is closed. */
   abort(status: Status): void {
     this.failure = status;
-    while (this.#submitted !== this.#retired) {
-      this.#retired = (this.#retired + 1) | 0;
+    while (this.busy) {
+      this.#batches.retire();
       this.device.returnSubmission();
     }
     this.#endAll(this.#flying, status);
@@ -227,25 +225,17 @@ export class DmaQueue {
     this.#ioctls.close();
   }
 
-  get #nextSlot(): number {
-    return this.#submitted & (this.#ring.slots - 1);
-  }
-
-  get #slotFree(): boolean {
-    return ((this.#submitted - this.#retired) | 0) < this.#ring.slots;
-  }
-
   /** A request for a short transfer, with the data area of the next slot, which it needs for itself: no request may wait before it. */
   #takeShort(byteLength: number): DmaRequest | undefined {
-    if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
+    if (this.#waiting.length > 0 || !this.#batches.isSlotFree) return undefined;
     const request = this.take(byteLength);
-    if (request !== undefined) request.dataOffset = this.#ring.dataOffset(this.#nextSlot);
+    if (request !== undefined) request.dataOffset = this.#ring.dataOffset(this.#batches.nextSlot);
     return request;
   }
 
   /** Submits batches of waiting requests while there are slots. */
   submitWaiting(): void {
-    while (this.#waiting.length > 0 && this.#slotFree && this.device.takeSubmission()) {
+    while (this.#waiting.length > 0 && this.#batches.isSlotFree && this.device.takeSubmission()) {
       // Faults are read before a submission.
       if (this.failure === Status.OK && this.#submitBatch()) continue;
       this.device.returnSubmission();
@@ -263,9 +253,10 @@ export class DmaQueue {
   /** Writes one batch into the next slot and submits it; returns false if the driver has no room, or has failed the queue. */
   #submitBatch(): boolean {
     const ring = this.#ring;
-    const slot = this.#nextSlot;
-    const batch = (this.#submitted + 1) | 0;
-    const area = ring.areaFor(slot, this.#waiting.length, this.#retired);
+    const batches = this.#batches;
+    const slot = batches.nextSlot;
+    const batch = batches.next;
+    const area = ring.areaFor(slot, this.#waiting.length, batches.retired);
     const transfersMax = ring.transfersMax(area);
     const first = ring.packetWord(area);
     let word = first;
@@ -292,7 +283,7 @@ export class DmaQueue {
     }
     this.#refusals.clear();
     this.failureErrno = 0;
-    this.#submitted = batch;
+    batches.submitted = batch;
     ring.useArea(area, batch);
     this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
@@ -359,10 +350,10 @@ export class DmaQueue {
 
   /** Counts an unsuccessful poll; polls the driver from time to time, which detects time-outs and resets. */
   #fruitless(): number {
-    if (this.#waiting.length > 0 && this.#slotFree) this.submitWaiting();
+    if (this.#waiting.length > 0 && this.#batches.isSlotFree) this.submitWaiting();
     this.#polls += 1;
     if (this.#refusals.isExhausted) return this.#giveUpBatch();
-    if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
+    if (this.#polls % POLLS_PER_CHECK !== 0 || !this.busy) return 0;
     const result = this.#ioctls.poll(this.oldestSeq);
     if (result >= 0 || isTransient(result)) return 0;
     const ended = this.outstanding;
@@ -395,8 +386,8 @@ export class DmaQueue {
     this.failureErrno = -result;
     this.#refusals.clear();
     for (let i = 0; i < requests; i++) this.#waiting.at(i)!.outcome = Status.IO_ERROR;
-    this.#launch(requests, 0, this.#submitted);
-    if (!this.busy) this.#endUpTo(this.#submitted);
+    this.#launch(requests, 0, this.#batches.submitted);
+    if (!this.busy) this.#endUpTo(this.#batches.submitted);
   }
 
   /** Fails the queue permanently: a time-out, a reset, a lost device. */
@@ -409,8 +400,8 @@ export class DmaQueue {
 
   /** Whether one of the batches in flight has the driver's submission number. */
   #hasInFlight(seq: number): boolean {
-    for (let batch = this.#retired; batch !== this.#submitted; batch = (batch + 1) | 0) {
-      if (this.#ioctls.seqOf(batch & (this.#ring.slots - 1)) === seq) return true;
+    for (let i = 0; i < this.#batches.inFlight; i++) {
+      if (this.#ioctls.seqOf(this.#batches.slotInFlight(i)) === seq) return true;
     }
     return false;
   }

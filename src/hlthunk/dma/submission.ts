@@ -1,5 +1,5 @@
 /**
- * The ioctls of one queue: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all sleepers share. The
+ * The batches of one queue, and its ioctls: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all sleepers share. The
  * arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have to end. What a
  * batch contains, and what follows from its completion, is decided in queue.ts; sleeping is in dma.ts.
  */
@@ -71,6 +71,54 @@ export class CompletionWait {
     this.#pending = false;
     if (this.#closed) this.#block.free();
     else this.#onEnd(result);
+  }
+}
+
+/** The batches of one queue by their numbers, which count modulo 2^32. Batch n is in slot n - 1 modulo the number of slots. */
+export class Batches {
+  /** The last batch that was submitted, and the last one that was retired: the card has executed it, and its requests have ended. */
+  submitted = 0;
+  retired = 0;
+  /** The last batch that was complete when faults were read; its own faults were included. */
+  completed = 0;
+  readonly #slots: number;
+
+  /** @param slots maximum number of batches in flight, a power of two */
+  constructor(slots: number) {
+    this.#slots = slots;
+  }
+
+  get inFlight(): number {
+    return (this.submitted - this.retired) | 0;
+  }
+
+  /** The number of the next batch. */
+  get next(): number {
+    return (this.submitted + 1) | 0;
+  }
+
+  /** The slot of the next batch. */
+  get nextSlot(): number {
+    return this.submitted & (this.#slots - 1);
+  }
+
+  get isSlotFree(): boolean {
+    return this.inFlight < this.#slots;
+  }
+
+  /** The slot of the oldest batch in flight. */
+  get oldestSlot(): number {
+    return this.slotInFlight(0);
+  }
+
+  /** The slot of a batch in flight: 0 for the oldest. */
+  slotInFlight(index: number): number {
+    return (this.retired + index) & (this.#slots - 1);
+  }
+
+  /** The oldest batch in flight is done. */
+  retire(): void {
+    this.retired = (this.retired + 1) | 0;
   }
 }
 

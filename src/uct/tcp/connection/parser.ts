@@ -37,12 +37,61 @@ const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
 const BODY_BYTES_PER_SIGN = 4096;
 
 /** Stands for the headers of a connection that has received no run. */
-const NO_RUN = new Int32Array(0);
+const NO_HEADERS = new Int32Array(0);
 /** The end of the shared memory, where padding goes. */
 const JUNK_BYTES = 8;
 
 /** Reason for the end of receiving. */
 export type ReceiveEnd = 'closed' | 'failed' | 'violation';
+
+/** The headers of a PUT_RUN, whose bodies follow behind the last of them. */
+class PutRun {
+  /** Number of headers that are still to come. */
+  missing = 0;
+  headers: Int32Array = NO_HEADERS;
+  #count = 0;
+  /** The next header whose body is received. */
+  #next = 0;
+
+  /** Number of bodies that have not begun, once no header is missing. */
+  get left(): number {
+    return this.#count - this.#next;
+  }
+
+  /** Begins a run of `count` headers. */
+  begin(count: number): void {
+    if (this.headers === NO_HEADERS) this.headers = new Int32Array(PUT_RUN_WORDS);
+    this.missing = count;
+    this.#count = count;
+    this.#next = count;
+  }
+
+  /** Keeps the next header; true if it is the last one. */
+  add(words: Int32Array, word: number): boolean {
+    copyPutToRun(this.headers, this.#count - this.missing, words, word);
+    this.missing -= 1;
+    if (this.missing > 0) return false;
+    this.#next = 0;
+    return true;
+  }
+
+  /** Place of one of the next headers among all. */
+  wordOf(index: number): number {
+    return putWordInRun(this.#next + index);
+  }
+
+  /** Bytes of the body of one of the next headers. */
+  lengthOf(index: number): number {
+    return valueIn(this.headers, this.wordOf(index));
+  }
+
+  /** Takes the next header: its place among all. */
+  take(): number {
+    const at = this.wordOf(0);
+    this.#next += 1;
+    return at;
+  }
+}
 
 /** The parser of one connection. */
 export class FrameParser {
@@ -79,11 +128,7 @@ export class FrameParser {
   /** A message in the stored rest waits for a message handler. */
   #isStalled = false;
   #expectsBulk = false;
-  /** Headers of a PUT_RUN: those that are missing, how many there are, and the next one whose body is received. */
-  #missing = 0;
-  #run: Int32Array = NO_RUN;
-  #runCount = 0;
-  #runNext = 0;
+  readonly #run: PutRun = new PutRun();
 
   /** @param records source of all data; undefined for a connection that is not encrypted */
   constructor(fd: number, buffers: TcpBuffers, sink: Inbound, records: RecordStream | undefined) {
@@ -100,7 +145,7 @@ export class FrameParser {
 
   /** Whether puts of a run are still to come. */
   get isInRun(): boolean {
-    return this.#missing > 0 || this.#runNext < this.#runCount;
+    return this.#run.missing > 0 || this.#run.left > 0;
   }
 
   /**
@@ -148,7 +193,7 @@ export class FrameParser {
       return received;
     }
     const chained = this.#addRun(pieces);
-    const last = chained === 0 ? this.#padding : paddingOf(this.#lengthInRun(chained - 1));
+    const last = chained === 0 ? this.#padding : paddingOf(this.#run.lengthOf(chained - 1));
     const start = -last & 7;
     const room = rx.byteLength - JUNK_BYTES - start;
     pieces.add(rx.address + start, this.#expectsBulk ? Math.min(HEADER_READ_BYTES, room) : room);
@@ -162,23 +207,19 @@ export class FrameParser {
   /** Adds the memory of the next puts of the run, up to the first one without memory; returns their number. */
   #addRun(pieces: TcpPieces): number {
     const { rx } = this.#buffers;
+    const run = this.#run;
     let padding = this.#padding;
     let count = 0;
     // One piece is for the rest of the current body, and one for the bytes behind the last body.
-    for (let free = TCP_PIECES_MAX - 2; this.#runNext + count < this.#runCount && free >= 2; free -= 2, count++) {
-      const byteLength = this.#lengthInRun(count);
-      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(this.#run, putWordInRun(this.#runNext + count));
+    for (let free = TCP_PIECES_MAX - 2; count < run.left && free >= 2; free -= 2, count++) {
+      const byteLength = run.lengthOf(count);
+      const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(run.headers, run.wordOf(count));
       if (place === 0) break;
       if (padding > 0) pieces.add(rx.address + rx.byteLength - JUNK_BYTES, padding);
       pieces.add(place, byteLength);
       padding = paddingOf(byteLength);
     }
     return count;
-  }
-
-  /** Bytes of one of the next puts of the run. */
-  #lengthInRun(index: number): number {
-    return valueIn(this.#run, putWordInRun(this.#runNext + index));
   }
 
   /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
@@ -293,7 +334,7 @@ export class FrameParser {
         continue;
       }
       const type = typeOf(words, word);
-      if (this.#missing > 0 && type !== FrameType.PUT)
+      if (this.#run.missing > 0 && type !== FrameType.PUT)
         return this.#violate(`a frame of type ${type} in a run of puts`, end);
       if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
         const next = this.#message(at, end, type);
@@ -351,7 +392,7 @@ export class FrameParser {
           this.#violate(`a body of ${value >>> 0} bytes`, 0);
           return false;
         }
-        if (this.#missing > 0) return this.#addToRun(words, word);
+        if (this.#run.missing > 0) return this.#addToRun(words, word);
         if (type === FrameType.PUT) this.#sink.onPut(words, word);
         else if (!this.#accept(this.#sink.onGetData(value))) return false;
         this.#expectsEnd = type === FrameType.GET_DATA;
@@ -363,10 +404,7 @@ export class FrameParser {
           this.#violate(`a run of ${value >>> 0} puts`, 0);
           return false;
         }
-        if (this.#run === NO_RUN) this.#run = new Int32Array(PUT_RUN_WORDS);
-        this.#missing = value;
-        this.#runCount = value;
-        this.#runNext = value;
+        this.#run.begin(value);
         return true;
       case FrameType.GET:
         return this.#accept(this.#sink.onGet(words, word));
@@ -385,10 +423,7 @@ export class FrameParser {
 
   /** Keeps a header of a run; behind the last one, the first body begins. */
   #addToRun(words: Int32Array, word: number): boolean {
-    copyPutToRun(this.#run, this.#runCount - this.#missing, words, word);
-    this.#missing -= 1;
-    if (this.#missing > 0) return true;
-    this.#runNext = 0;
+    if (!this.#run.add(words, word)) return true;
     this.#expectsBulk = true;
     this.#expectsEnd = false;
     this.#beginNextOfRun();
@@ -397,11 +432,11 @@ export class FrameParser {
 
   /** Begins the next body of the run if there is one and nothing is left of the one before. */
   #beginNextOfRun(): void {
-    if (this.#padding > 0 || this.#runNext === this.#runCount || !this.#sink.isUp) return;
-    const at = putWordInRun(this.#runNext);
-    this.#runNext += 1;
-    this.#sink.onPut(this.#run, at);
-    this.#beginPayload(valueIn(this.#run, at));
+    const run = this.#run;
+    if (this.#padding > 0 || run.left === 0 || !this.#sink.isUp) return;
+    const at = run.take();
+    this.#sink.onPut(run.headers, at);
+    this.#beginPayload(valueIn(run.headers, at));
   }
 
   #beginPayload(byteLength: number): void {
