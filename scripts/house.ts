@@ -12,11 +12,11 @@ import ts from 'typescript';
 
 /** What is reached: a figure above its limit fails; one that has become smaller lowers it here. */
 export const LIMITS = {
-  'source files': 693,
+  'source files': 694,
   'lines of the largest file': 498,
   'members of the largest class': 64,
-  'functions with more than four parameters': 140,
-  'interfaces with methods and at most one implementer': 59,
+  'functions with more than four parameters': 129,
+  'interfaces with methods and at most one implementer': 55,
   'rows of the law': 79,
 } as const;
 
