@@ -20,6 +20,10 @@ it('each figure sees what it counts', () => {
   const big = `interface Port { open(): void }
 export interface Used { open(): void }
 interface Data { readonly open: number }
+interface Base { open(): void }
+interface More extends Base { close(): void }
+class Three implements More { open(): void {} close(): void {} }
+class Four implements More { open(): void {} close(): void {} }
 class One implements Used { open(): void {} close(): void {} }
 function four(this: One, a: number, b: number, c: number, d: number): void {}
 const five = (a: number, b: number, c: number, d: number, e: number): void => {};
@@ -35,7 +39,7 @@ export class Used implements Api { open(): void {} }
   rmSync(root, { recursive: true });
   expect(house.figures).toEqual({
     'source files': 2,
-    'lines of the largest file': 7,
+    'lines of the largest file': 11,
     'members of the largest class': 2,
     'functions with more than four parameters': 2,
     'interfaces with methods and at most one implementer': 1,
