@@ -15,7 +15,7 @@ export const LIMITS = {
   'source files': 694,
   'lines of the largest file': 498,
   'members of the largest class': 64,
-  'functions with more than four parameters': 129,
+  'functions with more than four parameters': 110,
   'interfaces with methods and at most one implementer': 50,
   'rows of the law': 79,
 } as const;

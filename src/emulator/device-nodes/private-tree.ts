@@ -58,8 +58,8 @@ export function enterPrivateTree(serve: ServeMount): void {
       source: hold(join('/dev/sys', folder)),
     }));
     for (const folder of sysTargets())
-      overlay(join('/sys', folder), hold(join('/dev/sys', folder)), hold(join('/sys', folder)), hold);
-    overlay('/dev', newDev, oldDev, hold, devMounts);
+      overlay(join('/sys', folder), [hold(join('/dev/sys', folder)), hold(join('/sys', folder))], hold);
+    overlay('/dev', [newDev, oldDev], hold, devMounts);
     for (const { target, source } of [...nodes, ...written]) mount(target, { source, flags: MountFlag.BIND });
   } finally {
     for (const fd of opened) closeFd(fd);
@@ -108,8 +108,7 @@ function holdMountsBelow(folder: string, hold: (path: string) => string): readon
 /** Mounts an overlay of two folders on a target, and binds the mounts below the target again. */
 function overlay(
   target: string,
-  upper: string,
-  lower: string,
+  [upper, lower]: readonly [string, string],
   hold: (path: string) => string,
   below: readonly HeldMount[] = holdMountsBelow(target, hold),
 ): void {

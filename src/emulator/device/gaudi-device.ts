@@ -70,7 +70,7 @@ class DeviceMemory {
     const address = this.#map(name);
     // Reduces page faults at first access; a kernel without huge shared pages refuses, which is harmless.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
-    this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
+    this.memory = new PhysicalMemory(name, { address, byteLength }, (offset, length) => {
       const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
       return new Uint8Array(mapSharedWindow(this.#fd, bytes, offset).buffer);
     });

@@ -87,7 +87,7 @@ export class RdmaContext implements VerbsContext {
 
   createCq(depth: number, channel: CompletionChannel | undefined): CompletionQueue {
     this.checkPresent('ibv_create_cq');
-    check('ibv_create_cq', 'depth', depth, 1, this.device.limits.maxCqe);
+    check('ibv_create_cq', 'depth', depth, [1, this.device.limits.maxCqe]);
     const cq = new EmulatedCq(depth, channel as EmulatedChannel | undefined, this.destroyed, () =>
       this.device.progress(),
     );
@@ -178,7 +178,7 @@ class EmulatedPd implements ProtectionDomain {
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {
     this.#checkRegion('ibv_reg_dmabuf_mr', byteLength, access);
-    check('ibv_reg_dmabuf_mr', 'offset', offset, 0, this.#context.device.limits.maxMrSize);
+    check('ibv_reg_dmabuf_mr', 'offset', offset, [0, this.#context.device.limits.maxMrSize]);
     if ((offset - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_dmabuf_mr', 'iova and offset differ within a page');
     return this.#add(this.#context.dmabufs.attach(fd, offset, byteLength), iova, access);
   }
@@ -186,8 +186,8 @@ class EmulatedPd implements ProtectionDomain {
   createSrq(maxWr: number, maxSge: number): SharedReceiveQueue {
     this.#context.checkPresent('ibv_create_srq');
     const { maxSrqWr, maxSrqSge } = this.#context.device.limits;
-    check('ibv_create_srq', 'max_wr', maxWr, 1, maxSrqWr);
-    check('ibv_create_srq', 'max_sge', maxSge, 1, maxSrqSge);
+    check('ibv_create_srq', 'max_wr', maxWr, [1, maxSrqWr]);
+    check('ibv_create_srq', 'max_sge', maxSge, [1, maxSrqSge]);
     return this.#context.keep(new EmulatedSrq(this, maxWr, maxSge, this.#context.destroyed));
   }
 
@@ -196,11 +196,11 @@ class EmulatedPd implements ProtectionDomain {
     const { maxQpWr, maxSge, maxQp } = device.limits;
     const call = 'ibv_create_qp';
     this.#context.checkPresent(call);
-    check(call, 'max_send_wr', init.maxSendWr, 1, maxQpWr);
-    check(call, 'max_recv_wr', init.maxReceiveWr, 0, maxQpWr);
-    check(call, 'max_send_sge', init.maxSendSge, 1, maxSge);
-    check(call, 'max_recv_sge', init.maxReceiveSge, 0, maxSge);
-    check(call, 'max_inline_data', init.maxInlineBytes, 0, device.inlineBytesMax);
+    check(call, 'max_send_wr', init.maxSendWr, [1, maxQpWr]);
+    check(call, 'max_recv_wr', init.maxReceiveWr, [0, maxQpWr]);
+    check(call, 'max_send_sge', init.maxSendSge, [1, maxSge]);
+    check(call, 'max_recv_sge', init.maxReceiveSge, [0, maxSge]);
+    check(call, 'max_inline_data', init.maxInlineBytes, [0, device.inlineBytesMax]);
     if (device.qpCount >= maxQp) {
       throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${maxQp} queue pairs (emulated)`);
     }
@@ -223,7 +223,7 @@ class EmulatedPd implements ProtectionDomain {
   #checkRegion(call: string, byteLength: number, access: number): void {
     this.#context.checkPresent(call);
     const { regions, limits } = this.#context.device;
-    check(call, 'length', byteLength, 1, limits.maxMrSize);
+    check(call, 'length', byteLength, [1, limits.maxMrSize]);
     if (!isValidAccess(access)) throw invalid(call, `access 0x${access.toString(16)} is not permitted`);
     if (regions.size < limits.maxMr) return;
     throw new SyscallError(call, Errno.ENOMEM, `${limits.maxMr} memory regions (emulated)`);
@@ -235,7 +235,7 @@ class EmulatedPd implements ProtectionDomain {
   }
 }
 
-function check(call: string, name: string, value: number, min: number, max: number): void {
+function check(call: string, name: string, value: number, [min, max]: readonly [number, number]): void {
   if (!Number.isSafeInteger(value) || value < min || value > max) {
     throw invalid(call, `${name} must be from ${min} to ${max}, and is ${value}`);
   }

@@ -58,14 +58,14 @@ export async function measureSize(team: Team, context: Context, spec: CollSpec, 
     if (collective === 'broadcast' && rank === root) {
       await write(recv, received, (target) => fillSegment(target, dtype, sentBy(known, rank, count)));
     }
-    const run = (): Promise<void> => runOnce(team, spec, count, send, recv);
+    const run = (): Promise<void> => runOnce(team, spec, count, { send, recv });
     for (let i = 0; i < spec.warmup; i++) await run();
     await team.barrier();
     const beginNs = systemClock.nowNs();
     for (let i = 0; i < spec.iterations; i++) await run();
     const ownNs = (systemClock.nowNs() - beginNs) / spec.iterations;
     const timeNs = await reduced(team, ownNs, 'max');
-    const wrong = spec.checks ? await countWrong(team, known, spec, { send, recv, received }, run) : undefined;
+    const wrong = spec.checks ? await countWrong({ team, known, spec }, recv, received, run) : undefined;
     const used = count * unit * (VECTORS.has(collective) ? 1 : size);
     const algorithmBandwidth = used / timeNs;
     const busBandwidth = algorithmBandwidth * (BUS_FACTORS[collective]?.(size) ?? 1);
@@ -89,7 +89,13 @@ async function write(memory: LocalMemory, byteLength: number, fill: (bytes: Uint
   if (memory.bytes === undefined) await memory.write(bytes);
 }
 
-function runOnce(team: Team, spec: CollSpec, count: number, send: LocalMemory, recv: LocalMemory): Promise<void> {
+/** The memories of one rank. */
+interface Vectors {
+  readonly send: LocalMemory;
+  readonly recv: LocalMemory;
+}
+
+function runOnce(team: Team, spec: CollSpec, count: number, { send, recv }: Vectors): Promise<void> {
   const { collective, dtype, op, root, algorithm } = spec;
   const common = { dtype, count, ...(algorithm === undefined ? {} : { algorithm }) };
   switch (collective) {
@@ -116,12 +122,12 @@ function runOnce(team: Team, spec: CollSpec, count: number, send: LocalMemory, r
 
 /** Runs the operation once more into cleared memory and compares the result. @returns the number of ranks whose data differs */
 async function countWrong(
-  team: Team,
-  known: KnownOperation,
-  { collective, root, dtype }: CollSpec,
-  { recv, received }: { readonly send: LocalMemory; readonly recv: LocalMemory; readonly received: number },
+  { team, known, spec }: { readonly team: Team; readonly known: KnownOperation; readonly spec: CollSpec },
+  recv: LocalMemory,
+  received: number,
   run: () => Promise<void>,
 ): Promise<number> {
+  const { collective, root, dtype } = spec;
   const isSource = collective === 'broadcast' && team.rank === root;
   if (!isSource) await write(recv, received, (bytes) => bytes.fill(0xa5));
   await run();

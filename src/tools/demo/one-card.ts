@@ -177,9 +177,11 @@ function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, 
   const [down, within, up, copy] = hops as readonly [Hop, Hop, Hop, Hop];
   const params = { noImmediateCompletion: true };
   const show = (hop: Hop, base: number) => (done: number) => bar.update(hop.name, progress + base + done);
-  transfer(worker, down, bytes, show(down, 0), (at, n) => endpoint.putNbx(source, at, n, firstKey, at, params));
-  transfer(worker, within, bytes, show(within, bytes), (at, n) => endpoint.putNbx(first, at, n, secondKey, at, params));
-  transfer(worker, up, bytes, show(up, 2 * bytes), (at, n) => endpoint.getNbx(target, at, n, secondKey, at, params));
+  transfer([worker, down], bytes, show(down, 0), (at, n) => endpoint.putNbx(source, at, n, firstKey, at, params));
+  transfer([worker, within], bytes, show(within, bytes), (at, n) =>
+    endpoint.putNbx(first, at, n, secondKey, at, params),
+  );
+  transfer([worker, up], bytes, show(up, 2 * bytes), (at, n) => endpoint.getNbx(target, at, n, secondKey, at, params));
   const begin = systemClock.nowNs();
   for (let at = 0; at < bytes; at += CHUNK_BYTES) {
     const from = Number(source.address) + at;
@@ -191,8 +193,7 @@ function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, 
 
 /** Moves `bytes` in chunks, several in flight, and adds the time to the hop. */
 function transfer(
-  worker: Worker,
-  hop: Hop,
+  [worker, hop]: readonly [Worker, Hop],
   bytes: number,
   show: (done: number) => void,
   start: (at: number, byteLength: number) => number | Request,

@@ -256,7 +256,8 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
   const onReport = (measurement: Measurement, isFinal: boolean, carrier: string, thread?: number): void => {
     bar?.clear();
     if (!isJson) {
-      print(resultLine(measurement, isFinal, names, thread === undefined ? format : { ...format, thread }, carrier));
+      const place = { isFinal, names, extra: carrier };
+      print(resultLine(measurement, place, thread === undefined ? format : { ...format, thread }));
     } else if (isFinal || !format.finalOnly) {
       print(resultJson(spec, names, measurement, { isFinal, emulated, carrier, thread }));
     }

@@ -22,29 +22,37 @@ const MEASUREMENT: Measurement = {
 
 describe('resultLine', () => {
   it('has the columns of ucx_perftest', () => {
-    expect(resultLine(MEASUREMENT, true, [], PLAIN, '')).toBe(
+    expect(resultLine(MEASUREMENT, { isFinal: true, names: [], extra: '' }, PLAIN)).toBe(
       'Final:                 10000      0.110    35.943    85.717        0.21       0.09       27822       11666',
     );
-    expect(resultLine({ ...MEASUREMENT, iterations: 119 }, false, [], PLAIN, '')).toBe(
+    expect(resultLine({ ...MEASUREMENT, iterations: 119 }, { isFinal: false, names: [], extra: '' }, PLAIN)).toBe(
       '[thread 0]               119      0.110    35.943    85.717        0.21       0.09       27822       11666',
     );
   });
 
   it('prints the final line alone', () => {
     const options = { ...PLAIN, finalOnly: true };
-    expect(resultLine(MEASUREMENT, false, [], options, '')).toBeUndefined();
-    expect(resultLine(MEASUREMENT, true, ['a', 'b'], options, '')).toMatch(/^ {7}a\/b {13}10000 /);
+    expect(resultLine(MEASUREMENT, { isFinal: false, names: [], extra: '' }, options)).toBeUndefined();
+    expect(resultLine(MEASUREMENT, { isFinal: true, names: ['a', 'b'], extra: '' }, options)).toMatch(
+      /^ {7}a\/b {13}10000 /,
+    );
   });
 
   it('separates thousands, and adds what carries the messages', () => {
-    expect(resultLine(MEASUREMENT, true, [], { ...PLAIN, numeric: true, extra: true }, 'posix/memory')).toBe(
+    expect(
+      resultLine(
+        MEASUREMENT,
+        { isFinal: true, names: [], extra: 'posix/memory' },
+        { ...PLAIN, numeric: true, extra: true },
+      ),
+    ).toBe(
       'Final:                10,000      0.110    35.943    85.717        0.21       0.09      27,822      11,666  posix/memory',
     );
   });
 
   it('prints CSV', () => {
     const options = { ...PLAIN, csv: true, extra: true };
-    expect(resultLine(MEASUREMENT, true, ['small'], options, 'posix')).toBe(
+    expect(resultLine(MEASUREMENT, { isFinal: true, names: ['small'], extra: 'posix' }, options)).toBe(
       'small,10000,0.110,35.943,85.717,0.21,0.09,27822,11666',
     );
   });

@@ -101,16 +101,21 @@ export function batchLine(names: readonly string[], options: ReportOptions): str
   return `+${name}${FINE_RULE.slice(name.length + 1)}`;
 }
 
-/**
- * One line of results; undefined for one in between where only the last one is asked for.
- * @param names of the test in its batch files
- */
+/** What a line of results is about. */
+export interface ResultPlace {
+  /** False for one in between. */
+  readonly isFinal: boolean;
+  /** Of the test in its batch files. */
+  readonly names: readonly string[];
+  /** What carried the messages. */
+  readonly extra: string;
+}
+
+/** One line of results; undefined for one in between where only the last one is asked for. */
 export function resultLine(
   measurement: Measurement,
-  isFinal: boolean,
-  names: readonly string[],
+  { isFinal, names, extra }: ResultPlace,
   options: ReportOptions,
-  extra: string,
 ): string | undefined {
   if (!isFinal && options.finalOnly) return undefined;
   const { iterations, percentileNs, averageNs, overallNs, averageMessages, overallMessages } = measurement;

@@ -56,6 +56,17 @@ export interface CommandProcessorOptions {
   readonly onWorkLeft: () => void;
 }
 
+/** A command buffer to be executed. */
+export interface CommandBuffer {
+  /** The copy held by the driver, from byte 0 on; undefined for a buffer that the card fetches at execution. */
+  readonly memory: PhysicalMemory | undefined;
+  /** The halves of the device address for fetching. */
+  readonly high: number;
+  readonly low: number;
+  /** Bytes of packets. */
+  readonly byteLength: number;
+}
+
 /** Executes packets. One per card. */
 export class CommandProcessor {
   readonly #options: CommandProcessorOptions;
@@ -105,29 +116,17 @@ export class CommandProcessor {
 
   /**
    * Starts a command buffer on a stream.
-   * @param memory copy held by the driver, from byte 0 on; undefined for a buffer that the card fetches at execution
-   * @param high upper half of the device address for fetching
-   * @param low lower half
-   * @param byteLength bytes of packets
    * @param isHeld injected fault: while it returns true, the engine hangs at this buffer
    */
-  execute(
-    stream: Stream,
-    job: Job,
-    memory: PhysicalMemory | undefined,
-    high: number,
-    low: number,
-    byteLength: number,
-    isHeld?: () => boolean,
-  ): void {
+  execute(stream: Stream, job: Job, given: CommandBuffer, isHeld?: () => boolean): void {
     this.#budget.begin();
     const buffer = this.#direct;
     buffer.job = job;
-    buffer.memory = memory;
-    buffer.high = high;
-    buffer.low = low;
+    buffer.memory = given.memory;
+    buffer.high = given.high;
+    buffer.low = given.low;
     buffer.offset = 0;
-    buffer.end = byteLength;
+    buffer.end = given.byteLength;
     buffer.isHeld = isHeld;
     buffer.isStarted = false;
     this.#start(stream, buffer);
@@ -297,7 +296,7 @@ export class CommandProcessor {
       }
       const outcome = isBulk
         ? this.#executor.writeBulk(stream, job, words, index)
-        : this.#executor.execute(stream, job, opcode, words, index);
+        : this.#executor.execute(stream, job, words, index);
       if (outcome === 'blocked') break;
       // After the header of a WREG_BULK, its values are executed one by one; a WREG_BULK that its predicate skips is skipped as a whole.
       next += cp.bulkLeft > 0 ? bytes : total;
@@ -356,7 +355,7 @@ function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffe
 function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
   const from = cp.hasLoops ? 0 : rest.offset;
   const bytes = memory.window(from).u8.slice(from, rest.end);
-  const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes);
+  const copy = new PhysicalMemory('patched command buffer', { address: 0, byteLength: bytes.byteLength }, () => bytes);
   return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
 }
 

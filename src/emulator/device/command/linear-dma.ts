@@ -38,6 +38,12 @@ export interface LinearDmaOptions {
   readonly traffic: CardTraffic;
 }
 
+/** Eight bytes with which memory is filled. */
+interface Pattern {
+  low: number;
+  high: number;
+}
+
 /** Executes transfers. One per card. */
 export class LinearDma {
   readonly #access: EngineAccess;
@@ -49,6 +55,7 @@ export class LinearDma {
   #source = 0;
   #destination = 0;
   #sourceMemory: PhysicalMemory;
+  readonly #pattern: Pattern = { low: 0, high: 0 };
   /** The address spaces of both addresses. */
   #sourceSpace: number = DIRECT;
   #destinationSpace: number = DIRECT;
@@ -127,7 +134,7 @@ export class LinearDma {
       const isFirst = stream.movedBytes === 0;
       if (fills) this.#traffic.filled(piece, isFirst);
       else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
-      if (fills) this.#fill(channel, words, index, stream.movedBytes % PATTERN_BYTES, piece);
+      if (fills) this.#fill(channel, this.#patternAt(words, index, stream.movedBytes % PATTERN_BYTES), piece);
       else if (this.#sourceSpace !== DIRECT) {
         channel.copyForeign(Opcode.COPY_FROM, this.#sourceSpace, this.#source, this.#destination, piece);
       } else if (this.#destinationSpace !== DIRECT) {
@@ -174,15 +181,21 @@ export class LinearDma {
     return Math.min(available, map.available);
   }
 
-  /** Fills the piece with the pattern in the source words, from byte `phase` of the pattern on. */
-  #fill(channel: DmaChannel, words: Int32Array, index: number, phase: number, byteLength: number): void {
-    let low = words[index + 2]!;
-    let high = words[index + 3]!;
+  /** The pattern in the source words, from byte `phase` of it on: its halves. */
+  #patternAt(words: Int32Array, index: number, phase: number): Pattern {
+    const pattern = this.#pattern;
+    pattern.low = words[index + 2]!;
+    pattern.high = words[index + 3]!;
     for (let i = 0; i < phase; i++) {
-      const first = low & 0xff;
-      low = (low >>> 8) | (high << 24);
-      high = (high >>> 8) | (first << 24);
+      const first = pattern.low & 0xff;
+      pattern.low = (pattern.low >>> 8) | (pattern.high << 24);
+      pattern.high = (pattern.high >>> 8) | (first << 24);
     }
+    return pattern;
+  }
+
+  /** Fills the piece with a pattern. */
+  #fill(channel: DmaChannel, { low, high }: Pattern, byteLength: number): void {
     const space = this.#destinationSpace;
     if (space !== DIRECT) channel.aimAt(space);
     channel.immediate(space === DIRECT ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
@@ -212,6 +225,8 @@ export interface SwappedDmaOptions {
 export class SwappedDma {
   readonly #options: SwappedDmaOptions;
   #scratch: ScratchBlock | undefined;
+  /** The memory of the last read. */
+  #source: PhysicalMemory | undefined;
 
   constructor(options: SwappedDmaOptions) {
     this.#options = options;
@@ -229,7 +244,9 @@ export class SwappedDma {
       if (!budget.take(SLICE_UNITS)) return 'blocked';
       const slice = Math.min(SLICE_BYTES, byteLength - cp.swappedBytes);
       // A fault here means that memory was unmapped after the check: the rest of the transfer is dropped.
-      if (!this.#moveSlice(stream, words, index, slice, elementBytes)) break;
+      if (!this.#readSlice(stream, words, index, slice)) break;
+      reverseElements(this.#buffer().u8, slice, elementBytes);
+      if (!this.#writeSlice(stream, words, index, slice)) break;
       cp.swappedBytes += slice;
     }
     cp.swappedBytes = 0;
@@ -241,25 +258,33 @@ export class SwappedDma {
     this.#scratch = undefined;
   }
 
-  #moveSlice(stream: Stream, words: Int32Array, index: number, byteLength: number, elementBytes: number): boolean {
+  /** Reads a slice into the buffer; false on a fault. */
+  #readSlice(stream: Stream, words: Int32Array, index: number, byteLength: number): boolean {
+    const { access } = this.#options;
+    const { map } = access;
+    const done = stream.cp.swappedBytes;
+    const scratch = this.#buffer();
+    for (let read = 0; read < byteLength; ) {
+      if (!access.reach(stream, words[index + 3]!, words[index + 2]!, done + read)) return false;
+      const piece = Math.min(byteLength - read, map.available);
+      this.#source = map.memory;
+      fetchBytes(map.memory, map.offset, scratch.address + read, piece);
+      read += piece;
+    }
+    return true;
+  }
+
+  /** Writes a slice from the buffer; false on a fault. */
+  #writeSlice(stream: Stream, words: Int32Array, index: number, byteLength: number): boolean {
     const { access, traffic } = this.#options;
     const { map } = access;
     const done = stream.cp.swappedBytes;
     const scratch = this.#buffer();
-    let source = map.memory;
-    for (let read = 0; read < byteLength; ) {
-      if (!access.reach(stream, words[index + 3]!, words[index + 2]!, done + read)) return false;
-      const piece = Math.min(byteLength - read, map.available);
-      source = map.memory;
-      fetchBytes(source, map.offset, scratch.address + read, piece);
-      read += piece;
-    }
-    reverseElements(scratch.u8, byteLength, elementBytes);
     for (let written = 0; written < byteLength; ) {
       if (!access.reachToWrite(stream, words[index + 5]!, words[index + 4]!, done + written)) return false;
       const piece = Math.min(byteLength - written, map.available);
       storeBytes(map.memory, map.offset, scratch.address + written, piece);
-      traffic.copied(source, map.memory, piece, done + written === 0);
+      traffic.copied(this.#source ?? map.memory, map.memory, piece, done + written === 0);
       written += piece;
     }
     return true;

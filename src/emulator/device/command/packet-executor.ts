@@ -86,7 +86,8 @@ export class PacketExecutor {
   }
 
   /** Executes the packet at `words[index]`; 'blocked' to repeat it later, or if the stream has stopped. */
-  execute(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): PacketOutcome {
+  execute(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
+    const opcode = packetOpcode(words[index + 1]!);
     const { stall } = stream;
     if (stall === Stall.PACKETS || (stall === Stall.TRANSFERS && opcode === PacketOpcode.LIN_DMA)) return 'blocked';
     if (hasPredicate(opcode) && !stream.cp.holds(packetPredicate(words[index + 1]!))) return 'next';
@@ -262,12 +263,12 @@ export class PacketExecutor {
     if (asic !== 'gaudi2') return this.undefinedOpcode(stream, PacketOpcode.CB_LIST);
     if (!stream.drained) return 'blocked';
     const [tableLow, tableHigh] = [words[index + 4]!, words[index + 5]!];
-    if (!reader.read(stream, words[index + 3]!, words[index + 2]!, 0, 4)) return 'blocked';
+    if (!reader.read(stream, [words[index + 3]!, words[index + 2]!], 0, 4)) return 'blocked';
     const entry = (reader.words[0]! >>> 0) * CB_LIST_ENTRY_BYTES;
-    if (!reader.read(stream, tableHigh, tableLow, entry, CB_LIST_ENTRY_BYTES)) return 'blocked';
+    if (!reader.read(stream, [tableHigh, tableLow], entry, CB_LIST_ENTRY_BYTES)) return 'blocked';
     const opcode = packetOpcode(reader.words[1]!);
     if (opcode !== PacketOpcode.CP_DMA) return this.undefinedOpcode(stream, opcode);
-    return this.execute(stream, job, opcode, reader.words, 0);
+    return this.execute(stream, job, reader.words, 0);
   }
 
   /** LOAD_AND_EXE: loads predicates or scalars from memory, and executes the scalars as packets. */
@@ -292,12 +293,12 @@ export class PacketExecutor {
     const { asic, reader } = this.#options;
     const { cp } = stream;
     if ((configuration & LoadAndExeCfg.DST) !== 0) {
-      if (!reader.read(stream, high, low, 0, SCALAR_BYTES)) return false;
+      if (!reader.read(stream, [high, low], 0, SCALAR_BYTES)) return false;
       cp.scalars.set(reader.words.subarray(0, SCALAR_BYTES / 4));
       return true;
     }
     const isBits = asic === 'gaudi2' && (configuration & LoadAndExeCfg.PMAP) !== 0;
-    if (!reader.read(stream, high, low, 0, isBits ? PREDICATE_BITS_BYTES : PREDICATE_WORDS_BYTES)) return false;
+    if (!reader.read(stream, [high, low], 0, isBits ? PREDICATE_BITS_BYTES : PREDICATE_WORDS_BYTES)) return false;
     let predicates = reader.words[0]!;
     if (!isBits) {
       predicates = 0;
@@ -328,6 +329,6 @@ export class PacketExecutor {
     const opcode = packetOpcode(scalars[first + 1]!);
     const bytes = packetBytes(opcode);
     if (bytes === 0 || bytes > bytesMax || NOT_IN_SCALARS.has(opcode)) return this.undefinedOpcode(stream, opcode);
-    return this.execute(stream, job, opcode, scalars, first);
+    return this.execute(stream, job, scalars, first);
   }
 }

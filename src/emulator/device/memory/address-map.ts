@@ -42,7 +42,7 @@ export class AddressRegion {
   }
 }
 
-const NO_MEMORY = new PhysicalMemory('none', 0, 0, undefined);
+const NO_MEMORY = new PhysicalMemory('none', { address: 0, byteLength: 0 });
 
 /** The address decoder of one card for one context. */
 export class AddressMap {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 
-const memory = new PhysicalMemory('hbm', 0, 1000, undefined);
+const memory = new PhysicalMemory('hbm', { address: 0, byteLength: 1000 });
 
 describe('PageTable', () => {
   it('rejects overlaps and then changes nothing', () => {

@@ -35,6 +35,14 @@ export class MemoryWindow {
   }
 }
 
+/** Where a memory is in the host: bytes from an address on, in this process or in another address space. */
+export interface HostRange {
+  readonly address: number;
+  readonly byteLength: number;
+  /** Default DIRECT. */
+  readonly space?: number;
+}
+
 /** A contiguous piece of host virtual memory that represents physical memory. */
 export class PhysicalMemory {
   /** Name for fault records and logs: "hbm", "sram", "host", "command buffer". */
@@ -55,13 +63,8 @@ export class PhysicalMemory {
   readonly #windows: (MemoryWindow | undefined)[];
   readonly #makeWindow: WindowFactory | undefined;
 
-  constructor(
-    name: string,
-    address: number,
-    byteLength: number,
-    makeWindow: WindowFactory | undefined,
-    space: number = DIRECT,
-  ) {
+  /** @param makeWindow undefined if windows would cost too much */
+  constructor(name: string, { address, byteLength, space = DIRECT }: HostRange, makeWindow?: WindowFactory) {
     this.name = name;
     this.isHost = name === HOST_MEMORY;
     this.address = address;

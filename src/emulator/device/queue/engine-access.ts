@@ -74,7 +74,7 @@ export class EngineReader {
    * Reads bytes at a device address, given as two words, plus `offset`. A fault is reported and stops the stream, like a fault of a packet fetch.
    * @returns whether all bytes are in {@link words}
    */
-  read(stream: Stream, high: number, low: number, offset: number, byteLength: number): boolean {
+  read(stream: Stream, [high, low]: readonly [number, number], offset: number, byteLength: number): boolean {
     const { map } = this.#access;
     for (let done = 0; done < byteLength; ) {
       if (!this.#access.reach(stream, high, low, offset + done)) {

@@ -257,7 +257,10 @@ export class PrimaryFile extends EmulatedFile {
       case IoctlIndex.CB:
         return commandBufferIoctl(this.context, block);
       case IoctlIndex.INFO:
-        return infoIoctl(this.card, this.userMemory, this.context, this.#notifier, block);
+        return infoIoctl(
+          { card: this.card, userMemory: this.userMemory, context: this.context, notifier: this.#notifier },
+          block,
+        );
       default:
         return debugIoctl(this.context, block);
     }
@@ -295,7 +298,8 @@ export class ControlFile extends EmulatedFile {
 
   protected dispatch(number: number, block: ArgumentBlock): number {
     if (number !== IoctlIndex.INFO) return -Errno.ENOTTY;
-    return infoIoctl(this.card, this.userMemory, undefined, undefined, block);
+    const { card, userMemory } = this;
+    return infoIoctl({ card, userMemory, context: undefined, notifier: undefined }, block);
   }
 }
 

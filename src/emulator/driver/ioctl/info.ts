@@ -166,18 +166,18 @@ const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
   ...FIRMWARE_OPS,
 ]);
 
-/**
- * The ioctl.
- * @param userMemory of the caller
- * @param context undefined on the control node, like the notifier
- */
-export function infoIoctl(
-  card: CardState,
-  userMemory: UserMemory,
-  context: Context | undefined,
-  notifier: Notifier | undefined,
-  block: ArgumentBlock,
-): number {
+/** The open file that asks. */
+export interface InfoFile {
+  readonly card: CardState;
+  /** Memory of the caller. */
+  readonly userMemory: UserMemory;
+  /** Undefined on the control node, like the notifier. */
+  readonly context: Context | undefined;
+  readonly notifier: Notifier | undefined;
+}
+
+/** The ioctl. */
+export function infoIoctl({ card, userMemory, context, notifier }: InfoFile, block: ArgumentBlock): number {
   const { words } = block;
   const number = words[ARGS.op]!;
   if (notifier === undefined && EVENT_FD_OPS.has(number)) return -Errno.EOPNOTSUPP;

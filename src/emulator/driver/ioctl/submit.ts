@@ -99,7 +99,7 @@ function checkType(context: Context, flags: number, chunks: number): number {
 
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
   const timeoutSeconds = timeoutSecondsOf(context.card, block.words, flags);
-  const submission = submitPhase(context, block, EXECUTE, flags, timeoutSeconds);
+  const submission = submitPhase(context, block, EXECUTE, { flags, timeoutSeconds });
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
@@ -112,8 +112,7 @@ function submitPhase(
   context: Context,
   block: ArgumentBlock,
   phase: Phase,
-  flags: number,
-  timeoutSeconds: number,
+  { flags, timeoutSeconds }: { readonly flags: number; readonly timeoutSeconds: number },
 ): Submission | number {
   const { submissions, counters, card, chunks } = context;
   const { words } = block;
@@ -197,7 +196,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     job.stampAddress = stream.tracked ? stamp : 0;
     stream.outstanding += 1;
     first.multiWait ||= stream.streamMaster;
-    device.processor.execute(stream, job, chunk.memory, chunk.high, chunk.low, chunk.byteLength, isHeld);
+    device.processor.execute(stream, job, chunk, isHeld);
   }
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
@@ -208,7 +207,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
 /** The restore phase: a separate submission that must be complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
   const timeoutSeconds = timeoutSecondsOf(context.card, block.words, 0);
-  const submission = submitPhase(context, block, RESTORE, 0, timeoutSeconds);
+  const submission = submitPhase(context, block, RESTORE, { flags: 0, timeoutSeconds });
   if (typeof submission === 'number') return submission;
   const { submissions } = context;
   const isForeign = context.userMemory.owner !== OWN_PROCESS;

@@ -12,10 +12,12 @@ function range(pages: number, reserved: readonly [number, number][] = [], pageBy
   const at = (page: number): bigint => BASE + BigInt(page * pageBytes);
   const faults = new FaultPlan(new ManualClock(), () => {});
   return new VaRange(
-    { start: BASE, end: at(pages) },
-    pageBytes,
-    new PageTable(),
-    reserved.map(([from, to]) => ({ start: at(from), end: at(to) })),
+    {
+      range: { start: BASE, end: at(pages) },
+      pageBytes,
+      table: new PageTable(),
+      reserved: reserved.map(([from, to]) => ({ start: at(from), end: at(to) })),
+    },
     faults,
   );
 }

@@ -27,6 +27,15 @@ export interface VaRequest {
   readonly force: boolean;
 }
 
+/** A range of addresses, and how its pages are mapped. */
+export interface VaRangeInit {
+  readonly range: AddressRange;
+  readonly pageBytes: number;
+  readonly table: PageTable;
+  /** Parts of the range that are allocated for a hint only. */
+  readonly reserved: readonly AddressRange[];
+}
+
 /** One range of addresses with its page table. */
 export class VaRange {
   readonly base: bigint;
@@ -36,14 +45,7 @@ export class VaRange {
   readonly #allocator: RangeAllocator;
   readonly #faults: FaultPlan;
 
-  /** @param reserved parts of the range that are allocated for a hint only */
-  constructor(
-    range: AddressRange,
-    pageBytes: number,
-    table: PageTable,
-    reserved: readonly AddressRange[],
-    faults: FaultPlan,
-  ) {
+  constructor({ range, pageBytes, table, reserved }: VaRangeInit, faults: FaultPlan) {
     this.base = range.start;
     this.byteLength = Number(range.end - range.start);
     this.pageBytes = pageBytes;
@@ -112,14 +114,15 @@ export class VaSpace {
 
   constructor({ profile, device, faults }: VaSpaceOwner) {
     const { va, dram } = profile;
-    this.host = new VaRange(va.host, HOST_PAGE_BYTES, device.hostPages, va.reservedHost, faults);
-    this.hostHuge =
-      va.hostHuge.start === va.host.start
-        ? this.host
-        : new VaRange(va.hostHuge, HUGE_PAGE_BYTES, device.hostHugePages, va.reservedHost, faults);
+    const { hostPages, hostHugePages, dramPages } = device;
+    const host = { reserved: va.reservedHost };
+    this.host = new VaRange({ range: va.host, pageBytes: HOST_PAGE_BYTES, table: hostPages, ...host }, faults);
+    const huge = { range: va.hostHuge, pageBytes: HUGE_PAGE_BYTES, table: hostHugePages, ...host };
+    this.hostHuge = va.hostHuge.start === va.host.start ? this.host : new VaRange(huge, faults);
     const range = dmmuRange(dram, BigInt(device.hbm.byteLength));
     if (range === undefined) return;
-    this.dram = new VaRange(range, Number(dram.pageSize), device.dramPages, va.reservedDram, faults);
+    const pageBytes = Number(dram.pageSize);
+    this.dram = new VaRange({ range, pageBytes, table: dramPages, reserved: va.reservedDram }, faults);
   }
 }
 

@@ -71,7 +71,7 @@ export class DriverBuffer {
     this.handle = handle;
     this.byteLength = byteLength;
     this.place = place;
-    this.memory = new PhysicalMemory(HOST_MEMORY, address, bytes.byteLength, () => bytes);
+    this.memory = new PhysicalMemory(HOST_MEMORY, { address, byteLength: bytes.byteLength }, () => bytes);
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 

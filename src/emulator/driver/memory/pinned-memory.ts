@@ -21,7 +21,12 @@ import {
   unmapLarge,
   viewAt,
 } from '../../../sys/index.ts';
-import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../../device/memory/physical-memory.ts';
+import {
+  HOST_MEMORY,
+  HOST_WINDOW_BYTES_MAX,
+  type HostRange,
+  PhysicalMemory,
+} from '../../device/memory/physical-memory.ts';
 
 /** Pinned pages. */
 export class PinnedPages {
@@ -58,10 +63,10 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
   // Real pinned pages stay valid when their memory is unmapped; a process cannot pin its own pages in this way. For memory that may be unmapped, such as
   // an ArrayBuffer that the program transfers and that is then collected, the kernel copies: it returns an error where a memcpy would end the process.
   if (!isOwnMapping(address, byteLength)) {
-    return new PinnedPages(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, OWN_ADDRESS_SPACE));
+    return new PinnedPages(new PhysicalMemory(HOST_MEMORY, { address, byteLength, space: OWN_ADDRESS_SPACE }));
   }
   const makeWindow = (offset: number, length: number): Uint8Array => new Uint8Array(viewAt(address + offset, length));
-  return new PinnedPages(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)));
+  return new PinnedPages(new PhysicalMemory(HOST_MEMORY, { address, byteLength }, windowed(byteLength, makeWindow)));
 }
 
 /**
@@ -73,8 +78,7 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
 export function pinForeignPages(
   spaces: AddressSpaces,
   [process, tid]: readonly [number, number],
-  address: number,
-  byteLength: number,
+  { address, byteLength }: HostRange,
   pages: ForeignPages,
 ): PinnedPages | undefined {
   if (!pages.populated) return undefined;
@@ -82,7 +86,7 @@ export function pinForeignPages(
   if (!isProcessMemoryReadable(tid, address, byteLength)) return undefined;
   const acquired = spaces.acquire(process, tid, (space) => isThere(space, address));
   if (acquired === undefined) return undefined;
-  const memory = new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, acquired.space);
+  const memory = new PhysicalMemory(HOST_MEMORY, { address, byteLength, space: acquired.space });
   return new PinnedPages(memory, () => acquired.release());
 }
 
@@ -97,11 +101,11 @@ function isThere(space: number, address: number): boolean {
 function pinFile(fd: number, offset: number, byteLength: number): PinnedPages {
   if (byteLength > HOST_WINDOW_BYTES_MAX) {
     const address = mapLarge(fd, byteLength, offset);
-    const memory = new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined);
+    const memory = new PhysicalMemory(HOST_MEMORY, { address, byteLength });
     return new PinnedPages(memory, () => unmapLarge(address, byteLength));
   }
   const mapping: MappedMemory = mapFile(fd, byteLength, offset);
-  const memory = new PhysicalMemory(HOST_MEMORY, mapping.address, byteLength, () => mapping.u8);
+  const memory = new PhysicalMemory(HOST_MEMORY, { address: mapping.address, byteLength }, () => mapping.u8);
   return new PinnedPages(memory, () => mapping.close());
 }
 

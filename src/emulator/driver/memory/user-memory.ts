@@ -110,7 +110,8 @@ export class UserMemory {
   /** Pins whole pages for the engines; undefined if one of them is not mapped: EFAULT. Throws SyscallError ENOMEM. */
   pin(address: number, byteLength: number): PinnedPages | undefined {
     if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
-    return pinForeignPages(this.#spaces, [this.callingProcess, this.caller], address, byteLength, this.foreignPages);
+    const range = { address, byteLength };
+    return pinForeignPages(this.#spaces, [this.callingProcess, this.caller], range, this.foreignPages);
   }
 
   /** Releases the scratch memory. */

@@ -179,6 +179,6 @@ export class SignalPackets {
       at = writeMsgLong(words, at, ctl, value, Number(address & 0xffff_ffffn), Number(address >> 32n));
     }
     if (waits) writeFence(words, at, packetCtl(PacketOpcode.FENCE), fenceCfg(DRIVER_FENCE, 1, 1));
-    return new PhysicalMemory('driver command buffer', 0, byteLength, () => new Uint8Array(words.buffer));
+    return new PhysicalMemory('driver command buffer', { address: 0, byteLength }, () => new Uint8Array(words.buffer));
   }
 }

@@ -48,6 +48,12 @@ interface Reservation {
   references: number;
 }
 
+/** Flags of a submission, and the time after which its queue counts as stuck. */
+interface SubmitOptions {
+  readonly flags: number;
+  readonly timeoutSeconds: number;
+}
+
 /** The sync streams of one context. */
 export class SyncStream {
   readonly #context: ContextPort;
@@ -78,8 +84,8 @@ export class SyncStream {
     if (queue === undefined || isCollective) return this.#invalid(block, Errno.EINVAL);
     const timeoutSeconds = timeoutSecondsOf(this.#context.card, words, flags);
     return (flags & HL_CS_FLAGS.SIGNAL) !== 0
-      ? this.#signal(block, queue, flags, timeoutSeconds)
-      : this.#wait(block, queue, chunk, flags, timeoutSeconds);
+      ? this.#signal(block, queue, { flags, timeoutSeconds })
+      : this.#wait(block, queue, chunk, { flags, timeoutSeconds });
   }
 
   /** Whether a staged submission may raise the signals of a reservation (ENCAP_SIGNALS). */
@@ -98,8 +104,8 @@ export class SyncStream {
     };
   }
 
-  #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutSeconds: number): number {
-    const submission = this.#open(flags, timeoutSeconds);
+  #signal(block: ArgumentBlock, queue: SignalQueue, options: SubmitOptions): number {
+    const submission = this.#open(options);
     if (submission === undefined || !this.#hasRoom(queue)) return -Errno.EAGAIN;
     if (queue.wraps(1) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
     const signal = queue.takeSignal();
@@ -119,9 +125,8 @@ export class SyncStream {
   }
 
   /** A WAIT submission for one signal. Nothing is submitted if the signal has completed. */
-  #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, flags: number, timeoutSeconds: number): number {
-    if ((flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0)
-      return this.#waitReserved(block, queue, chunk, flags, timeoutSeconds);
+  #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, options: SubmitOptions): number {
+    if ((options.flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0) return this.#waitReserved(block, queue, chunk, options);
     const { userMemory, submissions } = this.#context;
     if (chunk[CHUNK.num_signal_seq_arr] !== 1) return this.#invalid(block, Errno.EINVAL);
     const [low, high] = [chunk[CHUNK.signal_seq_arr]!, chunk[CHUNK.signal_seq_arr + 1]!];
@@ -133,17 +138,11 @@ export class SyncStream {
     if (!signalling.signal) return this.#invalid(block, Errno.EINVAL);
     if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);
     const signal = this.#signals.get(seq)!;
-    return this.#submitWait(block, queue, signal, { flags, timeoutSeconds });
+    return this.#submitWait(block, queue, signal, options);
   }
 
   /** A WAIT submission for some of the signals that a staged submission raises. Nothing is submitted if their reservation no longer exists. */
-  #waitReserved(
-    block: ArgumentBlock,
-    queue: SignalQueue,
-    chunk: Uint32Array,
-    flags: number,
-    timeoutSeconds: number,
-  ): number {
+  #waitReserved(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, options: SubmitOptions): number {
     const { submissions } = this.#context;
     const seq = readNumber(chunk, CHUNK.encaps_signal_seq);
     const reservation = [...this.#reservations.values()].find((each) => each.seq !== 0 && each.seq === seq);
@@ -156,16 +155,16 @@ export class SyncStream {
     const { object, value } = reservation.first;
     // Offsets 0 and 1 both mean the first signal.
     const signal = { object, value: value + Math.max(0, offset - 1) };
-    return this.#submitWait(block, queue, signal, { flags, timeoutSeconds, reservation });
+    return this.#submitWait(block, queue, signal, { ...options, reservation });
   }
 
   #submitWait(
     block: ArgumentBlock,
     queue: SignalQueue,
     { object, value }: Signal,
-    options: { readonly flags: number; readonly timeoutSeconds: number; readonly reservation?: Reservation },
+    options: SubmitOptions & { readonly reservation?: Reservation },
   ): number {
-    const submission = this.#open(options.flags, options.timeoutSeconds);
+    const submission = this.#open(options);
     if (submission === undefined) return -Errno.EAGAIN;
     // If the queue is full, the driver reports a signal that has completed meanwhile.
     if (!this.#hasRoom(queue)) return acceptNothing(block);
@@ -226,7 +225,7 @@ export class SyncStream {
   }
 
   /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the window has no room. */
-  #open(flags: number, timeoutSeconds: number): Submission | undefined {
+  #open({ flags, timeoutSeconds }: SubmitOptions): Submission | undefined {
     const { submissions, counters, card } = this.#context;
     submissions.pollAll();
     if (!submissions.hasRoom) {
@@ -259,7 +258,7 @@ export class SyncStream {
     if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) job.stampAddress = submissions.stampAddress(submission);
     stream.outstanding += 1;
     submission.multiWait = stream.streamMaster;
-    device.processor.execute(stream, job, packets, 0, 0, packets.byteLength);
+    device.processor.execute(stream, job, { memory: packets, high: 0, low: 0, byteLength: packets.byteLength });
     if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   }
 

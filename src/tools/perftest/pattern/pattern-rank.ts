@@ -80,7 +80,7 @@ interface RankSide {
 async function runShape(side: RankSide, shape: Shape): Promise<PatternRow> {
   const { context, worker, team, spec, onProgress } = side;
   const flows = PATTERNS[spec.pattern].flows(team.size);
-  const memory = new RankMemory(context, spec, flows, shape, team.rank);
+  const memory = new RankMemory(context, spec, { flows, shape }, team.rank);
   try {
     const latencies = new Latencies();
     await memory.fill();

@@ -10,6 +10,12 @@ import { type Flow, type PatternSpec, type Shape, transferBytes } from './patter
 /** Value of received bytes before the checked iteration; contents have others at every distance. */
 const EMPTY = 0xa5;
 
+/** Who sends to whom, and what. */
+export interface RankFlows {
+  readonly flows: readonly Flow[];
+  readonly shape: Shape;
+}
+
 /** Memory of a rank. */
 export class RankMemory {
   /** Memory to send; undefined if this rank does not send. */
@@ -21,7 +27,7 @@ export class RankMemory {
   readonly #senders: readonly number[];
   readonly #shape: Shape;
 
-  constructor(context: Context, spec: PatternSpec, flows: readonly Flow[], shape: Shape, rank: number) {
+  constructor(context: Context, spec: PatternSpec, { flows, shape }: RankFlows, rank: number) {
     this.#context = context;
     this.#rank = rank;
     this.#shape = shape;
