@@ -1,0 +1,151 @@
+/**
+ * Plants faults into a copy of the repository, one at a time, and runs tests until one fails: `npm run mutate -- [WORDS]`. First the unit tests of the
+ * folder of the fault, then the suites of its area. The faults are data, in test/mutation. Prints for each by which test it was found, and a summary.
+ *
+ * A copy, because a run of the tests beside it must not see the fault. Tests run from their sources; programs that they start run from bundles, which are made
+ * anew for the suites only, without types and declarations.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { argv, execPath } from 'node:process';
+import { fileURLToPath } from 'node:url';
+import { type Area, type Fault, planted } from '../test/mutation/fault.ts';
+import { AREAS } from '../test/mutation/faults.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+/** A suite that hangs has found the fault, if not its test. */
+const SUITE_MS = 600_000;
+
+/** How a fault was found. */
+type Finding =
+  | { readonly by: 'unit' | 'suite'; readonly test: string; readonly seconds: number }
+  | { readonly by: 'nothing' };
+
+/** The copy that faults are planted into. */
+class Copy {
+  readonly root: string = mkdtempSync(join(tmpdir(), 'mutate-'));
+
+  constructor() {
+    const files = run('git', ['ls-files', '-z'], ROOT).stdout.split('\0').filter(Boolean);
+    for (const file of files) cpSync(join(ROOT, file), join(this.root, file));
+    cpSync(join(ROOT, 'dist'), join(this.root, 'dist'), { recursive: true });
+    symlinkSync(join(ROOT, 'node_modules'), join(this.root, 'node_modules'));
+  }
+
+  /** Runs with a fault planted. */
+  withFault<T>(fault: Fault, use: () => T): T {
+    const path = join(this.root, fault.file);
+    const text = readFileSync(path, 'utf8');
+    writeFileSync(path, planted(text, fault));
+    try {
+      return use();
+    } finally {
+      writeFileSync(path, text);
+    }
+  }
+
+  /** Bundles the programs that tests start. */
+  bundle(): void {
+    run(
+      execPath,
+      [join(ROOT, 'node_modules/rolldown/bin/cli.mjs'), '--config', 'test/mutation/bundles.config.ts'],
+      this.root,
+    );
+  }
+
+  /** The first test that fails; undefined if all pass, or there are none. */
+  firstFailure(project: string, words: readonly string[]): string | undefined {
+    const report = join(this.root, 'report.json');
+    rmSync(report, { force: true });
+    const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
+    const args = [
+      'run',
+      '--project',
+      project,
+      '--bail',
+      '1',
+      '--passWithNoTests',
+      '--reporter',
+      'json',
+      '--outputFile',
+      report,
+    ];
+    const { status, signal } = run(execPath, [vitest, ...args, ...words], this.root, { TESTS_ARE_BUILT: '1' });
+    if (status === 0) return undefined;
+    if (signal !== null) return `nothing: stopped after ${SUITE_MS / 1000} s`;
+    return failureIn(report, this.root);
+  }
+
+  close(): void {
+    rmSync(this.root, { recursive: true, force: true });
+  }
+}
+
+function run(
+  program: string,
+  args: readonly string[],
+  cwd: string,
+  variables: Readonly<Record<string, string>> = {},
+): { readonly status: number | null; readonly signal: string | null; readonly stdout: string } {
+  const env = { ...process.env, ...variables };
+  return spawnSync(program, args, { cwd, env, encoding: 'utf8', timeout: SUITE_MS, maxBuffer: 2 ** 28 });
+}
+
+interface Report {
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly status: string;
+    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
+  }[];
+}
+
+function failureIn(report: string, root: string): string {
+  const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report;
+  for (const { name, status, assertionResults } of testResults) {
+    const failed = assertionResults.find((each) => each.status === 'failed');
+    if (failed !== undefined) return `${relative(root, name)} > ${failed.fullName}`;
+    if (status === 'failed') return relative(root, name);
+  }
+  return 'the run itself';
+}
+
+function find(copy: Copy, area: Area, fault: Fault): Finding {
+  return copy.withFault(fault, () => {
+    const begin = performance.now();
+    const seconds = (): number => (performance.now() - begin) / 1000;
+    const unit = copy.firstFailure('quick*', [`${dirname(fault.file)}/`]);
+    if (unit !== undefined) return { by: 'unit', test: unit, seconds: seconds() };
+    copy.bundle();
+    const suite = copy.firstFailure('ci', area.suites);
+    return suite === undefined ? { by: 'nothing' } : { by: 'suite', test: suite, seconds: seconds() };
+  });
+}
+
+function main(words: readonly string[]): void {
+  const copy = new Copy();
+  const counts = { unit: 0, suite: 0, nothing: 0 };
+  try {
+    for (const area of AREAS) {
+      for (const fault of area.faults) {
+        if (words.length > 0 && !words.some((word) => fault.file.includes(word) || area.name === word)) continue;
+        if (fault.equivalent !== undefined) continue;
+        const finding = find(copy, area, fault);
+        counts[finding.by] += 1;
+        const how =
+          finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
+        console.log(`${fault.file}: ${fault.breaks}\n  ${how}`);
+      }
+    }
+  } finally {
+    copy.close();
+  }
+  const total = counts.unit + counts.suite + counts.nothing;
+  console.log(
+    `${total} faults: ${counts.unit} found by unit tests, ${counts.suite} by suites, ${counts.nothing} not found`,
+  );
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) main(argv.slice(2));

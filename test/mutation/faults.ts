@@ -1,0 +1,8 @@
+/** All faults, by area. */
+
+import { COLL } from './coll.ts';
+import type { Area } from './fault.ts';
+import { LIBUCX } from './libucx.ts';
+import { UCP } from './ucp.ts';
+
+export const AREAS: readonly Area[] = [UCP, LIBUCX, COLL];
