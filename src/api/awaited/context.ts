@@ -6,12 +6,13 @@ import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { MetricsRegistry } from '../contract/context.ts';
 import type { Engine } from '../contract/explanation.ts';
+import type { MemoryHandle } from '../contract/memory.ts';
 import type { ContextSnapshot } from '../contract/snapshot.ts';
 import type { Worker, WorkerOptions } from '../contract/worker.ts';
 import { addToRegistry } from '../snapshot/metrics.ts';
 
 /** A context that can be closed. */
-export abstract class ClosableContext<W extends Worker> {
+export abstract class ClosableContext<W extends Worker = Worker> {
   readonly thread: symbol = THREAD_BOUND;
   abstract readonly engine: Engine;
   abstract readonly emulated: boolean;
@@ -29,6 +30,11 @@ export abstract class ClosableContext<W extends Worker> {
   }
 
   abstract snapshot(): ContextSnapshot;
+
+  abstract packRkey(handle: MemoryHandle): Uint8Array;
+
+  /** A key for endpoints of its workers to themselves: it permits everything, whatever peers may do with the memory. */
+  abstract packOwnRkey(handle: MemoryHandle): Uint8Array;
 
   protected abstract newWorker(options: WorkerOptions): W;
 

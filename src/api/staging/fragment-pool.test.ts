@@ -13,17 +13,15 @@ interface Fragment {
 function makePool(countMax: number, memory = countMax): { pool: FragmentPool<Fragment>; allocated: Set<Fragment> } {
   const allocated = new Set<Fragment>();
   let number = 0;
-  const source = {
-    allocate: () => {
-      if (allocated.size === memory) throw statusError(Status.NO_MEMORY, 'allocate a fragment');
-      number += 1;
-      const fragment = { number };
-      allocated.add(fragment);
-      return fragment;
-    },
-    free: (fragment: Fragment) => void allocated.delete(fragment),
+  const allocate = (): Fragment => {
+    if (allocated.size === memory) throw statusError(Status.NO_MEMORY, 'allocate a fragment');
+    number += 1;
+    const fragment = { number };
+    allocated.add(fragment);
+    return fragment;
   };
-  return { pool: new FragmentPool(source, 4096, countMax), allocated };
+  const free = (fragment: Fragment): void => void allocated.delete(fragment);
+  return { pool: new FragmentPool(allocate, free, { fragmentBytes: 4096, countMax }), allocated };
 }
 
 describe('a fragment pool', () => {

@@ -17,12 +17,10 @@ export interface Fragments<F> {
   release(fragment: F): void;
 }
 
-/** Allocates the memory of fragments. */
-export interface FragmentSource<F> {
-  /** @throws UcxError if there is no memory */
-  allocate(byteLength: number): F;
-  /** @throws UcxError BUSY while a transport uses the memory */
-  free(fragment: F): void;
+/** The length and number of the fragments of a pool. */
+export interface FragmentLimits {
+  readonly fragmentBytes: number;
+  readonly countMax: number;
 }
 
 /** The fragments of a worker or of a context. They are allocated at their first use and kept until {@link close}. */
@@ -31,7 +29,8 @@ export class FragmentPool<F extends object> implements Fragments<F> {
   readonly fragmentBytes: number;
   /** Fragments at most. */
   readonly countMax: number;
-  readonly #source: FragmentSource<F>;
+  readonly #allocate: (byteLength: number) => F;
+  readonly #release: (fragment: F) => void;
   readonly #free: F[] = [];
   readonly #all: Set<F> = new Set();
   readonly #waiters: FragmentUser<F>[] = [];
@@ -43,8 +42,17 @@ export class FragmentPool<F extends object> implements Fragments<F> {
   /** Fragments that a peer may still write to, and that could not be freed at once. */
   readonly #retired: F[] = [];
 
-  constructor(source: FragmentSource<F>, fragmentBytes: number, countMax: number) {
-    this.#source = source;
+  /**
+   * @param allocate throws UcxError if there is no memory
+   * @param free throws UcxError BUSY while a transport uses the memory
+   */
+  constructor(
+    allocate: (byteLength: number) => F,
+    free: (fragment: F) => void,
+    { fragmentBytes, countMax }: FragmentLimits,
+  ) {
+    this.#allocate = allocate;
+    this.#release = free;
     this.fragmentBytes = fragmentBytes;
     this.countMax = countMax;
   }
@@ -95,7 +103,7 @@ export class FragmentPool<F extends object> implements Fragments<F> {
     this.#receiving -= 1;
     this.#all.delete(fragment);
     try {
-      this.#source.free(fragment);
+      this.#release(fragment);
     } catch {
       // A transport still uses it: it is freed with the others when the pool closes.
       this.#retired.push(fragment);
@@ -105,7 +113,7 @@ export class FragmentPool<F extends object> implements Fragments<F> {
 
   /** Frees all fragments; none is in use any more. */
   close(): void {
-    for (const fragment of [...this.#all, ...this.#retired]) this.#source.free(fragment);
+    for (const fragment of [...this.#all, ...this.#retired]) this.#release(fragment);
     this.#all.clear();
     this.#free.length = 0;
     this.#retired.length = 0;
@@ -139,7 +147,7 @@ export class FragmentPool<F extends object> implements Fragments<F> {
   #grow(): F | Status {
     if (this.#all.size >= this.countMax) return Status.NO_RESOURCE;
     try {
-      const fragment = this.#source.allocate(this.fragmentBytes);
+      const fragment = this.#allocate(this.fragmentBytes);
       this.#all.add(fragment);
       return fragment;
     } catch (error) {

@@ -117,11 +117,12 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     const usableTypes = attributes.u64('memory_types');
     this.#access = deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
     this.memory = new MemoryMap(this, this.node);
-    const source = {
-      allocate: (byteLength: number) => this.memory.map({ allocate: byteLength }),
-      free: (fragment: UcpMemory) => this.memory.unmap(fragment),
-    };
-    this.fragments = new FragmentPool(source, params.fragmentBytes, params.fragmentCount);
+    const { fragmentBytes, fragmentCount: countMax } = params;
+    this.fragments = new FragmentPool<UcpMemory>(
+      (byteLength) => this.memory.map({ allocate: byteLength }),
+      (fragment) => this.memory.unmap(fragment),
+      { fragmentBytes, countMax },
+    );
   }
 
   get access(): DeviceAccess {

@@ -1,6 +1,6 @@
 /** Operations made of steps and waits: how they start, end and fail, without libucp. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { statusError } from '../../ucs/type/error.ts';
@@ -13,7 +13,8 @@ import { DeviceFlush, DeviceOperation, OperationTracker } from './operation.ts';
 import { CardSteps, type StepStart } from './steps.ts';
 
 function makeTracker(): OperationTracker {
-  const fragments = new FragmentPool<UcpMemory>({ allocate: () => ({}) as UcpMemory, free: () => {} }, 4096, 1);
+  const limits = { fragmentBytes: 4096, countMax: 1 };
+  const fragments = new FragmentPool(() => ({}) as UcpMemory, vi.fn(), limits);
   const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as WorkerCore;
   return new OperationTracker(new CardSteps(worker));
 }

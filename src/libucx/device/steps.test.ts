@@ -1,6 +1,6 @@
 /** Staging of a worker over libucp: fragments that become available late, for a worker that makes progress or is closed. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { FragmentPool } from '../../api/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { WorkerCore } from '../engine/worker-core.ts';
@@ -9,8 +9,8 @@ import { CardSteps } from './steps.ts';
 
 /** Staging of a worker whose context has one fragment. */
 function makeStaging(): { readonly staging: CardSteps; readonly fragments: FragmentPool<UcpMemory> } {
-  const source = { allocate: () => ({}) as UcpMemory, free: () => {} };
-  const fragments = new FragmentPool<UcpMemory>(source, 4096, 1);
+  const limits = { fragmentBytes: 4096, countMax: 1 };
+  const fragments = new FragmentPool(() => ({}) as UcpMemory, vi.fn(), limits);
   const worker = { context: { fragments }, promises: { wake: () => {} } } as unknown as WorkerCore;
   return { staging: new CardSteps(worker), fragments };
 }

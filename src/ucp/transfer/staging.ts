@@ -45,14 +45,12 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
 
   constructor(host: WorkerCore) {
     const { context, frameBytesMax } = host;
-    const source = {
-      allocate: (byteLength: number) => context.allocateHost(byteLength),
-      free: (fragment: MemoryHandle) => {
-        if (fragment.mapped) context.memory.unmap(fragment);
-      },
+    const free = (fragment: MemoryHandle): void => {
+      if (fragment.mapped) context.memory.unmap(fragment);
     };
     // A fragment takes the longest message of any transport.
-    super(source, Math.max(context.fragmentBytes, frameBytesMax), context.fragmentCount);
+    const fragmentBytes = Math.max(context.fragmentBytes, frameBytesMax);
+    super((byteLength) => context.allocateHost(byteLength), free, { fragmentBytes, countMax: context.fragmentCount });
     this.#host = host;
   }
 

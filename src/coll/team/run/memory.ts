@@ -2,6 +2,7 @@
  * The memories of an operation: user memory of any type and host scratch, and copies between them. It does not check ranges.
  */
 
+import type { ClosableContext } from '../../../api/awaited/context.ts';
 import type { Endpoint } from '../../../api/contract/endpoint.ts';
 import { type LocalMemory, PUT_ACCESSES, type RemoteKey } from '../../../api/contract/memory.ts';
 import type { Request, RequestParams } from '../../../api/contract/request.ts';
@@ -33,13 +34,6 @@ const NO_BYTES = new Uint8Array(0);
 
 /** The packed keys of mapped memory, which stay the same while it is mapped. */
 const PACKED: WeakMap<OwnedMemory, Uint8Array> = new WeakMap();
-
-/** Memory that packs keys: the context behind a handle. */
-interface KeyPacker {
-  packRkey(memory: LocalMemory): Uint8Array;
-  /** For endpoints of a worker to itself, whatever peers may do with the memory. */
-  packOwnRkey(memory: LocalMemory): Uint8Array;
-}
 
 /** Binds memory from a byte of it on. */
 export function bind(memory: LocalMemory, offset: number, byteLength: number): Bound {
@@ -96,7 +90,7 @@ export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
   if (!OwnedMemory.isGenuine(memory) || (memory.access & PUT_ACCESSES.remoteAccess) === 0) return undefined;
   let packed = PACKED.get(memory);
   if (packed === undefined) {
-    packed = (memory.owner as KeyPacker).packRkey(memory);
+    packed = (memory.owner as ClosableContext).packRkey(memory);
     PACKED.set(memory, packed);
   }
   return packed;
@@ -141,8 +135,8 @@ export class LocalCopies {
   #keyOf(memory: LocalMemory): RemoteKey {
     let key = this.#keys.get(memory);
     if (key === undefined) {
-      const { owner } = memory as OwnedMemory;
-      key = this.#toItself().unpackRkey((owner as KeyPacker).packOwnRkey(memory));
+      const handle = memory as OwnedMemory;
+      key = this.#toItself().unpackRkey((handle.owner as ClosableContext).packOwnRkey(handle));
       this.#keys.set(memory, key);
     }
     return key;
