@@ -45,7 +45,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
   rkey: K = NOTHING;
   remoteOffset = 0;
   /** A transport has had no resources for it just now: it waits without being tried again. */
-  isRefused = false;
+  isBlocked = false;
   /** The tag, as signed words. */
   tagLow = 0;
   tagHigh = 0;
@@ -75,11 +75,11 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
   }
 
   /** Sets what a put or get does with which remote memory, which is not checked. */
-  move(operation: Operation, rkey: K, remoteOffset: number, isRefused = false): this {
+  move(operation: Operation, rkey: K, remoteOffset: number, isBlocked = false): this {
     this.operation = operation;
     this.rkey = rkey;
     this.remoteOffset = remoteOffset;
-    this.isRefused = isRefused;
+    this.isBlocked = isBlocked;
     return this;
   }
 

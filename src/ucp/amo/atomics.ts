@@ -28,7 +28,7 @@ import { MEMORY_KEY_BYTES, type MemoryHandle, type RevocableKey } from '../mem/m
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply, postWord } from '../rndv/reply.ts';
-import { planFor, refusalsOf } from '../transfer/plan.ts';
+import { planFor, reasonsOf } from '../transfer/plan.ts';
 
 const NO_BYTES = new Uint8Array(0);
 const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));
@@ -197,7 +197,7 @@ function endWithWord(request: Request, status: Status, low: number, high: number
 
 /** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */
 function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
-  const reasons = refusalsOf(planFor({ operation: Operation.PUT, connection, local: NO_BYTES, rkey }), rkey);
+  const reasons = reasonsOf(planFor({ operation: Operation.PUT, connection, local: NO_BYTES, rkey }), rkey);
   const memory = memoryTypeName(rkey.memoryType);
   return new UcxError({
     code: 'ERR_UNREACHABLE',

@@ -116,11 +116,11 @@ export abstract class WorkerCore<W extends object = object>
     return this.table.of(frame);
   }
 
-  /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
-  start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
+  /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isBlocked it waits for resources at once */
+  start(request: Request, params: RequestParams | undefined, isBlocked = false): Status | Request {
     this.counters.count(WorkerCounter.REQUESTS);
     this.observation.started(request);
-    const started = this.requests.start(request, params, isRefused);
+    const started = this.requests.start(request, params, isBlocked);
     if (typeof started === 'number') return started;
     started.startMs = this.coarse.nowMs;
     this.event.started();

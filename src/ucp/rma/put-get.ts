@@ -116,7 +116,7 @@ export class RmaProtocol {
       requests.discard(request);
       throw error;
     }
-    return this.#host.start(request, params, call.isRefused);
+    return this.#host.start(request, params, call.isBlocked);
   }
 
   /** Whether several network devices may share a put or get (UCX_MAX_RMA_RAILS). */

@@ -144,7 +144,7 @@ export function chooseCandidate(plan: Plan, { operation, local, rkey }: Planned,
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
   const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
-  const reasons = refusalsOf(plan, rkey);
+  const reasons = reasonsOf(plan, rkey);
   throw new UcxError({
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,
@@ -154,7 +154,7 @@ export function chooseCandidate(plan: Plan, { operation, local, rkey }: Planned,
 }
 
 /** Why no candidates besides those of a plan move the memory of a key, for users: the reasons that explain() lists. */
-export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
+export function reasonsOf(plan: Plan, rkey: RemoteKey): string {
   // Keys of other connections were refused before.
   const { lanes, unreachable } = rkey.owner as Connection;
   const reasons = new Set([

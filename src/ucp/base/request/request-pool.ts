@@ -93,9 +93,9 @@ export class RequestPool {
   }
 
   /** Starts an initialized request with checked parameters; see Endpoint.putNbx for what is returned. */
-  start(request: Request, params: RequestParams | undefined, isRefused: boolean): Status | Request {
+  start(request: Request, params: RequestParams | undefined, isBlocked: boolean): Status | Request {
     const { connection } = request;
-    const waits = isRefused || (connection?.hasPending === true && !(request instanceof ReceiveRequest));
+    const waits = isBlocked || (connection?.hasPending === true && !(request instanceof ReceiveRequest));
     const status = waits ? Status.NO_RESOURCE : start(request);
     if (request.error !== undefined && status < 0) {
       const { error } = request;
