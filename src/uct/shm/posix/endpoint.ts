@@ -24,26 +24,55 @@ const WORD_OFFSET_MAX = 2 ** 31;
 /** After this number of refused messages, a sender checks whether the receiver runs. */
 const REFUSALS_PER_CHECK = 256;
 
-/** Functions of the interface for an endpoint. */
-export interface EndpointOwner {
+/** The fields of {@link PosixShared} that are given. */
+type PosixSharedOptions = Pick<PosixShared, 'geometry' | 'counters' | 'sender' | 'folder' | 'onShortage'>;
+
+/** What the endpoints of one interface share. */
+export class PosixShared {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
   /** The interface as the sender of messages. */
   readonly sender: RingSender;
   /** Folder of its files, and of those of its peers. */
   readonly folder: string;
-  /** Called when the ring of an endpoint cannot be created, and warns of the first. @returns the reason, as text for users */
-  onShortage(error: UcxError): string;
-  /** Notes that the endpoint has found no room. */
-  blockOnSend(endpoint: PosixEndpoint): void;
-  forget(endpoint: PosixEndpoint): void;
+  /** Called when the ring of an endpoint cannot be created, and warns of the first. Returns the reason, as text for users. */
+  readonly onShortage: (error: UcxError) => string;
+  readonly endpoints: Set<PosixEndpoint> = new Set();
+  /** Endpoints that have found no free slot. */
+  readonly blocked: PosixEndpoint[] = [];
+
+  constructor({ geometry, counters, sender, folder, onShortage }: PosixSharedOptions) {
+    this.geometry = geometry;
+    this.counters = counters;
+    this.sender = sender;
+    this.folder = folder;
+    this.onShortage = onShortage;
+  }
+
+  /** Notes that an endpoint has found no free slot. */
+  blockOnSend(endpoint: PosixEndpoint): void {
+    endpoint.blockedOnSend = true;
+    this.blocked.push(endpoint);
+  }
+
+  /** One of the blocked endpoints has a free slot: all try again. */
+  unblock(): void {
+    for (const endpoint of this.blocked) endpoint.blockedOnSend = false;
+    this.blocked.length = 0;
+  }
+
+  forget(endpoint: PosixEndpoint): void {
+    this.endpoints.delete(endpoint);
+    const at = this.blocked.indexOf(endpoint);
+    if (at >= 0) this.blocked.splice(at, 1);
+  }
 }
 
 /** An endpoint. */
 export class PosixEndpoint implements UctEndpoint {
   /** Whether the interface was notified that this endpoint found no room. */
   blockedOnSend = false;
-  readonly #owner: EndpointOwner;
+  readonly #shared: PosixShared;
   readonly #peer: Peer;
   readonly #counters: TransferCounters;
   readonly #messageBytesMax: number;
@@ -55,11 +84,12 @@ export class PosixEndpoint implements UctEndpoint {
   #refusals = 0;
   #closed = false;
 
-  constructor(owner: EndpointOwner, peer: Peer) {
-    this.#owner = owner;
+  constructor(shared: PosixShared, peer: Peer) {
+    this.#shared = shared;
     this.#peer = peer;
-    this.#counters = owner.counters;
-    this.#messageBytesMax = messageBytesMax(owner.geometry);
+    this.#counters = shared.counters;
+    this.#messageBytesMax = messageBytesMax(shared.geometry);
+    shared.endpoints.add(this);
   }
 
   get peerPlace(): string {
@@ -192,7 +222,7 @@ export class PosixEndpoint implements UctEndpoint {
     this.#newRing?.segment.close();
     this.#peer.close();
     this.#failure = Status.CANCELED;
-    this.#owner.forget(this);
+    this.#shared.forget(this);
   }
 
   openMessages(): string | undefined {
@@ -202,7 +232,7 @@ export class PosixEndpoint implements UctEndpoint {
       return undefined;
     } catch (error) {
       if (!isUcxError(error) || isLackOfResources(error)) throw error;
-      return this.#owner.onShortage(error);
+      return this.#shared.onShortage(error);
     }
   }
 
@@ -214,7 +244,7 @@ export class PosixEndpoint implements UctEndpoint {
       ring = this.#newRing ?? this.#makeRing();
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      if (!isLackOfResources(error)) this.#owner.onShortage(error);
+      if (!isLackOfResources(error)) this.#shared.onShortage(error);
       return error.status;
     }
     this.#newRing = ring;
@@ -225,7 +255,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   #makeRing(): RingWriter {
-    return new RingWriter(this.#owner.geometry, this.#owner.sender, this.#owner.folder);
+    return new RingWriter(this.#shared.geometry, this.#shared.sender, this.#shared.folder);
   }
 
   #isGone(): boolean {
@@ -236,7 +266,7 @@ export class PosixEndpoint implements UctEndpoint {
   #refused(): Status {
     this.#refusals += 1;
     if (this.#refusals % REFUSALS_PER_CHECK === 0 && this.#isGone()) return this.#failure;
-    if (!this.blockedOnSend) this.#owner.blockOnSend(this);
+    if (!this.blockedOnSend) this.#shared.blockOnSend(this);
     return this.#counters.refused(Status.NO_RESOURCE);
   }
 }

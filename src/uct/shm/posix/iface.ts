@@ -22,8 +22,8 @@ import { SEGMENT_NAME_BYTES } from '../../base/key/segment-name.ts';
 import { hasSameFolder, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/table-domain.ts';
 import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry, segmentOptions } from './config.ts';
 import { Directory } from './directory.ts';
-import { type EndpointOwner, PosixEndpoint } from './endpoint.ts';
-import { DirectoryWord, messageBytesMax, type RingGeometry, type RingSender, wakePath } from './layout.ts';
+import { PosixEndpoint, PosixShared } from './endpoint.ts';
+import { DirectoryWord, messageBytesMax, wakePath } from './layout.ts';
 import { Peer, WakePipe } from './peer.ts';
 
 /** First bytes of addresses of this version. */
@@ -33,47 +33,42 @@ const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
 const RETRY_NS = 5e6;
 
 /** The interface. */
-export class PosixIface implements ClosableIface, EndpointOwner {
+export class PosixIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
-  readonly geometry: RingGeometry;
-  readonly sender: RingSender;
-  readonly folder: string;
-  readonly counters: TransferCounters = new TransferCounters();
   readonly outstanding = 0;
-  readonly onShortage: (error: UcxError) => string;
+  readonly #shared: PosixShared;
   readonly #directory: Directory;
   readonly #pipe: WakePipe;
   readonly #sleeper: Sleeper;
-  readonly #endpoints: Set<PosixEndpoint> = new Set();
-  readonly #blockedOnSend: PosixEndpoint[] = [];
   #handler: AmHandler | undefined = undefined;
   #closed = false;
 
   /**
    * Throws SyscallError if /dev/shm is full.
-   * @param onShortage see {@link EndpointOwner}
+   * @param onShortage see {@link PosixShared}
    */
   constructor(
     resource: IfaceResource,
     services: Pick<ComponentServices, 'config' | 'clock' | 'log'>,
     onShortage: (error: UcxError) => string,
   ) {
-    this.onShortage = onShortage;
     const config = services.config.get(POSIX_CONFIG_TABLE);
-    this.geometry = ringGeometry(config);
-    this.folder = config.DIR;
-    this.attributes = attributesOf(resource, config, messageBytesMax(this.geometry));
+    const geometry = ringGeometry(config);
+    const counters = new TransferCounters();
+    const folder = config.DIR;
+    this.attributes = attributesOf(resource, config, messageBytesMax(geometry));
     const { clock } = services;
     const log = new LimitedLog(services.log, clock);
-    const directory = new Directory(log, clock, this.counters, segmentOptions(config));
+    const directory = new Directory(log, clock, counters, segmentOptions(config));
     this.#directory = directory;
     this.#sleeper = new Sleeper(clock, { onEnd: () => directory.setSleeping(false) });
     this.#pipe = openPipe(directory, !config.USE_PROC_LINK, () => this.#sleeper.wake());
-    this.sender = { directoryName: directory.segment.packedName, wakeFd: this.#pipe.sharedFd };
+    const sender = { directoryName: directory.segment.packedName, wakeFd: this.#pipe.sharedFd };
+    this.#shared = new PosixShared({ geometry, counters, sender, folder, onShortage });
     this.address = new Uint8Array(ADDRESS_BYTES);
-    packNode(ADDRESS_KIND, this.address, this.folder);
-    this.address.set(this.sender.directoryName, NODE_ADDRESS_BYTES);
+    packNode(ADDRESS_KIND, this.address, folder);
+    this.address.set(sender.directoryName, NODE_ADDRESS_BYTES);
   }
 
   get closed(): boolean {
@@ -100,9 +95,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     if (elsewhere !== undefined) throw unreachable('posix', elsewhere);
     const peer = this.#peerAt(address);
     if (typeof peer === 'string') throw unreachable('posix', peer);
-    const endpoint = new PosixEndpoint(this, peer);
-    this.#endpoints.add(endpoint);
-    return endpoint;
+    return new PosixEndpoint(this.#shared, peer);
   }
 
   setAmHandler(handler: AmHandler | undefined): void {
@@ -121,7 +114,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   }
 
   stats(): StatsNode {
-    return this.counters.node(this.attributes.resource);
+    return this.#shared.counters.node(this.attributes.resource);
   }
 
   wait(timeoutNs: number): Promise<void> {
@@ -139,21 +132,10 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     return this.#sleeper.sleep(limitNs);
   }
 
-  blockOnSend(endpoint: PosixEndpoint): void {
-    endpoint.blockedOnSend = true;
-    this.#blockedOnSend.push(endpoint);
-  }
-
-  forget(endpoint: PosixEndpoint): void {
-    this.#endpoints.delete(endpoint);
-    const at = this.#blockedOnSend.indexOf(endpoint);
-    if (at >= 0) this.#blockedOnSend.splice(at, 1);
-  }
-
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    for (const endpoint of this.#endpoints) endpoint.close();
+    for (const endpoint of this.#shared.endpoints) endpoint.close();
     this.#sleeper.wake();
     this.#directory.close();
     this.#pipe.close();
@@ -164,14 +146,14 @@ export class PosixIface implements ClosableIface, EndpointOwner {
    * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
    */
   #peerAt(address: Uint8Array): Peer | string {
-    const { folder } = this;
+    const { folder, sender } = this.#shared;
     const name = address.subarray(NODE_ADDRESS_BYTES);
     // Rings have paths.
     if (!hasSameFolder(address, folder)) {
       return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR`;
     }
     const { pidNamespace } = ownIdentity();
-    if (this.sender.wakeFd !== 0 && unpackIdentity(name, 0).pidNamespace !== pidNamespace) {
+    if (sender.wakeFd !== 0 && unpackIdentity(name, 0).pidNamespace !== pidNamespace) {
       return `the peer is in another pid namespace (a container): ${PATH_REMEDY}`;
     }
     try {
@@ -185,12 +167,11 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   /** Maximum sleep for endpoints without room: 0 if one of them has room now. */
   #roomWithin(timeoutNs: number): number {
     let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
-    for (const endpoint of this.#blockedOnSend) {
+    for (const endpoint of this.#shared.blocked) {
       const answer = endpoint.wantRoom();
       if (answer === 'unknown') limitNs = Math.min(limitNs, RETRY_NS);
       if (answer !== 'room') continue;
-      for (const each of this.#blockedOnSend) each.blockedOnSend = false;
-      this.#blockedOnSend.length = 0;
+      this.#shared.unblock();
       return 0;
     }
     return limitNs;
