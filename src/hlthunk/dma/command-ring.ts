@@ -8,11 +8,23 @@
 
 import type { DriverFile } from '../../driver/port.ts';
 import { mapShareable, type ShareableMemory } from '../../sys/index.ts';
-import { HL_CS_CHUNK_FLAGS, LIN_DMA_BYTES, MSG_LONG_BYTES, type PacketAsic } from '../../uapi/index.ts';
+import {
+  HL_CS_CHUNK_FLAGS,
+  LIN_DMA_BYTES,
+  linDmaCtl,
+  MSG_LONG_BYTES,
+  msgLongCtl,
+  type PacketAsic,
+  writeLinDma,
+  writeMsgLong,
+} from '../../uapi/index.ts';
+import { copyBytes } from '../../ucs/memory/bytes.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
 import type { CommandBuffer } from '../cs/command-buffer.ts';
+import type { DmaRequest } from './request.ts';
 
 /** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
 const SLOT_PACKET_BYTES = 1024;
@@ -70,6 +82,8 @@ export class CommandRing {
   readonly completionLow: number;
   readonly completionHigh: number;
   readonly #completion: Int32Array;
+  readonly #transferCtl: number;
+  readonly #messageCtl: number;
   readonly #memory: ShareableMemory;
   readonly #mapping: RingMapping;
   readonly #kernelBuffer: CommandBuffer | undefined;
@@ -80,8 +94,10 @@ export class CommandRing {
   readonly #longBatches: Int32Array = new Int32Array(LONG_AREAS);
 
   /** @param slots maximum number of batches in flight, a power of two */
-  constructor(device: Pick<DmaQueueDevice, 'mapHost' | 'createKernelBuffer'>, slots: number) {
+  constructor(device: Pick<DmaQueueDevice, 'asic' | 'mapHost' | 'createKernelBuffer'>, slots: number) {
     this.slots = slots;
+    this.#transferCtl = linDmaCtl(device.asic) | 0;
+    this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
     this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES + LONG_AREAS * LONG_PACKET_BYTES);
     let mapping: RingMapping | undefined;
     try {
@@ -159,6 +175,32 @@ export class CommandRing {
 
   dataHigh(offset: number): number {
     return highAt(this.#mapping.low, this.#mapping.high, offset);
+  }
+
+  /** Writes the packet of `bytes` bytes of a transfer, from byte `from` of it on, at a word; returns the next word. */
+  writeTransfer(word: number, request: DmaRequest, from: number, bytes: number): number {
+    return writeLinDma(
+      this.words,
+      word,
+      this.#transferCtl,
+      bytes,
+      lowAt(request.sourceLow, from),
+      highAt(request.sourceLow, request.sourceHigh, from),
+      lowAt(request.destinationLow, from),
+      highAt(request.destinationLow, request.destinationHigh, from),
+    );
+  }
+
+  /** Writes the packet that shows the end of a batch, behind those of its transfers. Returns like {@link writeTransfer}. */
+  writeCompletion(word: number, batch: number): number {
+    return writeMsgLong(this.words, word, this.#messageCtl, batch, this.completionLow, this.completionHigh);
+  }
+
+  /** Copies the bytes of a short get; returns INVALID_ADDR for a target that was detached or shortened in flight. */
+  deliver({ target, targetOffset, dataOffset, byteLength }: DmaRequest): Status {
+    if (target === undefined || target.byteLength < targetOffset + byteLength) return Status.INVALID_ADDR;
+    copyBytes(target, targetOffset, this.data, dataOffset, byteLength);
+    return Status.OK;
   }
 
   #areaOffset(area: number): number {

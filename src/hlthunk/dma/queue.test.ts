@@ -441,6 +441,7 @@ describe('the ring', () => {
   it('releases everything if a command buffer is rejected', () => {
     const device = new RecordingDevice();
     const refusing = {
+      asic: 'gaudi2' as const,
       mapHost: (address: number, byteLength: number) => device.mapHost(address, byteLength),
       createKernelBuffer: () => {
         throw new Error('refused');

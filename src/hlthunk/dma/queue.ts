@@ -7,11 +7,9 @@
  */
 
 import { Errno } from '../../sys/index.ts';
-import { linDmaCtl, msgLongCtl, writeLinDma, writeMsgLong } from '../../uapi/index.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
 import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { highAt, lowAt } from '../base/card-file.ts';
 import { CommandRing, type DmaQueueDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { DmaActivity, type DmaCounts, type DmaRequest, DmaRequestPool } from './request.ts';
 import { Batches, BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
@@ -45,8 +43,6 @@ export class DmaQueue {
   readonly #wait: CompletionWait;
   readonly engineId: number;
   readonly #packetBytesMax: number;
-  readonly #transferCtl: number;
-  readonly #messageCtl: number;
   readonly #pool: DmaRequestPool;
   /** Requests whose packets are not all submitted, and requests in flight; both in order. */
   readonly #waiting: Ring<DmaRequest>;
@@ -68,8 +64,6 @@ export class DmaQueue {
     this.#wait = new CompletionWait(options.device.file, (result) => this.#waitEnded(result));
     this.engineId = options.engineId;
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
-    this.#transferCtl = linDmaCtl(options.device.asic) | 0;
-    this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
     this.#pool = new DmaRequestPool(options.device, DMA_REQUESTS_MAX);
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
@@ -266,13 +260,13 @@ export class DmaQueue {
       const request = this.#waiting.at(complete)!;
       const from = request.issued + partial;
       const bytes = Math.min(this.#packetBytesMax, request.byteLength - from);
-      word = this.#writeTransfer(word, request, from, bytes);
+      word = ring.writeTransfer(word, request, from, bytes);
       partial += bytes;
       if (request.issued + partial !== request.byteLength) continue;
       complete += 1;
       partial = 0;
     }
-    word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
+    word = ring.writeCompletion(word, batch);
     const result = this.#ioctls.submit(slot, area, (word - first) * 4);
     if (result !== 0) {
       const requests = partial > 0 ? complete + 1 : complete;
@@ -291,19 +285,6 @@ export class DmaQueue {
     const { sleepNs } = this.device;
     if (sleepNs > 0) this.watch(sleepNs);
     return true;
-  }
-
-  #writeTransfer(word: number, request: DmaRequest, from: number, bytes: number): number {
-    return writeLinDma(
-      this.#ring.words,
-      word,
-      this.#transferCtl,
-      bytes,
-      lowAt(request.sourceLow, from),
-      highAt(request.sourceLow, request.sourceHigh, from),
-      lowAt(request.destinationLow, from),
-      highAt(request.destinationLow, request.destinationHigh, from),
-    );
   }
 
   /** Moves requests whose last packet is in the batch to the requests in flight. */
@@ -330,18 +311,10 @@ export class DmaQueue {
   }
 
   #end(request: DmaRequest, status: Status): void {
-    request.status =
-      request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
+    request.status = request.target !== undefined && status === Status.OK ? this.#ring.deliver(request) : status;
     this.#activity.ended(request);
     request.releaseMemory();
     if (request.onComplete !== undefined) request.tell(request.onComplete);
-  }
-
-  /** Copies the bytes of a short get; returns INVALID_ADDR for a target that was detached or shortened in flight. */
-  #deliver(request: DmaRequest, target: Uint8Array): Status {
-    if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_ADDR;
-    copyBytes(target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
-    return Status.OK;
   }
 
   #endAll(requests: Ring<DmaRequest>, status: Status): void {
