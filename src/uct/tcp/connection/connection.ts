@@ -206,7 +206,14 @@ export class TcpConnection implements SocketHandler {
   /** Returns the number of bytes. */
   #receive(parser: FrameParser, polls: number): number {
     const { inbound, transmitter } = this;
-    const received = parser.receive(polls);
+    let received: number;
+    try {
+      received = parser.receive(polls);
+    } catch (error) {
+      // Of a handler or a completion: answers to earlier frames leave all the same.
+      if (this.hasMore) this.#noteBlocked();
+      throw error;
+    }
     if (received > 0) {
       // A long body is being received.
       if (inbound.payload.left > 0) inbound.events += 1;

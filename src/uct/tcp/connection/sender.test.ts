@@ -1,7 +1,7 @@
 /** The order of the frames of a connection while its socket has no room, and the time at which short frames are sent. */
 
 import { describe, expect, it } from 'vitest';
-import { getFrame, putFrame } from '../../../../test/fixtures/transports/tcp-frames.ts';
+import { amFrame, getFrame, putFrame } from '../../../../test/fixtures/transports/tcp-frames.ts';
 import { keyed, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/transports/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { UctEndpoint } from '../../api/iface.ts';
@@ -40,6 +40,34 @@ it('answers puts in their order while a long answer to a get waits', async () =>
     [FrameType.NACK, Status.INVALID_ADDR],
     [FrameType.ACK, 1],
   ]);
+});
+
+it('answers a get before a message whose handler throws', async () => {
+  const side = net.open();
+  const { key } = keyed(side, 8);
+  const peer = await net.greeted(side);
+  let thrown = 0;
+  side.iface.setAmHandler(() => {
+    throw new Error('of the program');
+  });
+  const progress = (): void => {
+    try {
+      side.iface.progress();
+    } catch {
+      thrown += 1;
+    }
+  };
+
+  peer.write(Buffer.concat([getFrame([...key.words], 0, 8), amFrame(1, new Uint8Array(8))]));
+  // A heartbeat comes first.
+  const bytes = HEADER_BYTES + HEADER_BYTES + 8 + END_BYTES;
+  for (let turn = 0; turn < 1000 && peer.received.byteLength < bytes; turn++) {
+    progress();
+    await new Promise(setImmediate);
+  }
+
+  expect([thrown, peer.received.byteLength]).toEqual([1, bytes]);
+  expect(peer.received.readInt32LE(HEADER_BYTES)).toBe(FrameType.GET_DATA);
 });
 
 describe('short frames after the first', () => {
