@@ -16,7 +16,7 @@ export const LIMITS = {
   'lines of the largest file': 498,
   'members of the largest class': 64,
   'functions with more than four parameters': 110,
-  'interfaces with methods and at most one implementer': 50,
+  'interfaces with methods and at most one implementer': 47,
   'rows of the law': 79,
 } as const;
 
