@@ -7,7 +7,7 @@ import { viewAt } from '../../sys/index.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 import { UCP_MEM_MAP_PARAM_FIELD, UCP_MEM_MAP_PARAMS } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { MemoryMap, type MemoryOwner, mapByUcp, type UcpMapping } from './memory-map.ts';
+import { type MapOwner, MemoryMap, mapByUcp, type UcpMapping } from './memory-map.ts';
 
 /** The field mask and the protection of a call of ucp_mem_map. */
 function told(mapping: Partial<UcpMapping>): { readonly mask: number; readonly prot: number } {
@@ -47,7 +47,7 @@ describe('mapping by libucp', () => {
 describe('a dma-buf of host memory', () => {
   it('whose pages cannot be pinned is refused with the reason, and unmapped', () => {
     const ucp_mem_map = vi.fn();
-    const owner = { libucp: { functions: { ucp_mem_map } }, handle: 1 } as never as MemoryOwner;
+    const owner = { libucp: { functions: { ucp_mem_map } }, handle: 1 } as never as MapOwner;
     // Nothing can be mapped at the first pages: the kernel pins nothing there.
     const handle = { address: 4096n, byteLength: 64, bytes: new Uint8Array(64) };
     const node = { memMap: vi.fn(() => handle), memUnmap: vi.fn() };

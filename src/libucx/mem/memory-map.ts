@@ -38,7 +38,7 @@ import { packRemoteKey } from './remote-key.ts';
 const EXPORT_ID_BYTES = 6;
 
 /** The context that owns the memory. */
-export interface MemoryOwner {
+export interface MapOwner {
   readonly libucp: Libucp;
   /** The handle of libucp. */
   readonly handle: number;
@@ -50,7 +50,7 @@ export interface MemoryOwner {
 export class MemoryMap {
   readonly #functions: LibucpFunctions;
   readonly #context: number;
-  readonly #owner: MemoryOwner;
+  readonly #owner: MapOwner;
   readonly #node: Context;
   readonly #handles: Set<UcpMemory> = new Set();
   /**
@@ -61,7 +61,7 @@ export class MemoryMap {
   /** Device memory by its export id. */
   readonly #exported: Map<number, UcpMemory> = new Map();
 
-  constructor(owner: MemoryOwner, node: Context) {
+  constructor(owner: MapOwner, node: Context) {
     this.#functions = owner.libucp.functions;
     this.#context = owner.handle;
     this.#owner = owner;

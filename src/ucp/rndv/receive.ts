@@ -25,6 +25,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Connection } from '../base/connection.ts';
 import type { ContextCore } from '../base/context-core.ts';
 import { WorkerCounter } from '../base/observation.ts';
+import type { SentKey } from '../base/request/operation-requests.ts';
 import type { Request, RequestTransfer } from '../base/request/request.ts';
 import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
@@ -268,7 +269,7 @@ function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): 
 /* The memory of the peer for a message, by the keys that the peer has sent: one range, or several in the order of the message. */
 
 /** A range, whose key is kept by the connection. */
-export interface RemoteRange {
+export interface KeyedRange {
   readonly rkey: RemoteKey;
   /** Byte of the memory of the key at which it begins. */
   readonly offset: number;
@@ -277,23 +278,17 @@ export interface RemoteRange {
   readonly byteLength: number;
 }
 
-/** A key as it is in a message, or a list of them. */
-export interface SentKey {
-  readonly packed: Uint8Array;
-  readonly offset: number;
-}
-
 /** The ranges for a message of this length; undefined for keys that no lane can use. {@link releaseRanges} gives them back. */
 export function acquireRanges(
   context: ContextCore,
   connection: Connection,
   { packed, offset }: SentKey,
   byteLength: number,
-): readonly RemoteRange[] | undefined {
+): readonly KeyedRange[] | undefined {
   const sent: readonly KeyRange[] | undefined =
     offset === KEY_LIST ? unpackKeyList(packed, byteLength) : [{ packed, offset, byteLength }];
   if (sent === undefined) return undefined;
-  const ranges: RemoteRange[] = [];
+  const ranges: KeyedRange[] = [];
   let from = 0;
   for (const range of sent) {
     const rkey = acquirePeerKey(context, connection, range.packed);
@@ -308,7 +303,7 @@ export function acquireRanges(
 }
 
 /** Gives keys back. @param isStale the memory behind them may be gone: they are not kept */
-export function releaseRanges({ rkeys }: Connection, ranges: readonly RemoteRange[], isStale = false): void {
+export function releaseRanges({ rkeys }: Connection, ranges: readonly KeyedRange[], isStale = false): void {
   for (const { rkey } of ranges) rkeys.release(rkey, isStale);
 }
 
@@ -317,7 +312,7 @@ export function rangeTransfers(
   host: WorkerCore,
   [operation, connection]: readonly [Operation, Connection],
   pieces: readonly LocalPiece[],
-  ranges: readonly RemoteRange[],
+  ranges: readonly KeyedRange[],
 ): readonly Transfer[] | undefined {
   const transfers: Transfer[] = [];
   for (const range of ranges) {

@@ -31,7 +31,7 @@ import { moveRemote, type RemoteMove, transfersOf } from '../transfer/move.ts';
 import type { Staging } from '../transfer/staging.ts';
 import type { Transfer } from '../transfer/transfer.ts';
 import type { OwnKey } from './own-key.ts';
-import { type RemoteRange, releaseRanges } from './receive.ts';
+import { type KeyedRange, releaseRanges } from './receive.ts';
 import { carrierOf, nameProtocol, postReply } from './reply.ts';
 
 /** The states of a message: see the diagram above. */
@@ -64,7 +64,7 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   /** First byte that the receiver has not asked for. */
   asked = 0;
   /** The memory of the receiver, if it has given keys of it. */
-  target: readonly RemoteRange[] | undefined = undefined;
+  target: readonly KeyedRange[] | undefined = undefined;
   /** Fragments that are waited for. */
   waiting = 0;
   /** Windows in flight. */
@@ -94,7 +94,7 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   }
 
   /** The one range of the target, to which windows are written; undefined for several. */
-  get window(): RemoteRange | undefined {
+  get window(): KeyedRange | undefined {
     return this.target?.length === 1 ? this.target[0] : undefined;
   }
 

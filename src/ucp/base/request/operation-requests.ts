@@ -26,8 +26,8 @@ const PART_BYTES_MIN = 16;
 /** The memory of a message: a frame of a transport, or what was kept of one. */
 export type MessageBytes = Pick<AmFrame, 'bytes' | 'part'>;
 
-/** A key by which the peer reaches memory that is sent. */
-export interface MessageKey {
+/** A key of memory as it is in a message: by it the receiver of the message reaches the memory. */
+export interface SentKey {
   readonly packed: Uint8Array;
   /** Byte of the memory behind the key at which the message begins. */
   readonly offset: number;
@@ -46,7 +46,7 @@ export class SendRequest extends Request {
   amId = 0;
   amHeader: Uint8Array = NO_BYTES;
   /** Key of the memory, for a receiver that reads it. */
-  key: MessageKey | undefined = undefined;
+  key: SentKey | undefined = undefined;
   /** Whether transports have got all that is sent: it ends when they do not use its memory any more. */
   isPassedOn = false;
   /** Whether the peer was asked to forget it. */
