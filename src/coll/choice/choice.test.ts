@@ -70,7 +70,8 @@ describe('the explanation', () => {
       for (const { bytesMin, bytesMax, algorithm } of explanation.chosen) {
         expect(bytesMin).toBe(next);
         for (const bytes of [bytesMin, Math.min(bytesMax, 2 ** 39)]) {
-          const [best, ...others] = explanation.at(bytes);
+          const { at } = explanation;
+          const [best, ...others] = at(bytes);
           expect(best).toMatchObject({ algorithm, reason: undefined });
           for (const { reason } of others) expect(reason).toMatch(/slower by estimate|ranks|node|length/);
         }

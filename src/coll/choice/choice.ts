@@ -33,21 +33,19 @@ export class CollectiveExplanation {
   readonly collective: Collective;
   /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
   readonly chosen: readonly CollectiveRange[];
+  /** All candidates for a size, 1 or more, the chosen one first; may be called without its object. @throws UcxError ERR_INVALID_PARAM */
+  readonly at: (bytes: number) => readonly CollectiveCandidate[];
   readonly #places: Places;
-  readonly #costs: CostModel;
 
   /** @internal Made by Team.explain. */
   constructor(collective: Collective, places: Places, costs: CostModel) {
     this.collective = collective;
     this.#places = places;
-    this.#costs = costs;
+    this.at = (bytes) => {
+      checkPositive('bytes', bytes);
+      return candidatesAt(collective, shapeOf(places, bytes, true), costs);
+    };
     this.chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
-  }
-
-  /** All candidates for a size, 1 or more, the chosen one first. @throws UcxError ERR_INVALID_PARAM */
-  at(bytes: number): readonly CollectiveCandidate[] {
-    checkPositive('bytes', bytes);
-    return candidatesAt(this.collective, shapeOf(this.#places, bytes, true), this.#costs);
   }
 
   /** The table of sizes, the rejected algorithms, and how memory of cards is treated. */

@@ -36,6 +36,9 @@ describe('events', () => {
     {
       using _subscription = device.events.register((mask) => masks.push(mask));
     }
+    const { close } = device.events.register((mask) => masks.push(mask));
+    close();
+    close();
     fixture.node.inject(0, { kind: 'hard-reset' });
     expect(device.events.receive()).toBe(HL_NOTIFIER_EVENT.DEVICE_RESET);
     expect(masks).toEqual([]);

@@ -64,16 +64,12 @@ export type EventCallback = (mask: number, fault: DeviceFault) => void;
 
 /** A subscription to events. */
 export class EventSubscription implements Disposable {
-  readonly #unregister: () => void;
+  /** Ends the subscription. Idempotent; may be called without its object. */
+  readonly close: () => void;
 
-  /** @param unregister ends the subscription */
+  /** @internal Made by DeviceEvents.register. */
   constructor(unregister: () => void) {
-    this.#unregister = unregister;
-  }
-
-  /** Ends the subscription. Idempotent. */
-  close(): void {
-    this.#unregister();
+    this.close = () => unregister();
   }
 
   /** Ends the subscription. */
