@@ -75,7 +75,7 @@ export class IdlePeers {
     for (const peer of this.#awaited()) if (!this.#told.has(peer.id)) this.#check(peer, before);
   }
 
-  /** The worker is closed: nobody waits for it any more. */
+  /** The worker is closed: it waits for no peer any more. */
   close(): void {
     if (this.#id !== undefined) ownWorkers.delete(this.#id);
   }

@@ -1,5 +1,5 @@
 /**
- * Options of an emulated node, their defaults and bounds. The node is created in node.ts.
+ * Options of an emulated node, their defaults and bounds. The node is created in emulated-node.ts.
  */
 
 import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';

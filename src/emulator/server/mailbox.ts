@@ -72,7 +72,7 @@ export function travellingWords(request: number, blockWords: number): number {
 /*
  * The request of a slot of a mailbox: an ioctl and its argument block. Nothing is checked or announced here.
  *
- *   0     sequence number, of slot 0: written last (signals.ts)
+ *   0     sequence number, of slot 0: written last (announceRequest)
  *   1     request number of the ioctl
  *   2     number of words of the argument block
  *   3, 4  address of the argument block in the client
@@ -130,7 +130,7 @@ export function readRequestBlock(mailbox: Int32Array, slot: number, words: Uint3
 /*
  * The answer of a slot of a mailbox: the result of an ioctl and what it has changed in its argument block. Nothing is announced here.
  *
- *   0     sequence number of the request, of slot 0: written last (signals.ts)
+ *   0     sequence number of the request, of slot 0: written last (announceAnswer)
  *   1     result: 0 or a negative errno
  *   2     number of words of the argument block: those that the ioctl may have changed
  *   4     words of the argument block

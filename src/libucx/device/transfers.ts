@@ -1,6 +1,6 @@
 /**
  * Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. The
- * paths are in operation.ts, staged-transfer.ts, remote.ts and messages.ts.
+ * paths are in operation.ts, staged-transfer.ts, remote.ts and datatype.ts.
  */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';

@@ -68,7 +68,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   onceDropped: (() => void) | undefined = undefined;
   readonly #keys: Set<RemoteKey> = new Set();
   readonly #lists: EndpointLists;
-  /** The worker address of the peer for the transports of the node; empty if unknown. */
+  /** See {@link nodeEndpoint}. */
   #nodeEndpoint: ApiEndpoint | undefined;
   /** Whether libucp has peer error handling for it, and can drop it by force. */
   readonly #isWatched: boolean;

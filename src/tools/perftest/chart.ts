@@ -1,4 +1,4 @@
-/** Line chart with logarithmic axes as SVG. */
+/** Line chart with logarithmic axes as SVG: a report of perftest is one file without scripts, and the charts of the web page (uPlot) need one. */
 
 /** One curve: its points by rising x, all values above 0. */
 export interface Curve {

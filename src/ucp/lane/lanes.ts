@@ -1,9 +1,8 @@
 /**
- * The choice of lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends
- * choose by the same attributes, so they choose the same transports. A lane: one transport on one device, connected, as an endpoint uses it. Data
- * only. The distance of a lane from the memory whose bytes it moves, for estimates. It reads no topology: the distances are parameters. The
- * interfaces of a new worker. The interfaces of a worker that receive no messages of peers: polled while they may have operations in flight, and
- * periodically. Others are polled always.
+ * The lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends choose by the
+ * same attributes, so they choose the same transports. A lane is one transport on one device, connected; its distance from the memory whose bytes it moves is a
+ * parameter of estimates. Also the interfaces of a new worker, and which of them are polled only while they may have operations in flight, because they
+ * receive no messages of peers.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';

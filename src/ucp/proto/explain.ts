@@ -1,8 +1,6 @@
 /**
- * Explains a plan: every candidate, the range of sizes it was chosen for, and why the others were not. Text and data, no decisions. The explanation
- * for one size: the chosen candidate, the cost of the others, and why they were not chosen. Pure: data in, data out. Explains operations other than
- * put and get: active messages, tagged messages, streams, atomic operations. Their lane and protocol follow rules, not a plan; the rules are those of
- * am/, tag/, stream/ and amo/. Pure: data in, data out.
+ * Explains choices, as data: of a plan every candidate, the range of sizes it was chosen for, and why the others were not; of one size the costs of all
+ * candidates; and of messages and atomic operations their lane and protocol, which follow the rules of am/, tag/, stream/ and amo/ instead of a plan.
  */
 
 import {

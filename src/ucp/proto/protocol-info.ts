@@ -1,7 +1,4 @@
-/**
- * UCX_PROTO_INFO: prints which protocols a worker chooses, or which it has used. It chooses nothing; the tables are laid out in
- * ucp/proto/protocol-info.ts. Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else.
- */
+/** UCX_PROTO_INFO: prints which protocols a worker chooses, or has used, as tables in boxes of text, like UCX. It chooses nothing. */
 
 import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 import { matchesItem } from '../../ucs/config/list.ts';

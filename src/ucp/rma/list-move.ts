@@ -1,6 +1,6 @@
 /**
- * One move of a list: starts its blocks in order, lane by lane; blocks that the worker of the peer moves are combined into few transfers. A block of
- * a list with the lane that carries it. It is moved by list-move.ts.
+ * One move of a list: starts its blocks in order, each over the lane that carries it; blocks that the worker of the peer moves are combined into few
+ * transfers.
  */
 
 import { entryError, type ListBlock, type PlannedList } from '../../api/list/list.ts';

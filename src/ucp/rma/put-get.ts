@@ -1,5 +1,5 @@
 /**
- * Put, get and flush of endpoints: one path without a request for short puts, and one with a request for everything else. What the owner of the memory
+ * Put, get and flush of endpoints: one path without a request for short puts and gets, and one with a request for everything else. What the owner of the memory
  * executes is in software.ts; puts and gets of the protocols themselves are in transfer/transfer.ts.
  */
 

@@ -1,5 +1,5 @@
 /**
- * A message that is sent by rendezvous: its memory, its operations in flight, and its end. It sends nothing by itself.
+ * A message that is sent by rendezvous: its memory, its operations in flight, and its end; and the windows of it that the receiver asks for.
  *
  * ```
  * OFFERED --first write to the receiver--> WRITING --first ATP--> NAMED
@@ -220,7 +220,7 @@ type Fragment = MemoryHandle | undefined;
 type SendVerb = typeof Verb.PUT | typeof Verb.SEND | typeof Verb.COPY;
 type WindowMachine = TransferMachine<Fragment, SendVerb>;
 
-/** The ways of a window, the best first. */
+/** The routes of a window, the best first. */
 const ROUTES = {
   /** Lanes write it from the memory of the message. */
   written: { drain: Verb.PUT },

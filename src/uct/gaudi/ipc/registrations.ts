@@ -1,6 +1,6 @@
 /**
- * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service by which other processes get it. Whoever has
- * imported memory is told when it ends.
+ * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service by which other processes get it, and
+ * learn when it ends.
  */
 
 import type { Log } from '../../../ucs/debug/log.ts';

@@ -1,8 +1,7 @@
 /**
- * Registered memory of an interface, in slots of one length: for received messages, and for bytes that are copied before they are sent. Reads
- * completions of a queue in batches. Completions that were read before a sleep, to check whether there are any, are processed after it. Objects that
- * are made one after the other and closed in reverse order: all at the end, or the existing ones if one cannot be made. The parameters of queue
- * pairs. The status of work completions in terms of transports.
+ * What an interface opens of a device: registered memory in slots of one length, for received messages and for bytes that are copied before they are sent;
+ * completion queues, read in batches, whose completions that were found before a sleep are processed after it; the parameters of queue pairs; the status
+ * of work completions in terms of transports. Objects that are made one after the other are closed in reverse order, also if one cannot be made.
  */
 
 import {

@@ -1,7 +1,6 @@
 /**
- * The sending end of a ring: copies messages into it, unless the ring is full. The endpoint wakes the receiver. The receiving end of a ring: delivers
- * the messages of one sender in order. Data of the sender is checked before it is used. The memory of one message in a ring, for packers and
- * handlers: one object for each ring, moved from message to message.
+ * The two ends of a ring. The sender copies messages into it, unless it is full; its endpoint wakes the receiver. The receiver delivers the messages of one
+ * sender in order, and checks what the sender has written before it uses it. The memory of a message in a ring is one object, moved from message to message.
  */
 
 import { copyBytes, storeWords } from '../../../ucs/memory/bytes.ts';

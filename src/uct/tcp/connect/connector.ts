@@ -1,6 +1,6 @@
 /**
- * Establishes connections, on both ends: connects and accepts sockets, exchanges hellos within a bounded time, and assigns the sockets to links. Links
- * that wait for a connection that the peer has announced, with their time limits.
+ * Establishes connections, on both ends: connects and accepts sockets, exchanges hellos within a bounded time, and assigns the sockets to connections. A
+ * connection that the peer has announced waits for its socket for a limited time.
  */
 
 import {
