@@ -5,6 +5,7 @@ import { FakeLanes, type LaneOptions, MESSAGES, RMA } from '../../../test/fixtur
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { readAm } from '../../api/layout/am.ts';
 import { MessageId } from '../../api/layout/message.ts';
+import { readData, writeRtr } from '../../api/layout/rendezvous.ts';
 import { readRma, readRmaBlocks } from '../../api/layout/rma.ts';
 import type { Request, TransferEntry } from '../../index.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -27,6 +28,11 @@ function listed(lanes: readonly LaneOptions[] = [RMA], blocks = 3) {
   return { stack, peer, remotes, bytes, memory, entries, lane: peer.lanes[0]! };
 }
 
+/** The type of the library does not know resizable buffers. */
+const ResizableBuffer = ArrayBuffer as unknown as new (
+  bytes: number,
+  options: { maxByteLength: number },
+) => ArrayBuffer;
 const notify = Uint8Array.of(1, 2, 3);
 
 describe('a list', () => {
@@ -125,6 +131,39 @@ describe('a list', () => {
     expect(stack.memories).toBe(before + 1);
     for (const block of lane.started) block.end();
     expect([request.status, stack.memories, stack.mds[0]!.lostInFlight]).toEqual([Status.OK, before, []]);
+  });
+
+  it('that is refused, or ends in its call, registers nothing', () => {
+    const { stack, peer, entries, lane } = listed();
+    const before = stack.memories;
+    const local = new Uint8Array(600);
+    const resizable = new Uint8Array(new ResizableBuffer(600, { maxByteLength: 700 }));
+    const refused = entries.map((entry, i) => ({ ...entry, local: i === 2 ? resizable : local }));
+    expect(() => peer.endpoint.putListNbx(refused)).toThrow();
+    expect(stack.memories).toBe(before);
+    peer.connection.fail(Status.ENDPOINT_TIMEOUT);
+    expect(peer.endpoint.putListNbx(entries.map((entry) => ({ ...entry, local })))).toBe(Status.ENDPOINT_TIMEOUT);
+    expect([stack.memories, lane.started]).toEqual([before, []]);
+  });
+
+  it('ends with the failure of a block that its lane refuses', () => {
+    const { peer, entries, lane } = listed();
+    const { putZcopy } = lane;
+    let room = 1;
+    lane.putZcopy = (...given) => (room-- > 0 ? putZcopy.apply(lane, given) : Status.IO_ERROR);
+    const request = peer.endpoint.putListNbx(entries) as Request;
+    lane.started[0]!.end();
+    expect([request.status, lane.started.length, lane.corks]).toEqual([Status.IO_ERROR, 1, 0]);
+  });
+
+  it('flushes a lane once that carried several blocks', () => {
+    const { peer, entries, lane } = listed();
+    lane.answers.flush = Status.INPROGRESS;
+    const request = peer.endpoint.putListNbx(entries, { flush: true }) as Request;
+    for (const block of lane.started) block.end();
+    expect([request.isCompleted, lane.flushes.length]).toEqual([false, 1]);
+    lane.flushes[0]!.end();
+    expect(request.status).toBe(Status.OK);
   });
 
   it('ends when its peer is gone and no lane uses its memory', () => {
@@ -246,7 +285,9 @@ describe('blocks that the worker of the peer moves', () => {
     const peer = stack.peer();
     const remote = stack.mds[0]!.add(new Uint8Array(40_000));
     const rkey = peer.endpoint.unpackRkey(peer.keyOf(remote, new Uint8Array(MEMORY_KEY_BYTES)));
-    const local = stack.map(new Uint8Array(40_000));
+    const bytes = new Uint8Array(40_000);
+    fillPattern(bytes, 6);
+    const local = stack.map(bytes);
     const list = Array.from({ length: 100 }, (_, i) => {
       return { local, rkey, offset: 200 * i, remoteOffset: 200 * i + 8, byteLength: 50 + i };
     });
@@ -255,5 +296,12 @@ describe('blocks that the worker of the peer moves', () => {
     // A frame of 1000 bytes: 24 of the header, 24 of the key, 16 for each block.
     expect(named.map(({ length }) => length)).toEqual([59, 41]);
     expect(named.flat()).toEqual(list.map(({ remoteOffset, byteLength }) => ({ remoteOffset, byteLength })));
+    const { request } = readRma(peer.got(MessageId.PUT)[0]!);
+    const rtr = { request, peerRequest: 9, targetBytes: 0, from: 0, byteLength: 900, targetOffset: 0 };
+    peer.deliver(MessageId.RTR, writeRtr(peer.connection.id, rtr));
+    const [part] = peer.got(MessageId.DATA);
+    const { start, byteLength } = readData(part!);
+    const sent = list.map(({ offset, byteLength: length }) => bytes.subarray(offset, offset + length));
+    expect(Buffer.from(part!.bytes.slice(start, start + byteLength))).toEqual(Buffer.concat(sent).subarray(0, 900));
   });
 });
