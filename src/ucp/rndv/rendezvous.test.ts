@@ -151,6 +151,20 @@ describe('a sender', () => {
     expect(copies()).toBe(2);
   });
 
+  it('counts the fragments that it waits for, and not those that it had', () => {
+    const before = 100;
+    const byteLength = (before + WAITING_MAX) * 1000;
+    const stack = new FakeLanes([MESSAGES, CARD], { RNDV_FRAG_SIZE: 1000, RNDV_FRAG_ALLOC_COUNT: 2 });
+    const peer = stack.peer();
+    peer.endpoint.tagSendNbx(stack.device(byteLength), 0, byteLength, TAG);
+    const { request } = readTagRts(peer.got(MessageId.TAG_RTS)[0]!);
+    ask(peer, { request, byteLength: before * 1000 });
+    const { started } = stack.ifaces[1]!.endpoints[0]!;
+    for (let copy = started.shift(); copy !== undefined; copy = started.shift()) copy.end();
+    ask(peer, { request, from: before * 1000, byteLength: WAITING_MAX * 1000 });
+    expect(started.length).toBe(2);
+  });
+
   it('copies device memory through fragments, and gives each back', () => {
     const stack = new FakeLanes([MESSAGES, CARD], { RNDV_FRAG_SIZE: 1000, RNDV_FRAG_ALLOC_COUNT: 2 });
     const peer = stack.peer();
@@ -190,7 +204,8 @@ describe('a sender', () => {
     ask(peer, { request: rts.request, byteLength: 5000 });
     const { started } = stack.ifaces[1]!.endpoints[0]!;
     started[0]!.end(Status.IO_ERROR);
-    expect([request.isCompleted, repliesOf(peer)]).toEqual([false, []]);
+    reply(peer, rts.request, Status.OK);
+    expect([request.isCompleted, repliesOf(peer), peer.connection.waiting.size]).toEqual([false, [], 1]);
     for (const copy of started.slice(1)) copy.end();
     expect([request.status, repliesOf(peer)]).toEqual([Status.IO_ERROR, [{ request: 9, status: Status.IO_ERROR }]]);
     expect(stack.worker.protocols.rendezvous.staging.inUse).toBe(0);
@@ -217,8 +232,9 @@ describe('a sender', () => {
     const packed = peer.keyOf(target);
     ask(peer, { request: rts.request, byteLength: 5000, targetBytes: packed.byteLength, targetOffset: 8 }, packed);
     const [write] = peer.lanes[0]!.started;
-    // Windows of the same message are ignored from here on, and so is an early answer.
-    ask(peer, { request: rts.request, from: 5000, byteLength: 1 });
+    // Windows of the same message are ignored from here on, by its new number too, and so is an early answer.
+    for (const number of [rts.request, rts.request + 1]) ask(peer, { request: number, byteLength: 1 });
+    expect(dataOf(peer)).toEqual([]);
     reply(peer, rts.request, Status.OK);
     expect([request.isCompleted, repliesOf(peer)]).toEqual([false, []]);
     write!.end();
@@ -387,6 +403,9 @@ describe('a receiver', () => {
       before + 1,
     ]);
     target.set(pattern(1000));
+    // A negative length is none, and takes nothing from what was written.
+    const negative = { request: rtr.peerRequest, from: 500, byteLength: -8, flags: ATP_IN_TARGET };
+    peer.deliver(MessageId.ATP, writeAtp(peer.connection.id, negative));
     const atp = { request: rtr.peerRequest, from: 0, byteLength: 1000, flags: ATP_IN_TARGET };
     peer.deliver(MessageId.ATP, writeAtp(peer.connection.id, atp));
     expect([request.status, target, stack.memories]).toEqual([Status.OK, pattern(1000), before]);
