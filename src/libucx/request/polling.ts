@@ -138,7 +138,8 @@ export class Polling {
     }
     if (this.overdue.isDue) this.overdue.progress(this.#endOverdue);
     if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
-      count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
+      if (this.#polled.length === 1 && this.#ended.length === 0) count += this.#endOnly(this.#polled[0]!);
+      else this.#poll();
     }
     if (this.#ended.length > 0) count += this.#runCallbacks();
     if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
@@ -188,7 +189,7 @@ export class Polling {
   }
 
   /** Polls the polled requests now: also a call that starts an operation may have ended others. */
-  #poll(): number {
+  #poll(): void {
     const polled = this.#polled;
     let kept = 0;
     for (let i = 0; i < polled.length; i++) {
@@ -204,7 +205,6 @@ export class Polling {
     const count = polled.length - kept;
     // Not by setting the length, which releases the memory of an empty array.
     for (let i = 0; i < count; i++) polled.pop();
-    return count;
   }
 
   /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
