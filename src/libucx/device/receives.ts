@@ -50,6 +50,7 @@ export class DataReceives {
     const pieces = piecesOf<LocalMemory>(context, { local, localOffset, byteLength }, access);
     const request = requests.beginComposite('am/libucp');
     if (request === undefined) return Status.NO_RESOURCE;
+    request.kind = RequestKind.AM_RECV;
     request.transport = TRANSPORT;
     request.pin(local, byteLength);
     arrived.isReceived = true;

@@ -284,13 +284,9 @@ export class EndpointStream {
       else this.#advance(receive, bytes);
       this.serve();
     };
-    // Checked when the receive began.
-    const started = this.#streams.receives.copyOut(
-      arrived,
-      { local: target, localOffset: 0, byteLength: arrived.byteLength },
-      { callback },
-      0,
-    );
+    const given = { local: target, localOffset: 0, byteLength: bytes };
+    // A part of the receive, whose memory was checked when it began.
+    const started = this.#core.requests.runInner(() => this.#streams.receives.copyOut(arrived, given, { callback }, 0));
     this.#isCopying = typeof started !== 'number';
     if (typeof started === 'number' && started < 0 && started !== Status.NO_RESOURCE) this.#endFirst(started);
     return started === Status.OK;
