@@ -165,10 +165,10 @@ describe('a get', () => {
     expect(receives.length).toBe(1);
   });
 
-  it('fails if they are not as many as it has asked for', () => {
+  it.each([15, 17])('fails if they are %i instead of 16', (byteLength) => {
     const { request, operation } = get();
     sent();
-    data(operation.requestId, 17);
+    data(operation.requestId, byteLength);
     expect([request.status, receives]).toEqual([Status.IO_ERROR, []]);
   });
 
@@ -184,6 +184,14 @@ describe('a get', () => {
     expect(receives.length).toBe(1);
     receives[0]!.done(Status.CANCELED);
     expect(first.request.status).toBe(Status.CANCELED);
+  });
+
+  it('that has failed takes no bytes while its message is in flight', () => {
+    const { operation } = get();
+    operation.abort(Status.CANCELED);
+    fake.progress();
+    data(operation.requestId);
+    expect(receives).toEqual([]);
   });
 
   it('fails with the receive of its bytes', () => {

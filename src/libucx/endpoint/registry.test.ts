@@ -114,4 +114,10 @@ describe('a message of the peer', () => {
     ]);
     expect(endpointLost).toHaveBeenCalledTimes(1);
   });
+
+  it('with a notice is work for progress', () => {
+    added();
+    registry.noticed(HANDLE, 2);
+    expect([registry.isDue, registry.progress(), registry.isDue]).toEqual([true, 1, false]);
+  });
 });

@@ -99,6 +99,30 @@ describe('a short message', () => {
     expect(kept).toEqual([10, 110, 20, 120, 30, 130].map((first) => [sender, bytes(2, first), bytes(4, first + 2)]));
   });
 
+  it('has nothing of an earlier one', () => {
+    const seen: unknown[] = [];
+    arrivals.setHandler(ID, (message) => {
+      const { sender: from, isReceived, isTaken } = message as ReceivedMessage;
+      seen.push([from, isReceived, isTaken]);
+      Object.assign(message, { isReceived: true, isTaken: true });
+    });
+    for (const ep of [EP, 0]) {
+      arrive(ID, NONE, NONE, { ep });
+      arrivals.dispatch();
+    }
+    expect(seen).toEqual([
+      [sender, false, false],
+      [undefined, false, false],
+    ]);
+  });
+
+  it('of any length has memory for header and data', () => {
+    const kept = keep();
+    arrive(ID, bytes(300, 1), bytes(600, 2));
+    arrivals.dispatch();
+    expect(kept).toEqual([[sender, bytes(300, 1), bytes(600, 2)]]);
+  });
+
   it('of an id without a handler is dropped, and not counted', () => {
     arrive(ID, NONE, NONE);
     expect([arrivals.dispatch(), countMessage.mock.calls.length]).toEqual([1, 0]);

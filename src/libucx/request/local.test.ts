@@ -7,7 +7,7 @@ import { addressOf, viewAt } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
-import { UCP_DT_IOV } from '../c/abi.ts';
+import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
 import { type LocalBuffer, type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import { cutList, LocalRanges } from './local.ts';
 import { RequestKind, TRANSPORT } from './request.ts';
@@ -143,7 +143,9 @@ describe('a list', () => {
   ];
 
   it('of host memory is passed as addresses and lengths, without empty entries', () => {
+    const setDatatype = vi.spyOn(fake.requests.parameters, 'setDatatype');
     const request = begin(list as never, 0, 24);
+    expect(setDatatype.mock.calls).toEqual([[UCP_DATATYPE.IOV]]);
     expect([request.count, request.byteLength, request.address]).toEqual([2, 24, request.scratch!.address]);
     const view = new DataView(viewAt(request.address, 2 * UCP_DT_IOV.size));
     const entries = [0, UCP_DT_IOV.size].map((at) => [
