@@ -114,6 +114,13 @@ describe('a list', () => {
     expect(String((request.error as Error).message)).toMatch(/10/);
   });
 
+  it('that fails is not flushed, and does not notify', () => {
+    const { request } = start(2, { notification: NOTE });
+    end([0], Status.IO_ERROR);
+    end([1]);
+    expect([request.status, endpoint.started]).toEqual([Status.IO_ERROR, ['moveBlock', 'moveBlock']]);
+  });
+
   it('counts an empty one as a transfer: it is a notification', () => {
     const { request } = start(0, { notification: NOTE });
     expect(endpoint.started).toEqual(['flushUcp']);
@@ -164,6 +171,17 @@ describe('the notification of a list', () => {
     expect([first.request.status, endpoint.started.at(-1)]).toEqual([status, 'sendOwn']);
     end([endpoint.calls.length - 1]);
     expect([second.request.status, order.isEmpty]).toEqual([Status.OK, true]);
+  });
+
+  it('is not waited for by a list whose flush has failed', () => {
+    start(1, { notification: NOTE });
+    const second = start(1, { notification: NOTE });
+    end([1]);
+    end([2], Status.IO_ERROR);
+    expect([second.request.status, endpoint.started]).toEqual([
+      Status.IO_ERROR,
+      ['moveBlock', 'moveBlock', 'flushUcp'],
+    ]);
   });
 
   it('is withdrawn by a cancellation that comes before it is sent', () => {

@@ -127,6 +127,15 @@ describe('a get', () => {
     expect([request.status, fake.fragments.inUse]).toEqual([Status.OK, 0]);
   });
 
+  it('whose endpoint is gone copies nothing to the card any more', () => {
+    const { request, staged } = start(Operation.GET, 2 * FRAGMENT_BYTES);
+    staged.abort(Status.CANCELED);
+    fake.progress();
+    moved(0);
+    moved(1);
+    expect([request.status, fake.copies, fake.fragments.inUse]).toEqual([Status.CANCELED, [], 0]);
+  });
+
   it('fails with the endpoint, and copies nothing that has not come', () => {
     const { request } = start(Operation.GET, 2 * FRAGMENT_BYTES);
     moved(0, Status.CONNECTION_RESET);

@@ -1,10 +1,11 @@
 /** How an operation ends over fake ranks: when all its parts have, when it fails, and that its scratch memory is given back, once. */
 
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { FakeTeam } from '../../../../test/fixtures/coll/fake-team.ts';
+import { FakeMemory, FakeTeam } from '../../../../test/fixtures/coll/fake-team.ts';
 import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { Kind } from '../layout/header.ts';
+import { Operation } from './operation.ts';
 
 /** Numbers of a short message, and of a part whose receiver offers memory, which is mapped. */
 const SHORT = 64;
@@ -144,6 +145,45 @@ describe('an operation that fails', () => {
     });
     const { request } = team.allReduce(LONG);
     expect([request.status, team.kinds, team.core.inProgress]).toEqual([Status.NO_MEMORY, ['failure 1'], 0]);
+  });
+});
+
+describe('an operation by itself', () => {
+  it('ends with the first of several failures', () => {
+    const onEnded = vi.fn();
+    const operation = new Operation(team.core.state, 0, team.plan('barrier'), onEnded);
+    operation.start();
+    const [first, second] = [statusError(Status.NO_MEMORY, 'first'), statusError(Status.IO_ERROR, 'second')];
+    operation.fail(first);
+    operation.fail(second);
+    expect([operation.failure, onEnded.mock.calls]).toEqual([first, []]);
+    team.endAll();
+    expect(onEnded.mock.calls).toEqual([[operation]]);
+    operation.fail(second);
+    expect(operation.failure).toBe(first);
+  });
+});
+
+describe('a copy of this rank between memories of cards', () => {
+  it('ends when its bytes are there, and the operation releases its key', () => {
+    const alone = new FakeTeam({ size: 1 });
+    const [send, recv] = [new FakeMemory(alone.mapper, 64, true), new FakeMemory(alone.mapper, 64, true)];
+    Object.defineProperty(recv, 'sysDevice', { value: 1 });
+    const request = alone.begin(alone.plan('allGather', send as never, recv as never));
+    expect([alone.open.length, alone.sent[0]!.isPut, alone.keys]).toEqual([1, true, 1]);
+    alone.open[0]!.end();
+    expect([request.isCompleted, alone.open.length, alone.sent[1]!.isPut]).toEqual([false, 1, false]);
+    alone.open[0]!.end();
+    expect([request.status, alone.keys]).toEqual([Status.OK, 0]);
+  });
+
+  it('that fails fails the operation', () => {
+    const alone = new FakeTeam({ size: 1 });
+    const [send, recv] = [new FakeMemory(alone.mapper, 64, true), new FakeMemory(alone.mapper, 64, true)];
+    Object.defineProperty(recv, 'sysDevice', { value: 1 });
+    const request = alone.begin(alone.plan('allGather', send as never, recv as never));
+    alone.open[0]!.end(Status.IO_ERROR);
+    expect([request.status, alone.sent.length, alone.keys]).toEqual([Status.IO_ERROR, 1, 0]);
   });
 });
 

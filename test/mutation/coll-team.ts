@@ -1,0 +1,192 @@
+/** Faults in teams: waiting ranks, messages of others, failures; and in the composition of contexts. */
+
+import type { Fault } from './fault.ts';
+
+export const TEAM_FAULTS: readonly Fault[] = [
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'Math.min(this.#checkNs * 2, CHECK_NS_MAX)',
+    after: 'this.#checkNs * 2',
+    breaks: 'an operation is described at least every second',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'stuck.length === 0 ? CHECK_NS : Math',
+    after: 'Math',
+    breaks: 'operations that go on are looked at every 20 ms',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'this.#marks.get(one) === one.marks && !one.hasFailed',
+    after: '!one.hasFailed',
+    breaks: 'an operation that goes on is not described',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: '    this.#checkNs = CHECK_NS;\n  }',
+    after: '  }',
+    breaks: 'the next operation is looked at after 20 ms',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: '      this.#check();\n      this.arm();',
+    after: '      this.#check();',
+    breaks: 'an operation is described until it goes on',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: '    if (this.#operations.size === 0) this.disarm();',
+    after: '',
+    breaks: 'nothing is watched without operations',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'clock.nowNs() - operation.startedNs >= timeoutNs',
+    after: 'clock.nowNs() - operation.startedNs >= timeoutNs / 1e3',
+    breaks: 'an operation fails after the time limit',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'operation.awaited(), timeoutNs / 1e6)',
+    after: 'operation.awaited(), timeoutNs)',
+    breaks: 'the error names the time limit in milliseconds',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: 'isSend ? Kind.CHECK_SEND : Kind.CHECK_RECEIVE',
+    after: 'isSend ? Kind.CHECK_RECEIVE : Kind.CHECK_SEND',
+    breaks: 'a rank tells which end it waits at',
+  },
+  {
+    file: 'src/coll/team/watch.ts',
+    before: '      for (const operation of [...this.#operations.values()]) operation.abandon();\n',
+    after: '',
+    breaks: 'operations end when the worker is closed',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '|| from >= state.parts.size || from === state.rank',
+    after: '|| from === state.rank',
+    breaks: 'a message of a rank that the team does not have is dropped',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '|| from >= state.parts.size || from === state.rank',
+    after: '|| from >= state.parts.size',
+    breaks: 'a message of this rank itself is dropped',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);\n        discard(message);',
+    after: '        discard(message);',
+    breaks: 'memory offered for an operation that never begins is refused',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);\n        discard(message);',
+    after: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);',
+    breaks: 'messages for an operation that never begins are given back',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: 'waiting.push({ header, message: keep(message) });',
+    after: 'waiting.push({ header, message });',
+    breaks: 'messages for an operation that has not begun are kept beyond their handler',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '    else if (state.failure !== undefined || state.isClosed) {',
+    after: '    else if (state.failure !== undefined) {',
+    breaks: 'a closed team keeps no messages',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '      if (kind === Kind.READY) state.refuse(header);\n      discard(message);',
+    after: '      discard(message);',
+    breaks: 'memory offered to a failed team is refused',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '      this.#state.tell(from, failure);\n      return;',
+    after: '      return;',
+    breaks: 'a rank that waits learns that the team has failed',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: 'sequence + HISTORY >= next',
+    after: 'sequence + HISTORY > next',
+    breaks: 'the last 64 operations are remembered',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: 'sequence + HISTORY >= next',
+    after: 'true',
+    breaks: 'an operation is not compared with another one of its place',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '    if (operation.hasFailed || isSame(operation.signature, header.signature)) {',
+    after: '    if (isSame(operation.signature, header.signature)) {',
+    breaks: 'a failed operation takes the messages of peers that mean another one',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '    this.#future.delete(sequence);\n',
+    after: '',
+    breaks: 'a message is given to its operation once',
+  },
+  {
+    file: 'src/coll/team/mailbox.ts',
+    before: '    if (hasFailed) this.#reported(header, text);\n',
+    after: '',
+    breaks: 'a rank that leaves a failed team says why',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: '    if (this.failure !== undefined) return false;\n',
+    after: '',
+    breaks: 'a team fails once, for the first reason',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: 'if (rank !== this.rank) this.tell(rank, error);',
+    after: 'if (rank > this.rank + 1) this.tell(rank, error);',
+    breaks: 'all ranks learn why the team has failed',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: 'if (endpoint !== undefined && !this.isLost(rank)) this',
+    after: 'if (endpoint !== undefined) this',
+    breaks: 'nothing is sent to a rank that is lost',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: 'const LOSS_GRACE_NS = 20e6;',
+    after: 'const LOSS_GRACE_NS = 20e3;',
+    breaks: 'a rank that is lost has 20 ms to say why',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: '    for (const grace of this.#graces) grace.cancel();',
+    after: '',
+    breaks: 'nothing runs after the team is left',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: '=> this.loss(rank) !== undefined && !this.#withdrawn.has(rank)',
+    after: '=> this.loss(rank) !== undefined',
+    breaks: 'a rank that leaves because of the failure is not lost',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: 'lostRanks.find((rank) => this.loss(rank)?.isClosed === false) ?? lostRanks[0]',
+    after: 'lostRanks[0]',
+    breaks: 'the rank whose connection has ended is named, not those that left for it',
+  },
+  {
+    file: 'src/coll/team/team-state.ts',
+    before: '    if (this.#left.has(rank)) return undefined;\n',
+    after: '',
+    breaks: 'a rank leaves once',
+  },
+];
