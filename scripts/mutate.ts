@@ -1,6 +1,7 @@
 /**
- * Plants faults into a copy of the repository, one at a time, and runs tests until one fails: `npm run mutate -- [WORDS]`. First the unit tests of the
- * folder of the fault, then the suites of its area. The faults are data, in test/mutation. Prints for each by which test it was found, and a summary.
+ * Plants faults into a copy of the repository, one at a time, and runs tests until one fails: `npm run mutate -- [--unit] [WORDS]`. First the unit tests
+ * of the folder of the fault, then the suites of its area, which `--unit` leaves out. The faults are data, in test/mutation. Prints for each by which test it
+ * was found, and a summary.
  *
  * A copy, because a run of the tests beside it must not see the fault. Tests run from their sources; programs that they start run from bundles, which are made
  * anew for the suites only, without types and declarations.
@@ -16,6 +17,8 @@ import { type Area, type Fault, planted } from '../test/mutation/fault.ts';
 import { AREAS } from '../test/mutation/faults.ts';
 
 const ROOT = join(import.meta.dirname, '..');
+/** Runs unit tests only. */
+const UNIT = '--unit';
 /** A suite that hangs has found the fault, if not its test. */
 const SUITE_MS = 600_000;
 
@@ -112,19 +115,20 @@ function failureIn(report: string, root: string): string {
   return 'the run itself';
 }
 
-function find(copy: Copy, area: Area, fault: Fault): Finding {
+function find(copy: Copy, area: Area, fault: Fault, onlyUnit: boolean): Finding {
   return copy.withFault(fault, () => {
     const begin = performance.now();
     const seconds = (): number => (performance.now() - begin) / 1000;
     const unit = copy.firstFailure('quick*', [`${dirname(fault.file)}/`]);
     if (unit !== undefined) return { by: 'unit', test: unit, seconds: seconds() };
+    if (onlyUnit) return { by: 'nothing' };
     copy.bundle();
     const suite = copy.firstFailure('ci', area.suites);
     return suite === undefined ? { by: 'nothing' } : { by: 'suite', test: suite, seconds: seconds() };
   });
 }
 
-function main(words: readonly string[]): void {
+function main(words: readonly string[], onlyUnit: boolean): void {
   const copy = new Copy();
   const counts = { unit: 0, suite: 0, nothing: 0 };
   try {
@@ -132,7 +136,7 @@ function main(words: readonly string[]): void {
       for (const fault of area.faults) {
         if (words.length > 0 && !words.some((word) => fault.file.includes(word) || area.name === word)) continue;
         if (fault.equivalent !== undefined) continue;
-        const finding = find(copy, area, fault);
+        const finding = find(copy, area, fault, onlyUnit);
         counts[finding.by] += 1;
         const how =
           finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
@@ -148,4 +152,10 @@ function main(words: readonly string[]): void {
   );
 }
 
-if (argv[1] === fileURLToPath(import.meta.url)) main(argv.slice(2));
+if (argv[1] === fileURLToPath(import.meta.url)) {
+  const words = argv.slice(2);
+  main(
+    words.filter((word) => word !== UNIT),
+    words.includes(UNIT),
+  );
+}
