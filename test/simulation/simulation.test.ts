@@ -50,6 +50,7 @@ describe('a schedule', () => {
     [783212034, 'the same, in both directions'],
     [58419817, 'an eager answer is in flight when all operations have ended'],
     [704853, 'a flush is cancelled that has failed before, and has not ended'],
+    [1202927, 'a message is answered after its endpoint was closed by force'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 

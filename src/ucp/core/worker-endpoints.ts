@@ -26,7 +26,10 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   readonly pending: PendingConnections;
   readonly ifaces: readonly Iface[];
   readonly #worker: EndpointWorker;
+  /** The open endpoints. */
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
+  /** Closed ones too: a message that is handled after the close of its endpoint is not answered over a new one, whose requests would never end. */
+  readonly #made: WeakMap<Connection, Endpoint> = new WeakMap();
   readonly #keepalive: Keepalive;
   /** Requests that were cancelled and go on: the objects may belong to other operations by now. */
   readonly #cancelled: Set<Request> = new Set();
@@ -56,9 +59,12 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     return endpoint;
   }
 
-  /** The endpoint of a connection, made at the first call. */
+  /** The endpoint of a connection, made at the first call; closed once it was closed. */
   of(connection: Connection): Endpoint {
-    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this.#worker, connection);
+    const known = this.#made.get(connection);
+    if (known !== undefined) return known;
+    const endpoint = new Endpoint(this.#worker, connection);
+    this.#made.set(connection, endpoint);
     this.#endpoints.set(connection, endpoint);
     return endpoint;
   }
