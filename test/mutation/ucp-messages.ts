@@ -218,12 +218,6 @@ export const UCP_MESSAGES: Area = {
     },
     {
       file: 'src/ucp/rndv/receive.ts',
-      before: 'if (request.requestId !== 0) this.#connection.forget(request);',
-      after: '',
-      breaks: 'bytes that come after the end of a receive are ignored',
-    },
-    {
-      file: 'src/ucp/rndv/receive.ts',
       before: 'if (this.#state === ReceiveState.FINISHED) postReply',
       after: 'if (this.#state >= ReceiveState.FINISHED) postReply',
       breaks: 'a sender that has answered gets no answer',
