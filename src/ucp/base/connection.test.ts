@@ -143,8 +143,21 @@ describe('requests of the program', () => {
     const ends: Status[] = [];
     const flush = peer.endpoint.flushNbx({ callback: (_request, status) => ends.push(status) }) as Request;
     expect([flush.cancel(), flush.cancel()]).toEqual([true, false]);
+    // The object belongs to another flush, which waits for a lane too.
+    flush.free();
+    peer.am.answers.flush = Status.INPROGRESS;
+    const second = peer.endpoint.flushNbx() as Request;
     request.end(Status.OK);
-    expect(ends).toEqual([Status.CANCELED]);
+    expect([ends, second === flush, second.isCompleted]).toEqual([[Status.CANCELED], true, false]);
+    peer.am.flushes[0]!.end();
+    expect(second.status).toBe(Status.OK);
+  });
+
+  it('keep the first failure that was found before their flush, for one flush', () => {
+    const { connection } = opened().peer;
+    connection.keepFailure(Status.IO_ERROR);
+    connection.keepFailure(Status.TIMED_OUT);
+    expect([connection.takeFailure(), connection.takeFailure()]).toEqual([Status.IO_ERROR, Status.OK]);
   });
 });
 
@@ -179,6 +192,30 @@ describe('the end of a connection', () => {
     expect(request.isCompleted).toBe(false);
     peer.lanes[0]!.started[0]!.end(Status.ENDPOINT_TIMEOUT);
     expect(request.status).toBe(Status.ENDPOINT_TIMEOUT);
+  });
+
+  it('waits for the blocks of a list in flight, told once or twice, and keeps the lanes open', () => {
+    const { stack, peer } = opened([RMA]);
+    const [lane] = peer.lanes;
+    const rkey = peer.endpoint.unpackRkey(peer.keyOf(stack.mds[0]!.add(new Uint8Array(4000))));
+    const { putZcopy } = lane!;
+    let room = 1;
+    lane!.putZcopy = (...given) => (room-- > 0 ? putZcopy.apply(lane, given) : Status.NO_RESOURCE);
+    const list = [0, 2000].map((offset) => ({
+      local: new Uint8Array(1000),
+      rkey,
+      remoteOffset: offset,
+      byteLength: 1000,
+    }));
+    const request = peer.endpoint.putListNbx(list) as Request;
+    lane!.answers.check = Status.ENDPOINT_TIMEOUT;
+    peer.connection.fail(Status.ENDPOINT_TIMEOUT);
+    peer.connection.cancelWaiting(Status.CANCELED);
+    peer.connection.releaseLanes();
+    expect([request.isCompleted, peer.connection.waiting.size, lane!.isClosed]).toEqual([false, 1, false]);
+    lane!.started[0]!.end(Status.ENDPOINT_TIMEOUT);
+    peer.connection.releaseLanes();
+    expect([request.status, peer.connection.waiting.size, lane!.isClosed]).toEqual([Status.ENDPOINT_TIMEOUT, 0, true]);
   });
 
   it('is told to the peer once', () => {

@@ -234,7 +234,7 @@ describe('a sender', () => {
     const [write] = peer.lanes[0]!.started;
     // Windows of the same message are ignored from here on, by its new number too, and so is an early answer.
     for (const number of [rts.request, rts.request + 1]) ask(peer, { request: number, byteLength: 1 });
-    expect(dataOf(peer)).toEqual([]);
+    expect([dataOf(peer), peer.lanes[0]!.started.length]).toEqual([[], 1]);
     reply(peer, rts.request, Status.OK);
     expect([request.isCompleted, repliesOf(peer)]).toEqual([false, []]);
     write!.end();
@@ -403,12 +403,19 @@ describe('a receiver', () => {
       before + 1,
     ]);
     target.set(pattern(1000));
-    // A negative length is none, and takes nothing from what was written.
-    const negative = { request: rtr.peerRequest, from: 500, byteLength: -8, flags: ATP_IN_TARGET };
-    peer.deliver(MessageId.ATP, writeAtp(peer.connection.id, negative));
     const atp = { request: rtr.peerRequest, from: 0, byteLength: 1000, flags: ATP_IN_TARGET };
     peer.deliver(MessageId.ATP, writeAtp(peer.connection.id, atp));
     expect([request.status, target, stack.memories]).toEqual([Status.OK, pattern(1000), before]);
+  });
+
+  it('asks for more windows when the first bytes come, and not by a part without any', () => {
+    const { peer, offer } = receiving(50_000, [{ ...RMA, get: {} }], { ...FRAGMENTS, RNDV_FRAG_ALLOC_COUNT: 16 });
+    offer();
+    const [{ peerRequest }] = windowsOf(peer) as [Rtr, ...Rtr[]];
+    data(peer, peerRequest, 0, new Uint8Array(0));
+    expect(windowsOf(peer).length).toBe(2);
+    data(peer, peerRequest, 0, pattern(1));
+    expect(windowsOf(peer).length).toBe(8);
   });
 
   it('sends the key of its memory with the first window only', () => {

@@ -85,6 +85,31 @@ describe('the matching', () => {
     expect([third.request.cancel(), third.request.isCompleted]).toEqual([false, false]);
   });
 
+  it('finds what comes behind a receive that was cancelled, or a message that was taken back', () => {
+    const { stack, peer } = opened();
+    const receives = [receive(stack, 5), receive(stack, 5)];
+    receives[1]!.request.cancel();
+    receives.push(receive(stack, 5));
+    for (const byte of [1, 2]) send(peer, 5, [byte]);
+    expect(receives.map(({ target }) => target[0])).toEqual([1, 0, 2]);
+    send(peer, 6, [1], 55);
+    send(peer, 6, [2], 56);
+    peer.deliver(MessageId.WITHDRAW, writeWithdraw(peer.connection.id, 56));
+    send(peer, 6, [3]);
+    expect([receive(stack, 6).target[0], receive(stack, 6).target[0]]).toEqual([1, 3]);
+  });
+
+  it('finds each of many messages by its whole tag', () => {
+    const { stack, peer } = opened();
+    const high = 3000;
+    for (let i = 0; i < high; i++)
+      peer.deliver(MessageId.TAG, writeTag(peer.connection.id, 0, 5, i), Uint8Array.of(i & 255));
+    for (let i = high - 1; i >= 0; i--) {
+      const tag = BigInt(i) * 2n ** 32n + 5n;
+      expect(stack.worker.tagProbe(tag)?.senderTag).toBe(tag);
+    }
+  });
+
   it('leaves a probed message, or removes it for one receive', () => {
     const { stack, peer } = opened();
     send(peer, 5, [7]);
@@ -257,10 +282,11 @@ describe('a send', () => {
 
   it('waits without credit if that comes soon, and does not overtake', () => {
     const { stack, peer } = opened({}, 4096);
-    for (let i = 0; i < 15; i++) peer.endpoint.tagSendNbx(bytes, 0, 8, 1);
+    for (let i = 0; i < 13; i++) peer.endpoint.tagSendNbx(bytes, 0, 8, 1);
     peer.am.sent.length = 0;
-    const waiting = peer.endpoint.tagSendNbx(bytes, 0, 8, 2) as Request;
-    const behind = peer.endpoint.tagSendNbx(bytes, 0, 0, 3) as Request;
+    const waiting = peer.endpoint.tagSendNbx(bytes, 0, 600, 2) as Request;
+    // There would be credit for it.
+    const behind = peer.endpoint.tagSendNbx(bytes, 0, 8, 3) as Request;
     stack.worker.progress();
     expect([waiting.isCompleted, behind.isCompleted, peer.am.sent]).toEqual([false, false, []]);
     peer.deliver(MessageId.CREDIT, writeCredit(peer.connection.id, CreditCode.RETURN, 1024, 4096));
@@ -306,6 +332,17 @@ describe('a send', () => {
     const own = bytes.slice();
     const request = peer.endpoint.tagSendNbx(own, 0, 900, 2) as Request;
     structuredClone(own, { transfer: [own.buffer] });
+    delete peer.am.answers.amShort;
+    stack.worker.progress();
+    expect([request.status, peer.am.sent]).toEqual([Status.INVALID_ADDR, []]);
+  });
+
+  it('of memory that was unmapped while it waited sends nothing of it', () => {
+    const { stack, peer } = opened();
+    const memory = stack.map(bytes.slice());
+    peer.am.answers.amShort = Status.NO_RESOURCE;
+    const request = peer.endpoint.tagSendNbx(memory, 0, 900, 2) as Request;
+    stack.context.memUnmap(memory);
     delete peer.am.answers.amShort;
     stack.worker.progress();
     expect([request.status, peer.am.sent]).toEqual([Status.INVALID_ADDR, []]);
