@@ -75,6 +75,19 @@ describe('a send', () => {
     expect(peer.connection.waiting.size).toBe(0);
   });
 
+  it('does not overtake one that waits for more credit than it needs itself', () => {
+    const { peer } = opened();
+    const long = peer.endpoint.streamSendNbx(pattern(8000), 0, 8000) as Request;
+    credit(peer, CreditCode.RETURN, 600);
+    const before = sentTo(peer).length;
+    const short = [undefined, { noImmediateCompletion: true }].map(
+      (params) => peer.endpoint.streamSendNbx(Uint8Array.of(1), 0, 1, params) as Request,
+    );
+    expect([sentTo(peer).length, short.map(({ isCompleted }) => isCompleted)]).toEqual([before, [false, false]]);
+    credit(peer, CreditCode.RETURN, 100_000);
+    expect([long.status, joined(sentTo(peer))]).toEqual([Status.OK, Uint8Array.of(...pattern(8000), 1, 1)]);
+  });
+
   it('tells a peer that holds its credit once that it waits, and sends what that asks for without credit', () => {
     const { stack, peer } = opened();
     credit(peer, CreditCode.HELD);
@@ -146,6 +159,10 @@ describe('a receive', () => {
 
   it('without waitAll ends with what has arrived', () => {
     const { peer } = opened();
+    const part = receive(peer, 5);
+    arrive(peer, pattern(25));
+    expect([part.target, peer.stack.worker.protocols.streams.heldBytes]).toEqual([pattern(25).slice(0, 5), 20]);
+    receive(peer, 20);
     const { target, request } = receive(peer, 50);
     arrive(peer, pattern(20));
     expect([request.status, request.receivedBytes, target.slice(0, 20)]).toEqual([Status.OK, 20, pattern(20)]);
