@@ -183,6 +183,27 @@ describe('the end of a connection', () => {
     expect([stack.worker.requestsInUse, peer.connection.waiting.size]).toEqual([2, 0]);
   });
 
+  it('in the start of a request ends that once, and starts nothing behind it', () => {
+    const { stack, peer } = opened();
+    const ends: Status[] = [];
+    const queued = [0, 1].map(() => {
+      const request = new SendRequest(stack.worker);
+      request.begin(peer.connection, undefined);
+      request.callback = (_request, status) => ends.push(status);
+      request.starter = (_request, connection) => {
+        connection.fail(Status.EXCEEDS_LIMIT);
+        return Status.IO_ERROR;
+      };
+      peer.connection.queue(request);
+      return request;
+    });
+    stack.worker.progress();
+    expect([ends, queued.map(({ status }) => status)]).toEqual([
+      [Status.EXCEEDS_LIMIT, Status.EXCEEDS_LIMIT],
+      [Status.EXCEEDS_LIMIT, Status.EXCEEDS_LIMIT],
+    ]);
+  });
+
   it('waits for transports that use the memory of a request', () => {
     const { stack, peer } = opened([RMA]);
     const remote = stack.mds[0]!.add(new Uint8Array(2000));

@@ -38,4 +38,21 @@ describe('PendingQueue', () => {
       }),
     );
   });
+
+  it('takes what comes behind one that was removed from its end, or from all of it', () => {
+    const queue = new PendingQueue();
+    const [one, two, three] = [new FlushRequest(OWNER), new FlushRequest(OWNER), new FlushRequest(OWNER)];
+    queue.push(one);
+    queue.push(two);
+    expect([queue.remove(two), two.queued, queue.remove(two)]).toEqual([true, false, false]);
+    queue.push(three);
+    expect([queue.shift() === one, one.queued, queue.shift() === three, queue.isEmpty]).toEqual([
+      true,
+      false,
+      true,
+      true,
+    ]);
+    queue.push(two);
+    expect([queue.shift() === two, queue.shift()]).toEqual([true, undefined]);
+  });
 });

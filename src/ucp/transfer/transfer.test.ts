@@ -1,19 +1,15 @@
 /** Transfers of the protocols themselves over fake lanes, and copies between fragments and memory of any kind. */
 
 import { describe, expect, it } from 'vitest';
-import { FakeLanes, type LaneOptions, MESSAGES, RMA } from '../../../test/fixtures/lanes/fake-lanes.ts';
+import { CARD, FakeLanes, MESSAGES, RMA } from '../../../test/fixtures/lanes/fake-lanes.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { Operation } from '../../api/operation/call.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { DeviceType } from '../../uct/api/iface.ts';
 import { SendRequest } from '../base/request/operation-requests.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { moveRemote, transfersOf } from './move.ts';
 import { carriersOf, initTransfer } from './transfer.ts';
-
-const ZCOPY = { zcopyBytesMax: 2 ** 30 };
-const CARD: LaneOptions = { name: 'card', deviceType: DeviceType.ACC, reach: 'itself', put: ZCOPY, get: ZCOPY };
 
 function pattern(byteLength: number): Uint8Array {
   const bytes = new Uint8Array(byteLength);
