@@ -52,14 +52,15 @@ const block = (remoteOffset: number, byteLength: number): RmaBlock => ({ remoteO
 describe('an owner', () => {
   it('takes the bytes of a put to their blocks', () => {
     const { bytes, key, peer } = owner();
-    ask(peer, MessageId.PUT, key, [block(100, 10), block(3000, 20)]);
+    ask(peer, MessageId.PUT, key, [block(100, 10), block(3000, 15), block(3500, 5)]);
     const [{ request, peerRequest, byteLength }] = peer.got(MessageId.RTR).map(readRtr) as [ReturnType<typeof readRtr>];
     expect([request, byteLength]).toEqual([7, 30]);
     const sent = Uint8Array.from({ length: 30 }, (_, i) => 200 + i);
     peer.deliver(MessageId.DATA, writeData(peer.connection.id, peerRequest, 0), sent);
     const expected = pattern(SIZE);
     expected.set(sent.subarray(0, 10), 100);
-    expected.set(sent.subarray(10), 3000);
+    expected.set(sent.subarray(10, 25), 3000);
+    expected.set(sent.subarray(25), 3500);
     expect([bytes, repliesOf(peer)]).toEqual([expected, [[7, Status.OK]]]);
   });
 
@@ -157,8 +158,8 @@ describe('a getter', () => {
     const callback = (_request: Request, status: Status): number => ends.push(status);
     const request = peer.endpoint.getNbx(target, 0, 100, rkey, 40, { callback }) as Request;
     const asked = readRma(peer.got(MessageId.GET)[0]!);
-    const ready = (status: Status, peerRequest = 33): void => {
-      const fields = { request: asked.request, peerRequest, status };
+    const ready = (status: Status, peerRequest = 33, number = asked.request): void => {
+      const fields = { request: number, peerRequest, status };
       peer.deliver(MessageId.GET_READY, writeGetReady(peer.connection.id, fields));
     };
     return { stack, peer, target, request, asked, ready, ends };
@@ -183,7 +184,8 @@ describe('a getter', () => {
     const second = getting();
     second.ready(Status.OK);
     second.ready(Status.INVALID_ADDR);
-    second.ready(Status.OK, 34);
+    // By the number that it has since then, too.
+    for (const number of [second.asked.request, second.asked.request + 1]) second.ready(Status.OK, 34, number);
     expect([second.ends, second.peer.got(MessageId.RTR).map((frame) => readRtr(frame).request)]).toEqual([[], [33]]);
   });
 

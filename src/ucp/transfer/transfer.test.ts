@@ -67,6 +67,17 @@ describe('a transfer', () => {
     expect(remote.storage.slice(0, 1000)).toEqual(buffer.slice(500, 1500));
   });
 
+  it('starts at the place of its bytes in mapped memory', () => {
+    const { stack, peer, remote, of } = reached();
+    const bytes = pattern(5000);
+    stack.map(bytes.subarray(100));
+    const before = stack.memories;
+    peer.connection.run(initTransfer(stack.worker, { ...of(bytes.subarray(500)), localOffset: 50 }, () => {}));
+    expect(stack.memories).toBe(before);
+    peer.lanes[0]!.started[0]!.end();
+    expect(remote.storage.slice(0, 1000)).toEqual(bytes.slice(550, 1550));
+  });
+
   it('does not begin with a key that was released', () => {
     const { stack, rkey, of } = reached();
     rkey.release();

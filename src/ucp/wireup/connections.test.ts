@@ -80,7 +80,7 @@ describe('a peer that asks first', () => {
 
   it('is refused beyond a number of connections that nobody here has asked for', () => {
     const stack = new FakeLanes([MESSAGES]);
-    const [first] = Array.from({ length: UNCLAIMED_MAX }, () => {
+    const [first, second] = Array.from({ length: UNCLAIMED_MAX }, () => {
       const peer = stack.stranger();
       peer.request(WINDOW);
       return peer;
@@ -94,13 +94,19 @@ describe('a peer that asks first', () => {
     // One that is used makes room for another.
     first!.connect();
     late.request(WINDOW);
+    // So does one that its peer closes.
+    second!.deliver(MessageId.CLOSE, writeClose(second!.connection.id));
+    for (const peer of [stack.stranger(), stack.stranger()]) peer.request(WINDOW);
     expect(stack.worker.connections.all.length).toBe(UNCLAIMED_MAX + 1);
   });
 
   it('that asks for the same again gets no second half', () => {
     const stack = new FakeLanes([MESSAGES]);
     const peer = stack.stranger();
-    for (let i = 0; i < 3; i++) peer.request(WINDOW);
+    for (let i = 0; i < 3; i++) {
+      peer.request(WINDOW);
+      if (i === 1) peer.connect();
+    }
     expect(stack.worker.connections.all.length).toBe(1);
   });
 });
