@@ -81,6 +81,15 @@ describe('a message of another operation', () => {
     expect(two.kinds.slice(-2)).toEqual(['failure 1', 'notice 1']);
   });
 
+  it('ends the wait of one that has failed: a peer does not write to its memory', () => {
+    const two = new FakeTeam();
+    const { request } = two.allReduce(32 * 1024);
+    two.fail();
+    two.endAll();
+    two.receive(Kind.NOTICE, { ...two.sent[0]!.header, kind: Kind.NOTICE, from: 1, signature: REDUCE });
+    expect([request.isCompleted, two.taken.size]).toEqual([true, 0]);
+  });
+
   it('does not fail a team that has failed for another reason', () => {
     team.begin(team.plan('barrier'));
     team.fail();

@@ -49,6 +49,9 @@ describe('an operation that makes no progress', () => {
       team.receive(Kind.DATA, { round: 10 + i, from: 1 });
     }
     expect(checks(team)).toBe(0);
+    // And then soon.
+    team.clock.advance(2 * CHECK_NS);
+    expect(checks(team)).toBe(1);
   });
 
   it('fails after the time limit, with the ranks that it waits for', () => {
@@ -60,14 +63,19 @@ describe('an operation that makes no progress', () => {
     team.clock.advance(0.5e9);
     expect([request.status, request.error]).toEqual([
       Status.TIMED_OUT,
-      expect.objectContaining({ code: 'ERR_COLL_TIMED_OUT', details: { rank: 1, ranks: '1' } }),
+      expect.objectContaining({
+        code: 'ERR_COLL_TIMED_OUT',
+        message: 'barrier: waited 1000 ms for rank 1',
+        details: { rank: 1, ranks: '1' },
+      }),
     ]);
     expect(team.kinds.at(-1)).toBe('failure 1');
   });
 
   it('ends when the worker is closed', () => {
     const team = new FakeTeam();
-    const request = team.begin(team.plan('barrier'));
+    // Its peer may write to memory that it was offered, but no message can say that it does not.
+    const { request } = team.allReduce(LONG);
     team.worker.closed = true;
     team.endAll();
     team.clock.advance(CHECK_NS);
