@@ -323,4 +323,52 @@ export const OPERATION_FAULTS: readonly Fault[] = [
     after: '',
     breaks: 'a request is freed once',
   },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '    for (const { message } of this.#early.splice(0)) discard(message);\n',
+    after: '',
+    breaks: 'messages for teams that are never made are given back',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '    if (this.#users > 0) return;\n',
+    after: '',
+    breaks: 'the handler stays until the last team is closed',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: 'if (!this.#worker.closed) this.#worker',
+    after: 'this.#worker',
+    breaks: 'the handlers of a closed worker are left alone',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '      this.#early.splice(this.#early.indexOf(early), 1);\n',
+    after: '',
+    breaks: 'an early message is given to one team',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '    if (this.#teams.get(id) !== onMessage) return;\n',
+    after: '',
+    breaks: 'a rank that was refused does not remove the team of another',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '    this.#closed.add(id);\n',
+    after: '',
+    breaks: 'late messages of a closed team are dropped',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: 'this.#closed.size > CLOSED_MAX',
+    after: 'this.#closed.size >= CLOSED_MAX',
+    breaks: '1,024 closed teams are remembered',
+  },
+  {
+    file: 'src/coll/team/run/service.ts',
+    before: '!this.#closed.has(header.team) && !isCheck(header.kind)',
+    after: '!this.#closed.has(header.team)',
+    breaks: 'messages that only tell what a rank waits for are not kept',
+  },
 ];

@@ -34,6 +34,18 @@ describe('a message for an operation that this rank has not begun', () => {
     expect(team.kept.size).toBe(0);
   });
 
+  it('is given to it once', () => {
+    const two = new FakeTeam();
+    const { signature } = two.plan('barrier');
+    two.receive(Kind.READY, { sequence: 0, signature, from: 1 });
+    two.begin(two.plan('barrier'));
+    two.receive(Kind.DATA);
+    two.endAll();
+    expect(two.core.inProgress).toBe(0);
+    two.fail();
+    expect(two.kinds).toEqual(['data 1']);
+  });
+
   it('is given back when the team fails; memory that it offers is refused with the reason', () => {
     team.receive(Kind.READY, { sequence: 4, from: 2, slice: 1, round: 3, byteLength: 77 });
     expect(team.kinds).toEqual([]);
