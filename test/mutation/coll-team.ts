@@ -267,4 +267,34 @@ export const TEAM_FAULTS: readonly Fault[] = [
     after: '  served.add(context);',
     breaks: 'contexts without UCX_INSPECT are not shown',
   },
+  {
+    file: 'src/assembly/engine.ts',
+    before: "if (choice === 'libucx' || !isUcxError(error)) throw error;",
+    after: 'if (!isUcxError(error)) throw error;',
+    breaks: 'an engine that was requested by name is not replaced',
+  },
+  {
+    file: 'src/assembly/engine.ts',
+    before: "if (choice !== 'auto' || error.code !== 'ERR_NO_TRANSPORT') return undefined;",
+    after: "if (choice !== 'auto') return undefined;",
+    breaks: 'auto takes the native engine only where libucp has no transport',
+  },
+  {
+    file: 'src/assembly/engine.ts',
+    before: "if (choice !== 'auto' || error.code !== 'ERR_NO_TRANSPORT') return undefined;",
+    after: "if (error.code !== 'ERR_NO_TRANSPORT') return undefined;",
+    breaks: 'an engine that was requested by name is not replaced where it has no transport',
+  },
+  {
+    file: 'src/assembly/engine.ts',
+    before: 'const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;',
+    after: 'const { ENGINE: choice } = config.get(ENGINE_CONFIG_TABLE);',
+    breaks: 'the program chooses the engine before the variable',
+  },
+  {
+    file: 'src/assembly/engine.ts',
+    before: "    if (choice === 'auto') return native(`",
+    after: "    if (choice !== 'native') return native(`",
+    breaks: 'libucx that was requested by name refuses components of the program',
+  },
 ];
