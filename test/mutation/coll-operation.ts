@@ -249,7 +249,7 @@ export const OPERATION_FAULTS: readonly Fault[] = [
     before: '    this.#free.clear();\n',
     after: '',
     breaks: 'scratch memory is unmapped once',
-    equivalent: 'Memory that was unmapped is not mapped, which is looked at first.',
+    equivalent: 'Memory that was unmapped is not mapped, which is looked at first; a closed team begins no operation.',
   },
   {
     file: 'src/coll/team/run/plan.ts',

@@ -245,7 +245,6 @@ export const DEVICE_FAULTS: readonly Fault[] = [
     before: '      buffers.check(target, access);\n      // libucp',
     after: '      // libucp',
     breaks: 'memory of a message whose sender has failed is checked',
-    equivalent: 'Only the failure is another one: nothing is written to the memory.',
   },
   {
     file: 'src/libucx/device/receives.ts',

@@ -86,6 +86,10 @@ describe('a receive', () => {
     const sender = new FakeEndpoint();
     sender.status = Status.CONNECTION_RESET;
     const arrived = message({ sender });
+    // Memory that is wrong is reported first, as for every receive.
+    const outside = { ...into(new Uint8Array(64)), localOffset: 60 };
+    expect(() => receives.receive(arrived, outside, undefined)).toThrow(/localOffset|offset/);
+    expect([release.mock.calls, arrived.isReceived]).toEqual([[], false]);
     expect(receives.receive(arrived, into(new Uint8Array(64)), undefined)).toBe(Status.CONNECTION_RESET);
     expect([release.mock.calls, ucp_am_recv_data_nbx.mock.calls, arrived.isReceived]).toEqual([
       [[DESCRIPTOR]],
