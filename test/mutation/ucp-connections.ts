@@ -59,7 +59,6 @@ export const UCP_CONNECTIONS: Area = {
       before: 'return this.#hellos > 0 ? started : started + this.#restart(this.#pending);',
       after: 'return started + this.#restart(this.#pending);',
       breaks: 'requests wait until the request to connect is sent',
-      equivalent: 'requests look for the number of the peer themselves',
     },
     {
       file: 'src/ucp/base/connection.ts',
@@ -230,13 +229,6 @@ export const UCP_CONNECTIONS: Area = {
       before: 'if (connection !== undefined && !this.#accepted.has(connection)) {',
       after: 'if (connection !== undefined) {',
       breaks: 'a half for a client is attached to by its client only',
-    },
-    {
-      file: 'src/ucp/wireup/connections.ts',
-      before: '    const isUnasked = home?.peer.passive.get(home.number) === connection;',
-      after: '    const isUnasked = false;',
-      breaks: 'a half that nobody has asked for goes with its peer',
-      equivalent: 'a connection without an endpoint is closed by the worker all the same',
     },
     {
       file: 'src/ucp/wireup/connections.ts',

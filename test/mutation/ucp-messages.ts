@@ -316,7 +316,6 @@ export const UCP_MESSAGES: Area = {
       before: '    this.#waiting.shift();\n    request.release = undefined;\n    this.#connection.forget(request);',
       after: '    this.#waiting.shift();\n    request.release = undefined;',
       breaks: 'a send that does not wait for the peer any more has no number',
-      equivalent: 'the end of the request forgets its number',
     },
     {
       file: 'src/ucp/stream/outgoing.ts',

@@ -97,6 +97,27 @@ describe('requests of the program', () => {
     expect(peer.got(MessageId.TAG).map((frame) => readTag(frame).tagLow)).toEqual([1, 2, 3]);
   });
 
+  it('wait until the request to connect is sent, by whichever lane they go', () => {
+    const stack = new FakeLanes([RMA]);
+    const [iface] = stack.ifaces;
+    const { connect } = iface!;
+    iface!.connect = () => {
+      const endpoint = connect.call(iface);
+      endpoint.answers.amShort = Status.NO_RESOURCE;
+      return endpoint;
+    };
+    const peer = stack.stranger();
+    peer.connect();
+    const [lane] = peer.lanes;
+    const rkey = peer.endpoint.unpackRkey(peer.keyOf(stack.mds[0]!.add(new Uint8Array(2000))));
+    peer.endpoint.putNbx(new Uint8Array(2000), 0, 2000, rkey, 0);
+    stack.worker.progress();
+    expect([lane!.sent, lane!.started]).toEqual([[], []]);
+    delete lane!.answers.amShort;
+    stack.worker.progress();
+    expect([peer.got(MessageId.WIREUP).length, lane!.started.length]).toEqual([1, 1]);
+  });
+
   it('have numbers of their own until they end', () => {
     const { stack, peer } = opened();
     const { connection } = peer;

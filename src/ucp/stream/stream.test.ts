@@ -1,7 +1,7 @@
 /** Streams over fake lanes: bytes in order at both ends, the credit of the sender, and the message that a receiver asks for. */
 
 import { describe, expect, it } from 'vitest';
-import { FakeLanes, type FakePeer, MESSAGES } from '../../../test/fixtures/lanes/fake-lanes.ts';
+import { CARD, FakeLanes, type FakePeer, MESSAGES } from '../../../test/fixtures/lanes/fake-lanes.ts';
 import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { CreditCode, readCredit, writeCredit } from '../../api/layout/control.ts';
 import { MessageId } from '../../api/layout/message.ts';
@@ -124,6 +124,22 @@ describe('a send', () => {
     const request = peer.endpoint.streamSendNbx(pattern(6000), 0, 6000) as Request;
     peer.connection.fail(Status.ENDPOINT_TIMEOUT);
     expect(request.status).toBe(Status.ENDPOINT_TIMEOUT);
+  });
+
+  it('of device memory that has waited ends behind its copy, once, when its connection ends', () => {
+    const stack = new FakeLanes([MESSAGES, CARD], { UNEXP_MAX_BYTES: WINDOW, RNDV_FRAG_SIZE: 1000 });
+    const peer = stack.peer(WINDOW);
+    peer.endpoint.streamSendNbx(pattern(6000), 0, 6000);
+    const ends: Status[] = [];
+    const callback = (_request: Request, status: Status): number => ends.push(status);
+    const request = peer.endpoint.streamSendNbx(stack.device(500), 0, 500, { callback }) as Request;
+    credit(peer, CreditCode.RETURN, 100_000);
+    const [copy] = stack.ifaces[1]!.endpoints[0]!.started;
+    peer.connection.fail(Status.ENDPOINT_TIMEOUT);
+    expect([request.isCompleted, ends]).toEqual([false, []]);
+    copy!.end();
+    expect(ends).toEqual([Status.ENDPOINT_TIMEOUT]);
+    expect(stack.worker.protocols.rendezvous.staging.inUse).toBe(0);
   });
 
   it('ends with INVALID_ADDR if its memory was detached while it waited', () => {

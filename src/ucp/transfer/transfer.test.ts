@@ -195,6 +195,17 @@ describe('staging', () => {
     ]);
   });
 
+  it('reads and writes no bytes that were detached', () => {
+    const { stack, staging, ends, done } = staged();
+    const bytes = new Uint8Array(100);
+    const pieces = [{ memory: bytes, offset: 0, byteLength: 100, start: 0 }];
+    structuredClone(bytes, { transfer: [bytes.buffer] });
+    staging.read({ pieces, from: 0, byteLength: 100 }, new Uint8Array(100), done);
+    const fragment = stack.context.memMap({ allocate: 100 });
+    staging.write({ pieces, from: 0, byteLength: 100 }, fragment, done);
+    expect(ends).toEqual([Status.INVALID_ADDR, Status.INVALID_ADDR]);
+  });
+
   it('keeps one key of its device memory', () => {
     const { stack, staging, memory, done } = staged();
     const copy = { device: memory, offset: 0, host: pattern(1000), hostOffset: 0, byteLength: 1000 };
