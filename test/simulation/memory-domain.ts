@@ -9,26 +9,23 @@ import { invalidParam, isUcxError, statusError } from '../../src/ucs/type/error.
 import { Status } from '../../src/ucs/type/status.ts';
 import type { Iface, IfaceResource } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
-import {
-  type AllocateOptions,
-  type Component,
-  type DmabufExport,
-  type MdAttributes,
-  MdFlag,
-  type MemoryAttributes,
-  type MemoryDomain,
-  type RegistrationSource,
+import type {
+  AllocateOptions,
+  Component,
+  DmabufExport,
+  MdAttributes,
+  MemoryAttributes,
+  MemoryDomain,
+  RegistrationSource,
 } from '../../src/uct/api/memory-domain.ts';
 import { isInside } from '../../src/uct/base/checks.ts';
 import { hostBytesOf } from '../../src/uct/base/host/memory.ts';
-import { KEY_BYTES, KeyTable, unpackKey } from '../../src/uct/base/key/keys.ts';
+import { KeyTable, unpackKey } from '../../src/uct/base/key/keys.ts';
+import { mdAttributes } from '../fixtures/lanes/fake-md.ts';
 import { SimulatedIface } from './iface.ts';
 import { type LaneOptions, resourceOf } from './lane.ts';
 import { type MemoryOwner, SimulatedKey, SimulatedMemory } from './memory.ts';
 import type { Network } from './network.ts';
-
-const HOST = memoryTypeBit(MemoryType.HOST);
-const GAUDI = memoryTypeBit(MemoryType.GAUDI);
 
 /** The host in which simulated memory domains are opened. */
 export interface HostPlace {
@@ -69,22 +66,7 @@ export class SimulatedMd implements MemoryDomain, MemoryOwner {
     this.#keys = new KeyTable(name);
     this.isCard = kind === 'card';
     this.resources = lanes.map(resourceOf);
-    const own = this.isCard ? GAUDI : HOST;
-    this.attributes = {
-      name,
-      component: name,
-      flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
-      registerMemoryTypes: HOST,
-      allocateMemoryTypes: own,
-      accessMemoryTypes: own,
-      detectMemoryTypes: 0,
-      dmabufMemoryTypes: 0,
-      cacheMemoryTypes: 0,
-      registerCost: { overheadNs: 100, perByteNs: 0.01 },
-      rkeyPackedBytes: KEY_BYTES,
-      allocateBytesMax: 2 ** 30,
-      registerBytesMax: 2 ** 30,
-    };
+    this.attributes = mdAttributes(name, this.isCard);
     place.mds.push(this);
   }
 
