@@ -353,12 +353,11 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   /** Starts a put or get whose arguments are checked. */
   #move(operation: Operation, move: Move, params: RequestParams | undefined, isImmediate: boolean): Status | Request {
     const { local, localOffset, byteLength, rkey, remoteOffset } = move;
-    const { devices } = this.parts;
-    const { requests } = this.core;
     if (rkey.exportId !== 0 || !isHost(local)) {
       const transfer = { operation, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset };
-      return devices.transfer(transfer, params);
+      return this.parts.devices.transfer(transfer, params);
     }
+    const { requests } = this.core;
     if (!requests.canStartWithoutRequest(RequestKind.SEND, isImmediate)) return this.moveKnown(operation, move, params);
     checkKept(local);
     const address = addressIn(local, localOffset);
