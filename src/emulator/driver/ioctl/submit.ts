@@ -98,8 +98,7 @@ function checkType(context: Context, flags: number, chunks: number): number {
 }
 
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
-  const timeoutSeconds = timeoutSecondsOf(context.card, block.words, flags);
-  const submission = submitPhase(context, block, EXECUTE, { flags, timeoutSeconds });
+  const submission = submitPhase(context, block, EXECUTE, flags);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
@@ -108,12 +107,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
  * Checks and starts the submission of a phase; or returns an errno. Its sequence number is taken before the checks of its chunks: one that they reject keeps
  * it, and counts as complete (cs_ioctl_default and cs_do_release, Linux 6.12).
  */
-function submitPhase(
-  context: Context,
-  block: ArgumentBlock,
-  phase: Phase,
-  { flags, timeoutSeconds }: { readonly flags: number; readonly timeoutSeconds: number },
-): Submission | number {
+function submitPhase(context: Context, block: ArgumentBlock, phase: Phase, flags: number): Submission | number {
   const { submissions, counters, card, chunks } = context;
   const { words } = block;
   const copied = copyChunks(context, block, phase);
@@ -123,7 +117,7 @@ function submitPhase(
     counters.maxCsInFlight += 1;
     return Errno.EAGAIN;
   }
-  const submission = submissions.open(latchedFlags(card, flags), timeoutSeconds);
+  const submission = submissions.open(latchedFlags(card, flags), timeoutSecondsOf(card, words, flags));
   const refused =
     checkChunks(context, words[phase.count]!, needsCompletion(flags)) || schedule(context, submission, words);
   if (refused !== 0) return refused;
@@ -207,7 +201,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
 /** The restore phase: a separate submission that must be complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
   const timeoutSeconds = timeoutSecondsOf(context.card, block.words, 0);
-  const submission = submitPhase(context, block, RESTORE, { flags: 0, timeoutSeconds });
+  const submission = submitPhase(context, block, RESTORE, 0);
   if (typeof submission === 'number') return submission;
   const { submissions } = context;
   const isForeign = context.userMemory.owner !== OWN_PROCESS;
