@@ -228,7 +228,7 @@ export const OPERATION_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/run/plan.ts',
-    before: '      this.#keptBytes -= length;\n',
+    before: 'if (kept !== undefined) this.#keptBytes -= length;',
     after: '',
     breaks: 'scratch memory is kept again after it was used',
   },

@@ -147,12 +147,6 @@ export const UCP_TRANSFER: Area = {
     },
     {
       file: 'src/ucp/transfer/staging.ts',
-      before: 'this.#keys.set(device, key);',
-      after: '',
-      breaks: 'one key of device memory is kept',
-    },
-    {
-      file: 'src/ucp/transfer/staging.ts',
       before: 'else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);\n      else {',
       after: 'else {',
       breaks: 'bytes that were detached are not copied',

@@ -3,6 +3,7 @@
  * number and bytes. Keys in use are never dropped, and stale keys are not kept, because a key may hold the memory itself.
  */
 
+import { OPEN } from '../../ucs/debug/open-counts.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
 import type { RemoteKey } from '../contract/memory.ts';
 
@@ -72,6 +73,7 @@ export class KeyCache<K extends RemoteKey> {
     if (entry === undefined) {
       entry = { peer, packed, id, rkey: unpack(packed), uses: 0 };
       this.#byKey.set(entry.rkey, entry);
+      OPEN.keptKeys += 1;
       this.#bytes += entry.rkey.byteLength;
       this.#evict();
     } else this.#byId.delete(id);
@@ -116,6 +118,7 @@ export class KeyCache<K extends RemoteKey> {
     }
     if (entry.uses > 0) return;
     this.#byKey.delete(entry.rkey);
+    OPEN.keptKeys -= 1;
     entry.rkey.release();
   }
 }

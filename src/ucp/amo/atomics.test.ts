@@ -121,14 +121,6 @@ describe('an owner', () => {
     stack.context.memUnmap(memory);
     expect(stack.keys).toBe(before);
   });
-
-  it('releases the keys of its memory when it is closed', () => {
-    const { stack, key, peer } = owner([MESSAGES, ATOMIC_LOOPBACK]);
-    const before = stack.keys;
-    ask(peer, key);
-    stack.worker.protocols.atomics.close();
-    expect(stack.keys).toBe(before);
-  });
 });
 
 describe('a requester', () => {

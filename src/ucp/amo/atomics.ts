@@ -24,7 +24,7 @@ import type { AtomicRequest } from '../base/request/operation-requests.ts';
 import type { Request } from '../base/request/request.ts';
 import type { UcpCall, WorkerCore } from '../base/worker-core.ts';
 import type { Lane } from '../lane/lanes.ts';
-import { MEMORY_KEY_BYTES, type MemoryHandle, type RevocableKey } from '../mem/memory-handle.ts';
+import { MEMORY_KEY_BYTES, type MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply, postWord } from '../rndv/reply.ts';
@@ -37,19 +37,12 @@ const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOpera
 export class AtomicProtocol {
   readonly #host: WorkerCore;
   readonly #deviceWords: DeviceWords;
-  readonly #wordKeys: WordKeys;
   /** The operation that is being started. */
   readonly word: WordOperation = new WordOperation();
 
   constructor(host: WorkerCore, rendezvous: Rendezvous) {
     this.#host = host;
     this.#deviceWords = new DeviceWords(rendezvous.staging);
-    this.#wordKeys = new WordKeys(host);
-  }
-
-  /** Releases what it keeps of own memory. */
-  close(): void {
-    this.#wordKeys.close();
   }
 
   /** Starts the operation {@link word} on the remote memory of the record: see Endpoint.atomicNbx. */
@@ -107,7 +100,7 @@ export class AtomicProtocol {
     if (memory.memoryType === MemoryType.HOST) {
       let key: RemoteKey;
       try {
-        key = this.#wordKeys.keyOf(memory);
+        key = this.#host.ownKeys.keyOf(memory);
       } catch (error) {
         // For example, no descriptors are left for the connection of this worker to itself.
         if (!isUcxError(error)) throw error;
@@ -117,52 +110,6 @@ export class AtomicProtocol {
       if (lane !== undefined) return lane.endpoint.atomic(call, offset, key.parts[lane.md.index]!, ENDED_IN_CALL);
     }
     return modifyWord(memory.bytes!, offset, call);
-  }
-}
-
-/** The keys of own host memory at the connection of a worker to itself: unpacked at the first operation on it, and kept until it is unmapped. */
-class WordKeys {
-  readonly #host: WorkerCore;
-  readonly #byMemory: Map<MemoryHandle, WordKey> = new Map();
-
-  constructor(host: WorkerCore) {
-    this.#host = host;
-  }
-
-  /** @throws UcxError of the connection or the transport */
-  keyOf(memory: MemoryHandle): RemoteKey {
-    const known = this.#byMemory.get(memory);
-    if (known !== undefined) return known.rkey;
-    const { context, loopback } = this.#host;
-    const rkey = context.unpackRkey(context.memory.packedRkeyOf(memory), loopback, { messages: false });
-    this.#byMemory.set(memory, new WordKey(rkey, memory, this.#byMemory));
-    return rkey;
-  }
-
-  /** Releases the keys, which may hold attached memory. */
-  close(): void {
-    for (const key of [...this.#byMemory.values()]) key.revoke();
-  }
-}
-
-/** One of them. */
-class WordKey implements RevocableKey {
-  readonly rkey: RemoteKey;
-  readonly #memory: MemoryHandle;
-  readonly #all: Map<MemoryHandle, WordKey>;
-
-  /** @param all the keys that it is one of until it is revoked */
-  constructor(rkey: RemoteKey, memory: MemoryHandle, all: Map<MemoryHandle, WordKey>) {
-    this.rkey = rkey;
-    this.#memory = memory;
-    this.#all = all;
-    memory.messageKeys.add(this);
-  }
-
-  revoke(): void {
-    this.#memory.messageKeys.delete(this);
-    this.#all.delete(this.#memory);
-    this.rkey.release();
   }
 }
 

@@ -23,6 +23,7 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Connection } from './connection.ts';
 import type { ContextCore } from './context-core.ts';
 import { Observation, WorkerCounter, WorkerCounters } from './observation.ts';
+import { OwnKeys } from './own-keys.ts';
 import type { Request, RequestOwner } from './request/request.ts';
 import { RequestPool } from './request/request-pool.ts';
 
@@ -64,6 +65,7 @@ export abstract class WorkerCore<W extends object = object>
   /** The clock for the starts of requests, for snapshots. */
   readonly coarse: CoarseClock;
   readonly table: ConnectionTable = new ConnectionTable();
+  readonly ownKeys: OwnKeys;
   /** Connections with requests that wait for resources: progress starts them again. */
   readonly pending: Set<Connection> = new Set();
   /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
@@ -85,6 +87,7 @@ export abstract class WorkerCore<W extends object = object>
     this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
     this.quiet = new QuietIfaces(this.ifaces);
     this.activity = this.quiet.activity;
+    this.ownKeys = new OwnKeys(context, () => this.loopback);
     this.budget = new CreditBudget(context.unexpectedBytesMax);
   }
 

@@ -294,7 +294,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     for (const iface of this.ifaces) iface.close();
     this.warnings.tellLeft();
     this.protocols.rendezvous.staging.close();
-    this.protocols.atomics.close();
+    this.ownKeys.close();
     this.context.forget(this);
   }
 

@@ -34,6 +34,10 @@ const ResizableBuffer = ArrayBuffer as unknown as new (
   options: { maxByteLength: number },
 ) => ArrayBuffer;
 const notify = Uint8Array.of(1, 2, 3);
+/** Two lanes, each of which reaches the memory of its own device. */
+const TWO_RAILS: readonly LaneOptions[] = [RMA, { ...RMA, name: 'b', am: { shortBytesMax: 0, bcopyBytesMax: 0 } }].map(
+  (lane) => ({ ...lane, deviceType: DeviceType.SHM }),
+);
 
 describe('a list', () => {
   it('ends with the last of its blocks, and has moved all of them', () => {
@@ -166,6 +170,17 @@ describe('a list', () => {
     expect(request.status).toBe(Status.OK);
   });
 
+  it('flushes each of two lanes once that have carried blocks in turns', () => {
+    const { peer, entries } = listed(TWO_RAILS, 4);
+    for (const { answers } of peer.lanes) answers.flush = Status.INPROGRESS;
+    peer.endpoint.putListNbx(entries, { flush: true });
+    for (const { started } of peer.lanes) for (const block of started) block.end();
+    expect(peer.lanes.map(({ started, flushes }) => [started.length, flushes.length])).toEqual([
+      [2, 1],
+      [2, 1],
+    ]);
+  });
+
   it('ends when its peer is gone and no lane uses its memory', () => {
     const { stack, peer, entries, lane } = listed();
     const { putZcopy } = lane;
@@ -182,11 +197,7 @@ describe('a list', () => {
 
 describe('a notification', () => {
   it('is sent when the lanes are flushed that carried blocks, all of them', () => {
-    const lanes = [RMA, { ...RMA, name: 'b', am: { shortBytesMax: 0, bcopyBytesMax: 0 } }].map((lane) => ({
-      ...lane,
-      deviceType: DeviceType.SHM,
-    }));
-    const { peer, entries } = listed(lanes, 2);
+    const { peer, entries } = listed(TWO_RAILS, 2);
     const [one, two] = peer.lanes;
     for (const { answers } of peer.lanes) answers.flush = Status.INPROGRESS;
     const request = peer.endpoint.putListNbx(entries, { notify }) as Request;

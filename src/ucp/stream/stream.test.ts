@@ -119,6 +119,16 @@ describe('a send', () => {
     expect([first.status, joined(sentTo(peer))]).toEqual([Status.OK, pattern(6000)]);
   });
 
+  it('does not tell a peer again that it waits behind one that was cancelled', () => {
+    const { peer } = opened();
+    credit(peer, CreditCode.HELD);
+    peer.connection.credit.bytes = 0;
+    const first = peer.endpoint.streamSendNbx(pattern(10), 0, 10) as Request;
+    expect(first.cancel()).toBe(true);
+    peer.endpoint.streamSendNbx(pattern(10), 0, 10);
+    expect(codesTo(peer)).toEqual([CreditCode.STREAM_WAITS]);
+  });
+
   it('that waits ends with its connection', () => {
     const { peer } = opened();
     const request = peer.endpoint.streamSendNbx(pattern(6000), 0, 6000) as Request;

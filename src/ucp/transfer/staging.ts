@@ -11,7 +11,6 @@ import type { Connection } from '../base/connection.ts';
 import type { Request } from '../base/request/request.ts';
 import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
 import { initTransfer } from './transfer.ts';
 
 /** Windows in flight of one message, however many fragments there are. */
@@ -40,8 +39,6 @@ interface ReceivedBytes {
 /** The fragments of one worker, and copies to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
   readonly #host: WorkerCore;
-  /** Keys of local device memory for the connection of the worker to itself, over which lane selection finds the card that copies. */
-  readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
 
   constructor(host: WorkerCore) {
     const { context, frameBytesMax } = host;
@@ -108,7 +105,8 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     let transfer: Request;
     try {
       ({ loopback } = this.#host);
-      const rkey = this.#keyOf(device, loopback);
+      // Over the connection of the worker to itself, lane selection finds the card that copies.
+      const rkey = this.#host.ownKeys.keyOf(device);
       const operation = isToDevice ? Operation.PUT : Operation.GET;
       const local = { local: host, localOffset: hostOffset, byteLength };
       const copied = { operation, connection: loopback, ...local, rkey, remoteOffset: offset };
@@ -139,14 +137,5 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
       }
     });
     parts.complete(Status.OK);
-  }
-
-  #keyOf(device: MemoryHandle, loopback: Connection): RemoteKey {
-    const known = this.#keys.get(device);
-    if (known !== undefined) return known;
-    const { context } = this.#host;
-    const key = context.unpackRkey(context.packOwnRkey(device), loopback, { messages: false });
-    this.#keys.set(device, key);
-    return key;
   }
 }

@@ -2,6 +2,7 @@
 
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
+import { OPEN } from '../../ucs/debug/open-counts.ts';
 import { DEVICE_MEMORY_TYPES, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';
@@ -106,6 +107,7 @@ export class IbShared {
   }
 
   close(): void {
+    OPEN.sendSlots += this.tx.count - this.tx.numFree + this.sendDepth - this.sendSlots;
     this.#opened.close();
   }
 }

@@ -5,6 +5,7 @@
 
 import type { Context } from '../../../api/contract/context.ts';
 import type { LocalMemory, MemoryHandle } from '../../../api/contract/memory.ts';
+import { OPEN } from '../../../ucs/debug/open-counts.ts';
 import type { Algorithm } from '../../choice/algorithms.ts';
 import { type Collective, type Problem, sliceOf } from '../../choice/problem.ts';
 import { ScheduleBuilder } from '../../schedule/builder.ts';
@@ -133,15 +134,15 @@ export class Scratch {
   take(byteLength: number): LocalMemory {
     const length = lengthFor(byteLength);
     const kept = this.#free.get(length)?.pop();
-    if (kept !== undefined) {
-      this.#keptBytes -= length;
-      return kept;
-    }
-    return length < MAPPED_MIN ? new Uint8Array(length) : this.#mapper.memMap({ allocate: length });
+    if (kept !== undefined) this.#keptBytes -= length;
+    const taken = kept ?? this.#allocate(length);
+    OPEN.scratchPieces += 1;
+    return taken;
   }
 
   /** Returns memory that no operation uses any more. */
   give(memory: LocalMemory): void {
+    OPEN.scratchPieces -= 1;
     const length = memory.byteLength;
     if (this.#keptBytes + length > KEPT_MAX) {
       this.#release(memory);
@@ -158,6 +159,10 @@ export class Scratch {
     for (const free of this.#free.values()) for (const memory of free) this.#release(memory);
     this.#free.clear();
     this.#keptBytes = 0;
+  }
+
+  #allocate(length: number): LocalMemory {
+    return length < MAPPED_MIN ? new Uint8Array(length) : this.#mapper.memMap({ allocate: length });
   }
 
   #release(memory: LocalMemory): void {

@@ -1,0 +1,58 @@
+/** The keys of own memory at the connection of a worker to itself: unpacked at their first use, and kept until the memory is unmapped or the worker closes. */
+
+import { OPEN } from '../../ucs/debug/open-counts.ts';
+import type { MemoryHandle, RevocableKey } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { Connection } from './connection.ts';
+import type { ContextCore } from './context-core.ts';
+
+/** The keys of one worker. They permit everything, whatever peers may do with the memory. */
+export class OwnKeys {
+  readonly #context: ContextCore;
+  readonly #loopback: () => Connection;
+  readonly #byMemory: Map<MemoryHandle, KeptKey> = new Map();
+
+  /** @param loopback the connection of the worker to itself */
+  constructor(context: ContextCore, loopback: () => Connection) {
+    this.#context = context;
+    this.#loopback = loopback;
+  }
+
+  /** @throws UcxError of the connection or the transport */
+  keyOf(memory: MemoryHandle): RemoteKey {
+    const known = this.#byMemory.get(memory);
+    if (known !== undefined) return known.rkey;
+    const context = this.#context;
+    const rkey = context.unpackRkey(context.packOwnRkey(memory), this.#loopback(), { messages: false });
+    this.#byMemory.set(memory, new KeptKey(rkey, memory, this.#byMemory));
+    return rkey;
+  }
+
+  /** Releases the keys, which may hold attached memory. */
+  close(): void {
+    for (const key of [...this.#byMemory.values()]) key.revoke();
+  }
+}
+
+/** One of them. */
+class KeptKey implements RevocableKey {
+  readonly rkey: RemoteKey;
+  readonly #memory: MemoryHandle;
+  readonly #all: Map<MemoryHandle, KeptKey>;
+
+  /** @param all the keys that it is one of until it is revoked */
+  constructor(rkey: RemoteKey, memory: MemoryHandle, all: Map<MemoryHandle, KeptKey>) {
+    this.rkey = rkey;
+    this.#memory = memory;
+    this.#all = all;
+    memory.messageKeys.add(this);
+    OPEN.keptKeys += 1;
+  }
+
+  revoke(): void {
+    this.#memory.messageKeys.delete(this);
+    this.#all.delete(this.#memory);
+    OPEN.keptKeys -= 1;
+    this.rkey.release();
+  }
+}
