@@ -3,7 +3,7 @@
  * number and bytes. Keys in use are never dropped, and stale keys are not kept, because a key may hold the memory itself.
  */
 
-import { OPEN } from '../../ucs/debug/open-counts.ts';
+import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
 import type { RemoteKey } from '../contract/memory.ts';
 

@@ -8,7 +8,7 @@ import type {
   RequestSnapshot,
   WorkerSnapshot,
 } from '../../api/contract/snapshot.ts';
-import { clip } from '../../ucs/type/clip.ts';
+import { clip } from '../../ucs/type/inspect.ts';
 import type { NumberedContext, ProcessSnapshot } from './process-snapshot.ts';
 
 const STEP = '  ';

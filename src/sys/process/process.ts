@@ -7,8 +7,8 @@
 
 import { readFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
-import { clip } from '../../ucs/type/clip.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { clip } from '../../ucs/type/inspect.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Errno } from '../base/errno.ts';
 import {

@@ -1,6 +1,6 @@
 /** Columns of the cards in `gaudi-ucx top`: contents, width, and selection for the width of a screen. */
 
-import { clip } from '../../ucs/type/clip.ts';
+import { clip } from '../../ucs/type/inspect.ts';
 import type { TopCard } from '../model/top-model.ts';
 import { OPERATIONAL } from '../node-access/card.ts';
 

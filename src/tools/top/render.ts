@@ -3,7 +3,7 @@
  * screens scroll.
  */
 
-import { clip } from '../../ucs/type/clip.ts';
+import { clip } from '../../ucs/type/inspect.ts';
 import type { TopCard, TopLink, TopModel } from '../model/top-model.ts';
 import { OPERATIONAL } from '../node-access/card.ts';
 import { cardRow, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { CARD, FakeLanes, LOOPBACK } from '../../../test/fixtures/lanes/fake-lanes.ts';
-import { OPEN } from '../../ucs/debug/open-counts.ts';
+import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 
 /** A worker with memory of a card, and memory that peers may only read. */

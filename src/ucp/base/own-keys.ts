@@ -1,6 +1,6 @@
 /** The keys of own memory at the connection of a worker to itself: unpacked at their first use, and kept until the memory is unmapped or the worker closes. */
 
-import { OPEN } from '../../ucs/debug/open-counts.ts';
+import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import type { MemoryHandle, RevocableKey } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Connection } from './connection.ts';

@@ -100,6 +100,19 @@ export const endpointConnect: DiagnosticsChannel<EndpointChange> = channelOf('ga
 /** `gaudi-ucx:endpoint:fail`. */
 export const endpointFail: DiagnosticsChannel<EndpointChange> = channelOf('gaudi-ucx:endpoint:fail');
 
+/**
+ * How many of some things are open in this thread that neither the kernel nor a memory map shows: checks for leaks compare them before and after. Who opens adds,
+ * who closes subtracts, on paths that call a transport anyway.
+ */
+export const OPEN = {
+  /** Unpacked remote keys that a connection, a team or a worker keeps for itself. */
+  keptKeys: 0,
+  /** Slots of the send queues and send buffers of rc that closed interfaces had not got back from their connections. */
+  sendSlots: 0,
+  /** Pieces of scratch memory that collective operations use. */
+  scratchPieces: 0,
+};
+
 /** Workers of this thread so far. */
 let workers = 0;
 

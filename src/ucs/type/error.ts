@@ -4,8 +4,7 @@
  */
 
 import { startAtCaller } from './caller-stack.ts';
-import { clip } from './clip.ts';
-import { SHOWN_NAME } from './inspect.ts';
+import { clip, SHOWN_NAME } from './inspect.ts';
 import { Status, statusName, statusOf, statusString } from './status.ts';
 
 /** How much of a text an error shows. */

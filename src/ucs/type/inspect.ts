@@ -1,5 +1,6 @@
 /**
- * The representation of API objects in `util.inspect`, `console.log` and JSON: the relevant facts, instead of the fields of the implementation.
+ * The representation of API objects in `util.inspect`, `console.log` and JSON: the relevant facts, instead of the fields of the implementation. Texts cut to
+ * the columns that they are shown in.
  */
 
 /** The method that `util.inspect` of Node.js calls. */
@@ -49,4 +50,9 @@ export function showAs<T extends object>(
       return Object.fromEntries(facts) as object;
     },
   });
+}
+
+/** The text, or its beginning and an ellipsis: at most `columns` characters. */
+export function clip(text: string, columns: number): string {
+  return text.length <= columns ? text : `${text.slice(0, columns - 1)}\u2026`;
 }

@@ -1,8 +1,8 @@
 /** What the connections and endpoints of one interface of ib share: its queues, opened together or not at all, and what is in flight on them. */
 
+import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { OPEN } from '../../ucs/debug/open-counts.ts';
 import { DEVICE_MEMORY_TYPES, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';

@@ -5,7 +5,7 @@
 
 import type { Context } from '../../../api/contract/context.ts';
 import type { LocalMemory, MemoryHandle } from '../../../api/contract/memory.ts';
-import { OPEN } from '../../../ucs/debug/open-counts.ts';
+import { OPEN } from '../../../ucs/debug/diagnostics.ts';
 import type { Algorithm } from '../../choice/algorithms.ts';
 import { type Collective, type Problem, sliceOf } from '../../choice/problem.ts';
 import { ScheduleBuilder } from '../../schedule/builder.ts';
