@@ -20,8 +20,8 @@ export const UCP: Area = {
     },
     {
       file: 'src/ucp/rma/flush.ts',
-      before: 'request.failure = failure === Status.OK ? kept : failure;',
-      after: 'request.failure = failure;',
+      before: 'if (request.failure === Status.OK) request.failure = kept;',
+      after: '',
       breaks: 'a failure that a fence has found is reported by the next flush',
     },
     {
@@ -205,6 +205,12 @@ export const UCP: Area = {
       before: 'tried === Status.INPROGRESS ? Status.OK : tried',
       after: 'Status.OK',
       breaks: 'a failure that the check of the lanes found ends the flush',
+    },
+    {
+      file: 'src/ucp/rma/put-get.ts',
+      before: 'const tried = hasPending ? Status.INPROGRESS : tryFlush(lanes);',
+      after: 'const tried = tryFlush(lanes);',
+      breaks: 'a flush does not take the failure that belongs to a flush before it',
     },
     {
       file: 'src/ucp/rma/put-get.ts',

@@ -35,6 +35,8 @@ class Frame implements AmFrame {
 interface Operation {
   readonly completion: Completion | undefined;
   readonly memory: SimulatedMemory | undefined;
+  /** In the order of their start. */
+  readonly number: number;
   hasEnded: boolean;
 }
 
@@ -60,6 +62,8 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   #lost: Status = Status.OK;
   /** First failure of an operation that was not reported. */
   #failure: Status = Status.OK;
+  /** Number of that operation. */
+  #failed = 0;
   #isClosed = false;
   #putsStarted = 0;
   /** Puts that the peer has taken since the last one that it has refused. */
@@ -146,7 +150,12 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   }
 
   flush(completion: Completion | undefined): Status {
-    if (this.#operations.size === 0) return this.#takeFailure();
+    if (this.#operations.size === 0) {
+      const isNoticed = this.#failure !== Status.OK && this.#lost === Status.OK;
+      if (completion === undefined && isNoticed)
+        this.#iface.network.onFailureTaken?.(this.#iface.id, this.peerPort, this.#failed);
+      return this.#takeFailure();
+    }
     if (completion === undefined) return Status.INPROGRESS;
     if (this.#isRefused()) return Status.NO_RESOURCE;
     this.#flushes.push({ completion, waitsFor: new Set(this.#operations) });
@@ -274,7 +283,9 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   }
 
   #begin(completion: Completion | undefined, memory: SimulatedMemory | undefined): Operation {
-    const operation: Operation = { completion, memory, hasEnded: false };
+    const { network } = this.#iface;
+    network.operations += 1;
+    const operation: Operation = { completion, memory, number: network.operations, hasEnded: false };
     this.#operations.add(operation);
     this.#iface.operations += 1;
     if (completion !== undefined) this.#iface.awaited += 1;
@@ -292,7 +303,10 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       this.#iface.awaited -= 1;
       completeOne(operation.completion, status);
     }
-    if (operation.completion === undefined && status < 0 && this.#failure === Status.OK) this.#failure = status;
+    if (operation.completion === undefined && status < 0 && this.#failure === Status.OK) {
+      this.#failure = status;
+      this.#failed = operation.number;
+    }
     for (const flush of this.#flushes) flush.waitsFor.delete(operation);
     const ended = this.#flushes.filter(({ waitsFor }) => waitsFor.size === 0);
     if (ended.length > 0) this.#flushes = this.#flushes.filter(({ waitsFor }) => waitsFor.size > 0);

@@ -79,6 +79,10 @@ export class Network {
   #nextPort = 1;
   /** Contract violations of the code under test. */
   readonly complaints: string[] = [];
+  /** Number of operations so far. */
+  operations = 0;
+  /** Called when a port tells a caller without a completion that an operation to another one has failed: it tells that once. */
+  onFailureTaken: ((port: number, peerPort: number, operation: number) => void) | undefined = undefined;
 
   constructor(clock: ManualClock, random: Random, options: NetworkOptions) {
     this.clock = clock;

@@ -10,6 +10,7 @@ import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { isUcxError } from '../../src/ucs/type/error.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { Actor } from './actor.ts';
+import type { SimulatedIface } from './iface.ts';
 import type { End } from './link.ts';
 import { LocalSpace, storageOf } from './local-memory.ts';
 import type { Entry } from './operation-checker.ts';
@@ -19,7 +20,8 @@ import type { Schedule } from './schedule.ts';
 interface Put {
   readonly version: number;
   readonly era: number;
-  entry: Entry | undefined;
+  /** Its operations: one, or one for each part. */
+  entries: readonly Entry[];
 }
 
 /** A part of remote memory that is written as a whole. */
@@ -35,6 +37,10 @@ interface Cell {
   getEra: number;
 }
 
+/** Lengths of the parts of a cell, and how many it has at most. */
+const PART_BYTES: readonly number[] = [8, 16, 60, 200];
+const PARTS_MAX = 8;
+
 /** Memory that one end writes at its peer. */
 interface Region {
   readonly end: End;
@@ -48,6 +54,15 @@ interface Region {
   /** Its contents when it was unmapped. */
   left: Uint8Array | undefined;
   isUnmapped: boolean;
+}
+
+/** A flush that has not ended. */
+interface Flush {
+  readonly ends: readonly End[];
+  /** The number of operations of transports before it. */
+  readonly operations: number;
+  /** One of them has failed, and lanes tell that only once. */
+  mustFail: boolean;
 }
 
 /** A cell that a list writes. */
@@ -70,32 +85,70 @@ export interface WrittenCell {
 export class RmaWorkload {
   readonly #schedule: Schedule;
   readonly #regions: Map<End, Region> = new Map();
+  /** Flushes that have not ended, in their order. */
+  readonly #flushes: Flush[] = [];
+  /** Ends of which a lane has told a fence, or a look, that a put has failed: the next flush reports it. */
+  readonly #told: Set<End> = new Set();
   readonly #promises: { readonly region: Region; readonly cell: Cell; readonly put: Put }[] = [];
 
   constructor(schedule: Schedule) {
     this.#schedule = schedule;
     schedule.onEnd.push((end) => this.#addRegion(end));
+    schedule.network.onFailureTaken = (port, peerPort, operation) => {
+      const end = schedule.ends.find(({ actor, peerActor }) => hasPort(actor, port) && hasPort(peerActor, peerPort));
+      if (end === undefined) return;
+      schedule.note(`${end} tells of a failed put`);
+      const flush = this.#flushes.find(({ ends, operations }) => ends.includes(end) && operations >= operation);
+      if (flush === undefined) this.#told.add(end);
+      else flush.mustFail = true;
+    };
   }
 
   put(end: End): void {
+    const region = this.#regions.get(end)!;
+    const cell = this.#schedule.find(region.cells, (one) => isFree(one, region.era));
+    if (cell === undefined) return;
+    const version = this.#schedule.newId();
+    this.#putParts(region, cell, version, cell.byteLength);
+  }
+
+  /** Writes a cell twice: as a whole and in parts, which may take another lane. Only the fence between them orders them. */
+  overwrite(end: End): void {
     const schedule = this.#schedule;
     const region = this.#regions.get(end)!;
     const cell = schedule.find(region.cells, (one) => isFree(one, region.era));
     if (cell === undefined) return;
-    const version = schedule.newId();
-    const space = new LocalSpace(schedule, end.actor, cell.byteLength, false);
-    space.fill(payload(version, cell.byteLength));
-    const put: Put = { version, era: region.era, entry: undefined };
+    const partBytes = Math.max(schedule.pick(PART_BYTES), Math.ceil(cell.byteLength / PARTS_MAX));
+    const lengths = [cell.byteLength, partBytes];
+    if (schedule.isOneOf(2)) lengths.reverse();
+    this.#putParts(region, cell, schedule.newId(), lengths[0]!);
+    this.fence(end, schedule.isOneOf(3));
+    // The first may have failed in its call.
+    if (isFree(cell, region.era)) this.#putParts(region, cell, schedule.newId(), lengths[1]!);
+  }
+
+  #putParts(region: Region, cell: Cell, version: number, partBytes: number): void {
+    const schedule = this.#schedule;
+    const { end } = region;
+    const put: Put = { version, era: region.era, entries: [] };
     cell.puts.push(put);
-    const onEnd = (status: Status): void => {
-      if (status !== Status.OK) spoil(cell);
-      space.spend();
-    };
+    const contents = payload(version, cell.byteLength);
     const excuses = (status: Status): boolean => isStale(status) && region.isUnmapped;
-    const name = `put ${version} ${end} ${cell.offset}+${cell.byteLength}${space.kind}`;
-    put.entry = schedule.start({ name, actor: end.actor, end, excuses, onEnd }, (params) =>
-      end.endpoint.putNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
-    );
+    for (let at = 0; at < cell.byteLength; at += partBytes) {
+      const byteLength = Math.min(partBytes, cell.byteLength - at);
+      const offset = cell.offset + at;
+      const space = new LocalSpace(schedule, end.actor, byteLength, false);
+      space.fill(contents.subarray(at, at + byteLength));
+      const onEnd = (status: Status): void => {
+        if (status !== Status.OK) spoil(cell);
+        space.spend();
+      };
+      const name = `put ${version} ${end} ${offset}+${byteLength}${space.kind}`;
+      const entry = schedule.start({ name, actor: end.actor, end, excuses, onEnd }, (params) =>
+        end.endpoint.putNbx(space.single, space.offset, byteLength, region.rkey, offset, params),
+      );
+      put.entries = [...put.entries, entry];
+    }
   }
 
   /** Takes a cell for a list; undefined if none is free. */
@@ -103,7 +156,7 @@ export class RmaWorkload {
     const region = this.#regions.get(end)!;
     const cell = this.#schedule.find(region.cells, (one) => isFree(one, region.era));
     if (cell === undefined) return undefined;
-    const put: Put = { version, era: region.era, entry: undefined };
+    const put: Put = { version, era: region.era, entries: [] };
     cell.puts.push(put);
     const { offset, byteLength } = cell;
     return {
@@ -114,7 +167,7 @@ export class RmaWorkload {
       excuses: (status) => isStale(status) && region.isUnmapped,
       spoil: () => spoil(cell),
       startedBy: (entry) => {
-        put.entry = entry;
+        put.entries = [entry];
       },
       expectWritten: () => {
         const last = cell.puts.at(-1);
@@ -171,7 +224,13 @@ export class RmaWorkload {
         cell.puts.length > 0 ? [{ region, cell, count: cell.puts.length, put: cell.puts.at(-1)! }] : [],
       ),
     );
+    const ends = isOfWorker ? this.#schedule.ends.filter((each) => each.actor === actor) : [end];
+    const flush: Flush = { ends, operations: this.#schedule.network.operations, mustFail: false };
+    for (const each of ends) if (this.#told.delete(each)) flush.mustFail = true;
+    this.#flushes.push(flush);
     const onEnd = (status: Status): void => {
+      this.#flushes.splice(this.#flushes.indexOf(flush), 1);
+      if (status === Status.OK && flush.mustFail) this.#schedule.fail(`a flush of ${end} hides a failed put`);
       for (const { region, cell, put } of promised) this.#flushed(region, cell, put, status);
     };
     const isUnmapped = (): boolean => regions.some((region) => region.isUnmapped);
@@ -207,10 +266,11 @@ export class RmaWorkload {
     for (const { region, cell, put } of this.#promises.splice(0)) {
       const { end, owner, storage } = region;
       if (end.actor.host.isDead) continue;
-      const status = put.entry?.status;
-      if (status === undefined) this.#schedule.fail(`a flush of ${end} ended before put ${put.version}`);
+      const statuses = put.entries.map(({ status }) => status);
+      if (statuses.includes(undefined)) this.#schedule.fail(`a flush of ${end} ended before put ${put.version}`);
       const isLast = cell.puts.length === 0 && cell.committed === put.version;
-      if (status !== Status.OK || !isLast || owner.host.isDead || region.isUnmapped) continue;
+      if (statuses.some((status) => status !== Status.OK) || !isLast || owner.host.isDead || region.isUnmapped)
+        continue;
       this.#compare(end, storage, cell);
     }
   }
@@ -318,6 +378,10 @@ export function unmapped(context: Context, handle: MemoryHandle): boolean {
 /** Statuses of operations on memory that its owner has unmapped. */
 function isStale(status: Status): boolean {
   return status === Status.INVALID_ADDR || status === Status.INVALID_PARAM;
+}
+
+function hasPort({ worker }: Actor, port: number): boolean {
+  return worker.ifaces.some((iface) => (iface as SimulatedIface).id === port);
 }
 
 /** Whether a put to a cell is ordered after all operations on it. */

@@ -20,6 +20,8 @@ const START_NS = 5e9;
 const OTHER_CHANCE = 0x5eed;
 /** One schedule of so many has lists. */
 const WITH_LISTS = 5;
+/** Two of so many, those with the numbers 9 and 10, write cells twice. */
+const WITH_REWRITES = 10;
 
 /** One schedule. */
 export class Schedule implements CheckerOwner {
@@ -45,7 +47,10 @@ export class Schedule implements CheckerOwner {
 
   constructor(seed: number) {
     this.random = createRandom(seed);
-    this.variation = chooseVariation(this.random, createRandom(seed ^ OTHER_CHANCE), seed % WITH_LISTS === 1);
+    this.variation = chooseVariation(this.random, createRandom(seed ^ OTHER_CHANCE), {
+      hasLists: seed % WITH_LISTS === 1,
+      isRewritten: (seed + 1) % WITH_REWRITES < 2,
+    });
     this.network = new Network(this.clock, this.random, this.variation.network);
     this.note(JSON.stringify(this.variation));
   }

@@ -51,6 +51,9 @@ describe('a schedule', () => {
     [58419817, 'an eager answer is in flight when all operations have ended'],
     [704853, 'a flush is cancelled that has failed before, and has not ended'],
     [1202927, 'a message is answered after its endpoint was closed by force'],
+    [520, 'a fence finds a failed put while a flush waits behind it'],
+    [1205, 'a lane reports a failed put to the flush of its connection'],
+    [1320, 'a fence stands between puts of the same bytes over two lanes, of which only one keeps the order'],
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 

@@ -128,6 +128,7 @@ class Simulation {
         if (actor !== undefined) run(actor);
       };
     };
+    const { hasLists, isRewritten } = this.schedule.variation;
     const both = (end: End): boolean => this.#stream.canSend(end);
     return [
       [14, onEnd((end) => this.#tag.send(end, this.#length()))],
@@ -139,6 +140,8 @@ class Simulation {
       [4, onEnd((end) => this.#stream.receive(end, this.#length() + 1), both)],
       [1, onEnd((end) => this.#stream.take(end), both)],
       [8, onEnd((end) => this.#rma.put(end))],
+      [isRewritten ? 20 : 0, onEnd((end) => this.#rma.overwrite(end))],
+      [isRewritten ? 2 : 0, onEnd((end) => this.#rma.unmap(end))],
       [5, onEnd((end) => this.#rma.get(end))],
       [2, onEnd((end) => this.#rma.fence(end, this.schedule.isOneOf(3)))],
       [4, onEnd((end) => this.#rma.flush(end, this.schedule.isOneOf(4)))],
@@ -146,7 +149,7 @@ class Simulation {
       [2, () => this.#cancelAny()],
       [1, onEnd((end) => this.schedule.isOneOf(3) && this.#rma.unmap(end))],
       [2, () => this.#faults.act()],
-      [this.schedule.variation.hasLists ? 10 : 0, onEnd((end) => this.#list.put(end))],
+      [hasLists ? 10 : 0, onEnd((end) => this.#list.put(end))],
     ];
   }
 

@@ -30,6 +30,8 @@ export interface Variation {
   readonly bytesMax: number;
   /** Whether there are lists and notifications. */
   readonly hasLists: boolean;
+  /** Whether cells are written twice in a row, as a whole and in parts, and more memory is unmapped under puts. */
+  readonly isRewritten: boolean;
 }
 
 const NONE = { amShortMax: 0, amBcopyMax: 0, rmaShortMax: 0, zcopyMin: 0, zcopyMax: 0, hasGet: false } as const;
@@ -38,9 +40,13 @@ const ALL = Number.MAX_SAFE_INTEGER;
 /**
  * Makes the choices.
  * @param other separate randomness for choices that were added later
- * @param hasLists decided by the seed alone, so that schedules without lists stay as they were
+ * @param added decided by the seed alone, so that schedules without it stay as they were
  */
-export function chooseVariation(random: Random, other: Random, hasLists: boolean): Variation {
+export function chooseVariation(
+  random: Random,
+  other: Random,
+  added: Pick<Variation, 'hasLists' | 'isRewritten'>,
+): Variation {
   const pick = <T>(...choices: readonly T[]): T => choices[random.below(choices.length)]!;
   const isOneOf = (count: number): boolean => random.below(count) === 0;
   const hasCard = isOneOf(6);
@@ -71,7 +77,7 @@ export function chooseVariation(random: Random, other: Random, hasLists: boolean
     mayLose: isOneOf(3),
     mayPause: isOneOf(3),
     bytesMax: isOneOf(4) ? windowBytes * 3 + 100 : windowBytes + 200,
-    hasLists,
+    ...added,
   };
 }
 

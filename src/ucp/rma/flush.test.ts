@@ -84,6 +84,13 @@ describe('a flush', () => {
     );
   });
 
+  it('ends with a failure that a fence has found while the flush waited behind it', () => {
+    const connection = connectionOf([lane(Status.OK)]);
+    const { request, start } = flushOf(connection);
+    connection.keepFailure(Status.IO_ERROR);
+    expect([start(), request.failure, connection.kept]).toEqual([Status.IO_ERROR, Status.IO_ERROR, Status.OK]);
+  });
+
   it('asks lanes without resources again, and only those', () => {
     const [full, done] = [lane(Status.NO_RESOURCE), lane(Status.OK)];
     const { start } = flushOf(connectionOf([full, done]));

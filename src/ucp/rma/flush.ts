@@ -29,14 +29,15 @@ export function initFlush(
 ): void {
   request.begin(connection, undefined);
   request.lanes = lanes;
-  // A lane reports its failure once: a failure that an earlier check has taken belongs to this flush.
-  const kept = connection.takeFailure();
-  request.failure = failure === Status.OK ? kept : failure;
+  request.failure = failure;
   request.starter = () => startFlush(request, connection);
 }
 
 /** Starts the flush of the lanes that are left; those without resources stay for the next time. */
 function startFlush(request: FlushRequest, connection: Connection): Status {
+  // A lane reports its failure once: one that a fence has taken, perhaps while this flush waited behind it, belongs to this flush.
+  const kept = connection.takeFailure();
+  if (request.failure === Status.OK) request.failure = kept;
   const left: Lane[] = [];
   for (const lane of request.lanes) {
     request.count += 1;

@@ -79,9 +79,10 @@ export class RmaProtocol {
   /** Flushes lanes of a connection, and operations that only its peer can end. */
   flush(connection: Connection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
-    const tried = tryFlush(lanes);
     const { hasPending, remoteOperations, notifications } = connection;
-    const isDone = tried !== Status.INPROGRESS && !hasPending && remoteOperations === 0 && notifications.isEmpty;
+    // What waits before it may be a flush, to which a failure of a lane belongs.
+    const tried = hasPending ? Status.INPROGRESS : tryFlush(lanes);
+    const isDone = tried !== Status.INPROGRESS && remoteOperations === 0 && notifications.isEmpty;
     if (isDone && params?.noImmediateCompletion !== true) {
       const kept = connection.takeFailure();
       return tried === Status.OK ? kept : tried;
