@@ -196,12 +196,6 @@ export const UCP: Area = {
     },
     {
       file: 'src/ucp/rma/put-get.ts',
-      before: 'tried !== Status.INPROGRESS && !hasPending &&',
-      after: 'tried !== Status.INPROGRESS &&',
-      breaks: 'a flush waits behind what is queued',
-    },
-    {
-      file: 'src/ucp/rma/put-get.ts',
       before: 'tried === Status.INPROGRESS ? Status.OK : tried',
       after: 'Status.OK',
       breaks: 'a failure that the check of the lanes found ends the flush',
