@@ -3,10 +3,24 @@
 import { COLL } from './coll.ts';
 import type { Area } from './fault.ts';
 import { LIBUCX } from './libucx.ts';
+import { POSIX_DIRECTORY } from './posix-directory.ts';
+import { POSIX_RING } from './posix-ring.ts';
+import { TCP_CONNECTION } from './tcp-connection.ts';
 import { UCP } from './ucp.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
 
-export const AREAS: readonly Area[] = [UCP, UCP_TRANSFER, UCP_RNDV, UCP_MESSAGES, UCP_CONNECTIONS, LIBUCX, COLL];
+export const AREAS: readonly Area[] = [
+  UCP,
+  UCP_TRANSFER,
+  UCP_RNDV,
+  UCP_MESSAGES,
+  UCP_CONNECTIONS,
+  LIBUCX,
+  COLL,
+  POSIX_RING,
+  POSIX_DIRECTORY,
+  TCP_CONNECTION,
+];
