@@ -79,6 +79,8 @@ describe('a sender', () => {
   it('has room for as many messages as there are elements', () => {
     const statuses = Array.from({ length: 9 }, (_, i) => push(i, 8));
     expect(statuses).toEqual([...Array(8).fill(Status.OK), Status.NO_RESOURCE]);
+    writer.segment.words[RingWord.TAIL] = 1;
+    expect([push(8, 8), push(9, 8)]).toEqual([Status.OK, Status.NO_RESOURCE]);
   });
 
   it('has no room while the receiver counts back', () => {
