@@ -191,6 +191,7 @@ export const POSIX_DIRECTORY: Area = {
       'Atomics.compareExchange(this.#words, at, SlotState.READY, SlotState.REFUSED)',
       'Atomics.exchange(this.#words, at, SlotState.REFUSED)',
       'a sender that has closed is not refused',
+      'its slot is freed in the same call, and it does not read it any more',
     ),
     inDirectory(
       'this.#turnAway(slot);\n    this.#log',
