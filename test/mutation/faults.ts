@@ -6,6 +6,7 @@ import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
 import { POSIX_RING } from './posix-ring.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
+import { TCP_FRAMES } from './tcp-frames.ts';
 import { UCP } from './ucp.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
@@ -23,4 +24,5 @@ export const AREAS: readonly Area[] = [
   POSIX_RING,
   POSIX_DIRECTORY,
   TCP_CONNECTION,
+  TCP_FRAMES,
 ];

@@ -225,6 +225,7 @@ export const POSIX_DIRECTORY: Area = {
       'if (!isLackOfResources(error)) unlinkIfThere(path);',
       'unlinkIfThere(path);',
       'the file of a ring that can be attached later is kept',
+      'the only call there that needs a descriptor follows one that has just given one back',
     ),
     inDirectory(
       'return this.#line?.alive === true;',

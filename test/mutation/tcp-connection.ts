@@ -51,6 +51,7 @@ export const TCP_CONNECTION: Area = {
       'this.check(this.transmitter.endBatch());\n    this.#closeIfUnused();',
       'this.check(this.transmitter.endBatch());',
       'a connection that both ends have left ends with its last batch',
+      'leaving sends the batch, and an end without endpoints has none',
     ),
     inConnection(
       'if (transmitter.isAwaited || this.#flushes.length > 0) return 0;',

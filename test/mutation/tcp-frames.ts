@@ -1,0 +1,451 @@
+/** Faults in the frames of tcp: their order, memory and pool, pending operations, and the parser. */
+
+import type { Area } from './fault.ts';
+import { inFile } from './in-file.ts';
+
+const FOLDER = 'src/uct/tcp/connection';
+const inSender = inFile(`${FOLDER}/sender.ts`);
+const inQueue = inFile(`${FOLDER}/queue.ts`);
+const inOperations = inFile(`${FOLDER}/operations.ts`);
+const inParser = inFile(`${FOLDER}/parser.ts`);
+
+export const TCP_FRAMES: Area = {
+  name: 'tcp-frames',
+  suites: ['src/uct/tcp/', 'test/contract/uct/', 'test/fuzz/', 'test/contract/ucp/', 'test/simulation/simulation'],
+  faults: [
+    inSender('return this.length >= QUEUE_MAX || this.#copied', 'return this.#copied', 'a queue has at most 64 frames'),
+    inSender('|| this.#copied >= COPIED_BYTES_MAX;', ';', 'a queue has at most 512 KiB of copied messages'),
+    inSender(
+      'return this.#head !== undefined && !this.#isBatching;',
+      'return this.#head !== undefined;',
+      'a batch is not blocked',
+    ),
+    inSender(
+      'if (this.failure !== 0) return Status.IO_ERROR;\n    const { txAddress',
+      'const { txAddress',
+      'nothing is sent after a failure',
+    ),
+    inSender('if (this.#isBatching && !isShort) {', 'if (false) {', 'a long frame is sent behind the batch'),
+    inSender(
+      'writeSignal(txFrame.words, 0, FrameType.ACK, this.#pendingAcks);',
+      'writeSignal(txFrame.words, 0, FrameType.ACK, 1);',
+      'a frame acknowledges all puts before it',
+    ),
+    inSender(
+      'if (sent === total) {\n      this.#pendingAcks = 0;',
+      'if (sent === total) {',
+      'puts are acknowledged once',
+    ),
+    inSender(
+      'if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);',
+      'if (sent < 0) return this.#fail(-sent);',
+      'a socket without room is no failure',
+    ),
+    inSender(
+      'this.#pendingAcks = 0;\n    this.#isBatching = false;\n    this.#keep(start + Math.max(sent, 0)',
+      'this.#isBatching = false;\n    this.#keep(start + Math.max(sent, 0)',
+      'puts are acknowledged once, though the socket has no room',
+    ),
+    inSender(
+      'this.#isBatching = false;\n    this.#keep(start + Math.max(sent, 0)',
+      'this.#keep(start + Math.max(sent, 0)',
+      'a batch whose socket has no room waits for it',
+    ),
+    inSender('if (this.isCorked) return false;', '', 'frames that are held back wait'),
+    inSender(
+      'this.length >= BATCH_FRAMES || this.#copied >= BATCH_BYTES',
+      'this.#copied >= BATCH_BYTES',
+      'a batch of many frames is sent',
+    ),
+    inSender(
+      'this.length >= BATCH_FRAMES || this.#copied >= BATCH_BYTES',
+      'this.length >= BATCH_FRAMES',
+      'a batch of many bytes is sent',
+    ),
+    inSender('|| this.#buffers.pool.takenBytes >= BATCHES_BYTES', '', 'the batches of all connections have a limit'),
+    inSender(
+      'return this.isCorked ? Status.OK : this.sendMore();',
+      'return this.sendMore();',
+      'the end of a batch sends nothing that is held back',
+    ),
+    inSender('this.#copied += rest.copied;', '', 'copied bytes are counted'),
+    inSender(
+      'if (this.failure !== 0) return Status.IO_ERROR;\n    return waits',
+      'return waits',
+      'a frame behind a failure has failed',
+    ),
+    inSender(
+      'return waits ? Status.OK : this.sendMore();',
+      'return this.sendMore();',
+      'a frame behind frames that are held back waits',
+    ),
+    inSender(
+      'run?.takesPut === true && run.owner === owner &&',
+      'run?.takesPut === true &&',
+      'a run has the puts of one endpoint',
+    ),
+    inSender('&& !this.#isSealing ? run : undefined', '? run : undefined', 'a run that is in a record is not changed'),
+    inSender(
+      'if (each.owner !== owner) continue;\n      each.release();',
+      'each.release();',
+      'frames of other endpoints keep their memory',
+    ),
+    inSender('each.release();\n', '', 'a cancelled frame uses no memory'),
+    inSender('each.completion = undefined;', '', 'a cancelled frame completes once'),
+    inSender('this.putsInRow += 1;', '', 'puts in a row are counted'),
+    inSender('this.putsInRow = 0;', '', 'a refused put ends the row'),
+    inSender(
+      'const ack = this.#header(FrameType.ACK, this.#pendingAcks);\n    this.#pendingAcks = 0;',
+      'const ack = this.#header(FrameType.ACK, this.#pendingAcks);',
+      'an acknowledgement is sent once',
+    ),
+    inSender(
+      'const acknowledged = this.acknowledge();\n    if (acknowledged !== Status.OK) return acknowledged;',
+      '',
+      'the puts before a refused one are acknowledged first',
+    ),
+    inSender('this.#lastNack = nack;', '', 'no acknowledgement overtakes a refusal'),
+    inSender(
+      'this.isCorked = false;\n    return this.push(this.#header(type, word));',
+      'return this.push(this.#header(type, word));',
+      'a signal is sent at once',
+    ),
+    inSender('if (this.#head !== undefined) this.#isBatching = false;', '', 'what is left of a batch waits for room'),
+    inSender(
+      'if (sent < total) return Status.OK;\n    }\n    return Status.OK;',
+      'return Status.OK;\n    }\n    return Status.OK;',
+      'a queue with more pieces than one call takes is sent',
+    ),
+    inSender(
+      'each.checkMemory();\n      for (let i = each.piece; i < each.count; i++) {\n        if (pieces',
+      'for (let i = each.piece; i < each.count; i++) {\n        if (pieces',
+      'memory is checked before it is sent',
+    ),
+    inSender('if (run < each.restOf(i)) return total;', '', 'no frame follows a piece of which only a part is listed'),
+    inSender(
+      'if (this.#tail !== undefined) this.#release(this.#tail, status);',
+      '',
+      'queued frames are released at the end',
+    ),
+    inSender('if (left >= 0) last = each;', 'last = each;', 'a frame is released when all of it was sent'),
+    inSender('if (this.#head === undefined) this.#tail = undefined;', '', 'an empty queue has no last frame'),
+    inSender('last.next = undefined;', '', 'frames behind the sent ones are kept'),
+    inSender(
+      'if (each === this.#lastNack) this.#lastNack = undefined;',
+      '',
+      'acknowledgements overtake again when the refusal was sent',
+    ),
+    inSender('this.length -= 1;\n', '', 'sent frames do not count'),
+    inSender('this.#copied -= each.copied;', '', 'sent bytes do not count'),
+    inSender(
+      'if (!each.hasOvertaken) this.released += 1;',
+      'this.released += 1;',
+      'frames that have overtaken others do not count for flushes',
+    ),
+    inSender(
+      'completeOne(completion, status || failure)',
+      'completeOne(completion, status)',
+      'a message whose memory was lost has failed',
+    ),
+    inSender(
+      'if (this.#lastNack !== undefined || this.#isSealing) {',
+      'if (this.#isSealing) {',
+      'an acknowledgement stays behind a refusal',
+    ),
+    inSender('outgoing.hasOvertaken = true;', '', 'an acknowledgement in front is not counted for flushes'),
+    inSender('if (head.isStarted) {', 'if (false) {', 'a frame is not torn by an acknowledgement'),
+    inSender('if (this.#tail === head) this.#tail = outgoing;', '', 'a frame behind an inserted one is sent'),
+    inSender(
+      'this.failure = code;\n    this.#isBatching = false;',
+      'this.failure = code;',
+      'a batch ends with its failure',
+    ),
+    inQueue(
+      'return this.piece > 0 || this.offset > 0;',
+      'return this.offset > 0;',
+      'a frame whose header was sent has begun',
+    ),
+    inQueue(
+      'this.runLength >= 0 && this.runLength < PUT_RUN_MAX && !this.isStarted',
+      'this.runLength >= 0 && !this.isStarted',
+      'a run has at most 30 puts',
+    ),
+    inQueue(
+      'this.runLength < PUT_RUN_MAX && !this.isStarted',
+      'this.runLength < PUT_RUN_MAX',
+      'a run that is being sent takes no put',
+    ),
+    inQueue('this.runLength >= 0 && this', 'this', 'another frame takes no put'),
+    inQueue(
+      'if (skip >= entry.byteLength) {',
+      'if (skip > entry.byteLength) {',
+      'entries before the part are left out',
+      'an empty piece more changes no byte',
+    ),
+    inQueue(
+      'this.addMemory(entry.memory, entry.offset + skip, bytes);\n      skip = 0;',
+      'this.addMemory(entry.memory, entry.offset + skip, bytes);',
+      'the next entry begins with its first byte',
+    ),
+    inQueue('memory.inFlight += 1;\n    this.addresses', 'this.addresses', 'memory that is sent is in flight'),
+    inQueue('if (!memory.live || !isThere) this', 'if (!isThere) this', 'memory that was freed is not sent'),
+    inQueue('if (!memory.live || !isThere) this', 'if (!memory.live) this', 'memory that was detached is not sent'),
+    inQueue(
+      'memory.inFlight -= 1;\n    this.memories[piece] = undefined;',
+      'this.memories[piece] = undefined;',
+      'lost memory is not in flight',
+    ),
+    inQueue('this.failure = Status.INVALID_ADDR;\n', '', 'an operation whose memory was lost fails'),
+    inQueue(
+      'if (!isPut(typeOf(this.words, 0))) writeEnd',
+      'if (isPut(typeOf(this.words, 0))) writeEnd',
+      'the end of a frame says that its memory was lost',
+    ),
+    inQueue('Math.min(rest, zeros.byteLength)', 'rest', 'no more zeros are sent than there are'),
+    inQueue('if (left < rest) {', 'if (left <= rest) {', 'a piece ends with its last byte'),
+    inQueue(
+      'this.piece += 1;\n      this.offset = 0;',
+      'this.piece += 1;',
+      'the next piece begins with its first byte',
+    ),
+    inQueue(
+      'while (this.#classes[index]!.byteLength < byteLength)',
+      'while (this.#classes[index]!.byteLength <= byteLength)',
+      'the longest frame has room',
+    ),
+    inQueue(
+      'if (memory !== undefined) memory.inFlight -= 1;\n      memories[i] = undefined;',
+      'memories[i] = undefined;',
+      'memory of a sent frame is not in flight',
+    ),
+    inQueue('outgoing.piece = 0;\n', '', 'a reused frame begins with its first piece'),
+    inQueue(
+      'outgoing.offset = 0;\n',
+      '',
+      'a reused frame begins with its first byte',
+      'a frame is put back with offset 0 unless its connection has ended, and the next piece sets it',
+    ),
+    inQueue('outgoing.hasOvertaken = false;\n', '', 'a reused frame has overtaken nothing'),
+    inQueue('outgoing.owner = undefined;\n', '', 'a reused frame is of no endpoint'),
+    inQueue('outgoing.completion = undefined;\n', '', 'a reused frame completes nothing'),
+    inQueue('outgoing.failure = Status.OK;\n', '', 'a reused frame has not failed'),
+    inQueue('outgoing.copied = 0;\n', '', 'a reused frame has no copied bytes'),
+    inQueue('outgoing.runLength = NO_RUN;\n', '', 'a reused frame is no run'),
+    inQueue('this.takenBytes -= outgoing.block.byteLength;', '', 'bytes of free frames do not count'),
+    inQueue('for (const { block } of this.#all) block.free();', '', 'a closed pool frees its frames'),
+    inQueue('this.zeros.free();', '', 'a closed pool frees its zeros'),
+    inOperations(
+      'operation.first = this.sent - frames + 1;',
+      'operation.first = this.sent - frames;',
+      'a failure is that of the operation of its frame',
+    ),
+    inOperations(
+      'if (operation.owner !== owner || operation.completion === undefined) continue;',
+      'if (operation.completion === undefined) continue;',
+      'operations of other endpoints go on',
+    ),
+    inOperations(
+      'if (operation.owner !== owner || operation.completion === undefined) continue;',
+      'if (operation.owner !== owner) continue;',
+      'an operation is cancelled once',
+    ),
+    inOperations(
+      'operation.releaseMemory();\n      operation.completion = undefined;',
+      'operation.completion = undefined;',
+      'a cancelled operation releases its memory',
+    ),
+    inOperations(
+      'operation.completion = undefined;\n      this.#outstanding.count -= 1;',
+      'operation.completion = undefined;',
+      'a cancelled operation is not outstanding',
+    ),
+    inOperations(
+      'if (!(count > 0 && count <= this.inFlight)) return false;',
+      'if (!(count <= this.inFlight)) return false;',
+      'a peer answers at least one frame',
+    ),
+    inOperations(
+      'if (!(count > 0 && count <= this.inFlight)) return false;',
+      'if (!(count > 0)) return false;',
+      'a peer answers no more than was sent',
+    ),
+    inOperations('if (status < 0) this.#note(status);', '', 'a failure is noted'),
+    inOperations(
+      'if (operation.last > this.done) break;',
+      'if (operation.last >= this.done) break;',
+      'an operation ends with its last frame',
+    ),
+    inOperations('this.done = this.sent;\n', '', 'a closed connection waits for nothing'),
+    inOperations(
+      'operation.failure === Status.OK ? status : operation.failure',
+      'status',
+      'an operation reports its first failure',
+    ),
+    inOperations(
+      'const { failure } = this;\n    this.failure = Status.OK;',
+      'const { failure } = this;',
+      'a flush reports a failure once',
+    ),
+    inOperations(
+      '&& this.done >= operation.first) operation.failure',
+      ') operation.failure',
+      'a failure without an operation is left to the flush',
+    ),
+    inOperations(
+      'else if (this.failure === Status.OK) this.failure = status;',
+      'else this.failure = status;',
+      'a flush reports the first failure',
+    ),
+    inOperations(
+      'if (offset + byteLength > memory.byteLength) isLost = true;',
+      '',
+      'an operation whose memory was detached has failed',
+    ),
+    inOperations(
+      'operation.releaseMemory();\n    this.#outstanding.count -= 1;',
+      'this.#outstanding.count -= 1;',
+      'an operation that has ended releases its memory',
+    ),
+    inOperations(
+      'operation.releaseMemory();\n    this.#outstanding.count -= 1;',
+      'operation.releaseMemory();',
+      'an operation that has ended is not outstanding',
+    ),
+    inOperations('isLost && status === Status.OK ?', 'isLost ?', 'a failure is not replaced by a lost memory'),
+    inOperations('this.iov.length = count;', '', 'a shorter list keeps no entries of a longer one'),
+    inOperations('operation.iov.length = 1;', '', 'a short get keeps no entries of a list'),
+    inOperations(
+      'entry.memory.inFlight -= 1;\n      entry.memory = NOTHING;',
+      'entry.memory.inFlight -= 1;',
+      'an operation that has ended keeps no memory',
+    ),
+    inOperations('this.#puts.done < puts || this', 'this', 'a flush waits for the puts before it'),
+    inOperations('|| this.#gets.done < gets', '', 'a flush waits for the gets before it'),
+    inOperations('|| released < frames) return;', ') return;', 'a flush waits for the messages before it'),
+    inOperations(
+      'this.#pending.shift();\n      this.#outstanding.count -= 1;',
+      'this.#pending.shift();',
+      'a flush that has ended is not outstanding',
+    ),
+    inOperations(
+      'completeOne(completion, this.#puts.takeFailure());',
+      'completeOne(completion, Status.OK);',
+      'a flush reports a failed put',
+    ),
+    inOperations(
+      'this.#pending = this.#pending.filter((flush) => flush.owner !== owner);',
+      'this.#pending = [];',
+      'flushes of other endpoints go on',
+    ),
+    inOperations(
+      'const flushes = this.#pending;\n    this.#pending = [];',
+      'const flushes = this.#pending;',
+      'a flush ends once',
+    ),
+    inOperations(
+      'const operations = this.#operations.map((_, index) => this.#at(index));',
+      'const operations = [...this.#operations];',
+      'operations keep their order when their ring grows',
+    ),
+    inParser(
+      'if (this.#buffers.isDelivering) return 0;',
+      '',
+      'a handler that calls progress does not receive over its message',
+    ),
+    inParser('this.#buffers.claim(this.#vacate);', '', 'a partial frame is kept when another connection receives'),
+    inParser('this.#partialEnd = 0;\n  };', '};', 'a partial frame is kept once'),
+    inParser(
+      'if (this.#isStalled && !this.#resume()) return 0;',
+      'if (this.#isStalled) this.#resume();',
+      'nothing is received while a message waits for a handler',
+    ),
+    inParser(
+      'this.#sink.isUp && !this.#isStalled; poll++',
+      'this.#sink.isUp; poll++',
+      'receiving stops at a message without a handler',
+    ),
+    inParser(
+      'total += received;\n      if (isDirect) this',
+      'total += received;\n      this',
+      'only bytes of bodies are slices of bodies',
+    ),
+    inParser(
+      'if (transmitter.queued !== queued) return total;',
+      '',
+      'answers do not wait for the data behind their requests',
+    ),
+    inParser(
+      '(received < bytesMax && this.#records === undefined) || this.end',
+      'received < bytesMax || this.end',
+      'a short record is not the end of the data',
+    ),
+    inParser(
+      'if (behind > 0 && this.#sink.isUp) this.#consume',
+      'if (behind > 0) this.#consume',
+      'nothing behind a body is delivered after the end',
+    ),
+    inParser('count < run.left && free >= 2', 'count < run.left && free >= 0', 'a list of pieces has an end'),
+    inParser(
+      'byteLength === 0 ? 0 : this.#sink.placeOfPut',
+      'byteLength < 0 ? 0 : this.#sink.placeOfPut',
+      'an empty put has no memory to receive into',
+    ),
+    inParser(
+      'if (!this.#sink.hasHandler || !this.#hasPartial) return false;',
+      'if (!this.#hasPartial) return false;',
+      'a stalled message waits for a handler',
+    ),
+    inParser(
+      'transmitter.isCorked = isCorked;',
+      'transmitter.isCorked = false;',
+      'frames that the program holds back stay so',
+    ),
+    inParser('this.#buffers.isDelivering = false;\n    }', '}', 'receiving goes on after a delivery'),
+    inParser('if (this.#run.missing > 0 && type !== FrameType.PUT)', 'if (false)', 'only puts are in a run'),
+    inParser(
+      'if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {',
+      'if (byteLength > this.#buffers.rxBytesMax) {',
+      'a message has no negative length',
+    ),
+    inParser(
+      'byteLength > this.#buffers.rxBytesMax) {',
+      'byteLength > 2 * this.#buffers.rxBytesMax) {',
+      'a message has at most the longest length',
+    ),
+    inParser(
+      'if (hasEnd && statusOf(frame.words, behind >> 2) !== Status.OK) return next;',
+      '',
+      'a message whose memory was lost is ignored',
+    ),
+    inParser('if (value < 0 || value > FRAME_BODY_BYTES_MAX) {', 'if (value < 0) {', 'a body has at most 1 GiB'),
+    inParser(
+      'if (value < 0 || value > FRAME_BODY_BYTES_MAX) {',
+      'if (value > FRAME_BODY_BYTES_MAX) {',
+      'a body has no negative length',
+    ),
+    inParser('if (value < 1 || value > PUT_RUN_MAX) {', 'if (value > PUT_RUN_MAX) {', 'a run has puts'),
+    inParser(
+      'if (value < 1 || value > PUT_RUN_MAX) {',
+      'if (value < 1 || value > PUT_RUN_MAX + 1) {',
+      'a run of a peer has at most 30 puts',
+    ),
+    inParser(
+      'this.#expectsEnd = false;\n    this.#beginNextOfRun();',
+      'this.#beginNextOfRun();',
+      'the puts of a run have no end',
+    ),
+    inParser('if (this.#padding > 0 || run.left', 'if (run.left', 'the next body of a run begins behind the padding'),
+    inParser(
+      "this.end = received === 0 ? 'closed' : 'failed';",
+      "this.end = 'closed';",
+      'a failed receive names its reason',
+    ),
+    inParser(
+      'this.failure = -received;',
+      'this.failure = received;',
+      'the error number of a failed receive is positive',
+    ),
+    inParser('this.#sink.isUp = false;\n    return end;', 'return end;', 'no frame is delivered behind a violation'),
+    inParser('this.#bodyBytes += bytes;', '', 'slices of a long body are signs of life'),
+  ],
+};
