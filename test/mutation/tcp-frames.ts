@@ -51,6 +51,7 @@ export const TCP_FRAMES: Area = {
       'this.#keep(start + Math.max(sent, 0)',
       'a batch whose socket has no room waits for it',
     ),
+    inSender('.isRest = sent > 0;', ';', 'no acknowledgement tears a message of which the socket has taken a part'),
     inSender('if (this.isCorked) return false;', '', 'frames that are held back wait'),
     inSender(
       'this.length >= BATCH_FRAMES || this.#copied >= BATCH_BYTES',
@@ -161,8 +162,8 @@ export const TCP_FRAMES: Area = {
       'a batch ends with its failure',
     ),
     inQueue(
-      'return this.piece > 0 || this.offset > 0;',
-      'return this.offset > 0;',
+      'return this.piece > 0 || this.offset > 0 || this.isRest;',
+      'return this.offset > 0 || this.isRest;',
       'a frame whose header was sent has begun',
     ),
     inQueue(
@@ -225,6 +226,7 @@ export const TCP_FRAMES: Area = {
       'a reused frame begins with its first byte',
       'a frame is put back with offset 0 unless its connection has ended, and the next piece sets it',
     ),
+    inQueue('outgoing.isRest = false;\n', '', 'a reused frame is no rest of another one'),
     inQueue('outgoing.hasOvertaken = false;\n', '', 'a reused frame has overtaken nothing'),
     inQueue('outgoing.owner = undefined;\n', '', 'a reused frame is of no endpoint'),
     inQueue('outgoing.completion = undefined;\n', '', 'a reused frame completes nothing'),

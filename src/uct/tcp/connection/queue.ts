@@ -48,6 +48,8 @@ export class Outgoing {
   offset = 0;
   /** Registered memory of each piece, if any. It is in use until all pieces are sent. */
   readonly memories: (HostMemory | undefined)[] = [];
+  /** Whether it is the rest of a frame whose beginning was sent before it was queued. */
+  isRest = false;
   /** Whether it overtakes frames that were queued before. */
   hasOvertaken = false;
   /** The endpoint of the operation that it belongs to, if it has registered memory or a completion. */
@@ -68,7 +70,7 @@ export class Outgoing {
   }
 
   get isStarted(): boolean {
-    return this.piece > 0 || this.offset > 0;
+    return this.piece > 0 || this.offset > 0 || this.isRest;
   }
 
   /** Makes it a PUT_RUN without puts. */
@@ -267,6 +269,7 @@ export class OutgoingPool {
     outgoing.piece = 0;
     outgoing.offset = 0;
     outgoing.next = undefined;
+    outgoing.isRest = false;
     outgoing.hasOvertaken = false;
     outgoing.owner = undefined;
     outgoing.completion = undefined;

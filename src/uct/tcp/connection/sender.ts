@@ -133,7 +133,7 @@ export class Transmitter {
     if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);
     this.#pendingAcks = 0;
     this.#isBatching = false;
-    this.#keep(start + Math.max(sent, 0), start + total);
+    this.#keep(start + Math.max(sent, 0), start + total).isRest = sent > 0;
     return Status.OK;
   }
 
@@ -155,14 +155,15 @@ export class Transmitter {
     return this.isCorked ? Status.OK : this.sendMore();
   }
 
-  /** Queues a copy of a part of the shared memory. */
-  #keep(from: number, end: number): void {
+  /** Queues a copy of a part of the shared memory. Returns the frame. */
+  #keep(from: number, end: number): Outgoing {
     const rest = this.#buffers.pool.take(end - from);
     rest.copied = end - from;
     this.#copied += rest.copied;
     storeWords(rest.words, 0, rest.block.u8, this.#buffers.tx.u8, from, end - from);
     rest.addHeader(end - from);
     this.#append(rest);
+    return rest;
   }
 
   /** Queues a frame, and sends what the kernel accepts. Returns OK, or IO_ERROR: see {@link failure}. */

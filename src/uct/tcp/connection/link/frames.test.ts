@@ -57,6 +57,7 @@ describe('a frame', () => {
     frame.owner = pool;
     frame.completion = new NotedCompletion();
     frame.hasOvertaken = true;
+    frame.isRest = true;
     frame.copied = 7;
     frame.failure = Status.INVALID_ADDR;
     frame.next = frame;
