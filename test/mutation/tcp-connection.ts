@@ -259,7 +259,12 @@ export const TCP_CONNECTION: Area = {
       'if (link.isUp && blocked.size === 1) continue;',
       'a connection with more to do stays',
     ),
-    inTable('if (link.isUp) ready.update(link);', '', 'a socket that has room again does not end every sleep'),
+    inTable(
+      'if (link.isUp) ready.update(link);',
+      '',
+      'a socket that has room again does not end every sleep',
+      'the next poll of the set does the same, after one sleep that ends early',
+    ),
     inTable('link.acknowledge();\n', '', 'acknowledgements leave before a sleep'),
     inTable('if (link.isBroken) return false;', '', 'no sleep begins with a failed connection'),
     inTable('if (link.isUp) this.ready.update(link);', '', 'a sleep ends when a blocked socket has room'),

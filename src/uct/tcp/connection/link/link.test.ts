@@ -519,6 +519,15 @@ describe('the end of a connection', () => {
     expect(endpoint.amShort(1, NO_WORDS, 0, EIGHT, 0, 8)).toBe(Status.ENDPOINT_TIMEOUT);
   });
 
+  it('releases the records of an encrypted one', () => {
+    const line = lines.idle();
+    let closed = 0;
+    const records = { isPending: false, close: () => (closed += 1) };
+    line.link.attach(line.fd, 65_536, { recordsOver: () => records } as never);
+    line.link.fail(Status.CANCELED, '');
+    expect(closed).toBe(1);
+  });
+
   it('in a handler delivers no further message', () => {
     const line = lines.up();
     const ids: number[] = [];
