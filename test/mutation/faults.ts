@@ -4,6 +4,7 @@ import { COLL } from './coll.ts';
 import type { Area } from './fault.ts';
 import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
+import { POSIX_ENDPOINT } from './posix-endpoint.ts';
 import { POSIX_RING } from './posix-ring.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
@@ -23,6 +24,7 @@ export const AREAS: readonly Area[] = [
   COLL,
   POSIX_RING,
   POSIX_DIRECTORY,
+  POSIX_ENDPOINT,
   TCP_CONNECTION,
   TCP_FRAMES,
 ];
