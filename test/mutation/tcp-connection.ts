@@ -331,6 +331,7 @@ export const TCP_CONNECTION: Area = {
       'get.owner = undefined;\n    get.iov = NO_MEMORY;',
       'get.owner = undefined;',
       'an answered get keeps no memory',
+      'its list is that of the operation, which forgets its memory',
     ),
     inInbound('this.#freeGets.push(get);', '', 'a get is reused', 'it only saves an allocation'),
     inInbound('get.isCancelled = false;\n', '', 'a get that reuses a cancelled one is not cancelled'),
@@ -393,11 +394,13 @@ export const TCP_CONNECTION: Area = {
       'for (let i = 0; i < this.#count; i++) this.#memories[i] = undefined;',
       '',
       'the memory of a whole body is not kept',
+      'it is kept until the next body only',
     ),
     inInbound(
       'if (bytes <= 0) skip -= entryBytes;',
       'if (bytes < 0) skip -= entryBytes;',
       'a part of a list that begins with an entry leaves the one before out',
+      'an empty piece is not added, and the rest is the same',
     ),
     inInbound(
       'skip = 0;\n        left -= bytes;',

@@ -389,6 +389,11 @@ describe('a check of the peer', () => {
     line.link.progress(1);
     line.clock.advance(1e12);
     expect(line.link.checkPeer()).toBe(Status.OK);
+    line.write(signalFrame(FrameType.HEARTBEAT, 1000), signalFrame(FrameType.HEARTBEAT, -5));
+    line.link.progress(1);
+    line.link.checkPeer();
+    line.clock.advance(1e10);
+    expect(line.link.checkPeer()).toBe(Status.ENDPOINT_TIMEOUT);
   });
 });
 
@@ -435,12 +440,15 @@ describe('cancelling', () => {
     expect([...memories[1]!.bytes]).toEqual(Array(16).fill(0));
     expect([...memories[2]!.bytes]).toEqual(Array(16).fill(3));
     expect(memories.map(({ inFlight }) => inFlight)).toEqual([0, 0, 0]);
-    // The next get reuses what the cancelled one has left.
-    const next = new NotedCompletion();
-    other.getZcopy([{ memory: memories[0]!, offset: 0, byteLength: 16 }], 0, FOREIGN_KEY, next);
-    line.write(answer(4));
-    for (let i = 0; i < 2; i++) line.link.progress(4);
-    expect([next.statuses, [...memories[0]!.bytes]]).toEqual([[Status.OK], Array(16).fill(4)]);
+    // The next gets reuse what the cancelled ones have left.
+    const next = memories.map(() => new NotedCompletion());
+    for (const [i, completion] of next.entries()) {
+      other.getZcopy([{ memory: memories[i]!, offset: 0, byteLength: 16 }], 0, FOREIGN_KEY, completion);
+    }
+    line.write(answer(4), answer(5), answer(6));
+    for (let i = 0; i < 4; i++) line.link.progress(4);
+    expect(next.map(({ statuses }) => statuses)).toEqual(Array(3).fill([Status.OK]));
+    expect(memories.map(({ bytes }) => [...bytes])).toEqual([4, 5, 6].map((value) => Array(16).fill(value)));
   });
 
   it('does not touch a put of the peer, or the get of another endpoint', () => {
