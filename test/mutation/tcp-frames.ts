@@ -160,6 +160,7 @@ export const TCP_FRAMES: Area = {
       'this.failure = code;\n    this.#isBatching = false;',
       'this.failure = code;',
       'a batch ends with its failure',
+      'its end, which follows, does the same',
     ),
     inQueue(
       'return this.piece > 0 || this.offset > 0 || this.isRest;',
