@@ -13,6 +13,7 @@ import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
+import { UCT_BASE } from './uct-base.ts';
 
 export const AREAS: readonly Area[] = [
   UCP,
@@ -27,4 +28,5 @@ export const AREAS: readonly Area[] = [
   POSIX_ENDPOINT,
   TCP_CONNECTION,
   TCP_FRAMES,
+  UCT_BASE,
 ];
