@@ -294,6 +294,11 @@ describe('a sleep', () => {
     // The room is there now.
     await sender.wait(60e9);
     expect([endpoint.blockedOnSend, clock.pendingTimers, attentionOf(sender)]).toEqual([false, 0, Attention.AWAKE]);
+    // It does not wait for room any more, until it finds none.
+    const idle = sender.wait(1e9);
+    expect(clock.pendingTimers).toBe(1);
+    clock.advance(1e9);
+    await idle;
     while (send(endpoint) === Status.OK);
     expect(endpoint.blockedOnSend).toBe(true);
     void sender.wait(60e9);

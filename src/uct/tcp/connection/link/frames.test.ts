@@ -233,6 +233,16 @@ describe('operations that wait for answers', () => {
     expect([operations.takeFailure(), operations.takeFailure()]).toEqual([Status.INVALID_ADDR, Status.OK]);
   });
 
+  it('do not have the failure of the frame just before theirs', () => {
+    const waiting = new Waiting();
+    const { operations } = waiting;
+    operations.sent += 1;
+    const own = waiting.start(1);
+    operations.answer(1, Status.INVALID_ADDR);
+    operations.answer(1, Status.OK);
+    expect([own.statuses, operations.takeFailure()]).toEqual([[Status.OK], Status.INVALID_ADDR]);
+  });
+
   it('end once, with their own failure before that of the connection', () => {
     const waiting = new Waiting();
     const { operations, outstanding } = waiting;
