@@ -188,6 +188,7 @@ describe('the queue', () => {
     line.link.transmitter.cancel(endpoint);
     line.link.transmitter.cancel(endpoint);
     line.link.fail(Status.ENDPOINT_TIMEOUT, '');
+    expect(message.count).toBe(0);
     expect([message.statuses, memory.inFlight, line.shared.buffers.pool.takenBytes]).toEqual([[Status.CANCELED], 0, 0]);
   });
 
