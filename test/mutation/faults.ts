@@ -1,18 +1,24 @@
 /** All faults, by area. */
 
-import { COLL } from './coll.ts';
 import type { Area } from './fault.ts';
+import { COLL } from './coll.ts';
+import { DRIVER_IOCTL } from './driver-ioctl.ts';
+import { DRIVER_SUBMISSION } from './driver-submission.ts';
+import { DRIVER_SUBMIT } from './driver-submit.ts';
+import { HLTHUNK_DMA } from './hlthunk-dma.ts';
+import { HLTHUNK_QUEUE } from './hlthunk-queue.ts';
+import { HLTHUNK_SUBMISSION } from './hlthunk-submission.ts';
 import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
 import { POSIX_ENDPOINT } from './posix-endpoint.ts';
 import { POSIX_RING } from './posix-ring.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
-import { UCP } from './ucp.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
+import { UCP } from './ucp.ts';
 import { UCT_BASE } from './uct-base.ts';
 
 export const AREAS: readonly Area[] = [
@@ -29,4 +35,10 @@ export const AREAS: readonly Area[] = [
   TCP_CONNECTION,
   TCP_FRAMES,
   UCT_BASE,
+  HLTHUNK_DMA,
+  HLTHUNK_QUEUE,
+  HLTHUNK_SUBMISSION,
+  DRIVER_SUBMISSION,
+  DRIVER_SUBMIT,
+  DRIVER_IOCTL,
 ];

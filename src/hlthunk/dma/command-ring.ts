@@ -26,7 +26,7 @@ import { highAt, lowAt } from '../base/card-file.ts';
 import type { CommandBuffer } from '../cs/command-buffer.ts';
 import type { DmaRequest } from './request.ts';
 
-/** Bytes of packets in one slot: enough for 41 transfers and the completion message. */
+/** Bytes of packets in one slot: enough for 42 transfers and the completion message. */
 const SLOT_PACKET_BYTES = 1024;
 /** Bytes of packets in a long area (there are two): enough for 1364 transfers and the completion message. */
 const LONG_PACKET_BYTES = 32_768;

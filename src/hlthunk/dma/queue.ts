@@ -33,6 +33,8 @@ export interface DmaQueueOptions {
   readonly slots: number;
   /** Largest transfer of one packet; tests use small values. Default {@link DMA_PACKET_BYTES_MAX}. */
   readonly packetBytesMax?: number;
+  /** The number of the batch before the first; tests begin before numbers wrap. Default 0. */
+  readonly batchesBefore?: number;
 }
 
 /** A DMA queue. */
@@ -60,7 +62,7 @@ export class DmaQueue {
     this.device = options.device;
     this.#ring = new CommandRing(options.device, options.slots);
     this.#ioctls = new BatchIoctls(options.device.file, this.#ring, options.queueIndex);
-    this.#batches = new Batches(options.slots);
+    this.#batches = new Batches(options.slots, options.batchesBefore);
     this.#wait = new CompletionWait(options.device.file, (result) => this.#waitEnded(result));
     this.engineId = options.engineId;
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;

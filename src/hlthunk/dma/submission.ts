@@ -77,15 +77,21 @@ export class CompletionWait {
 /** The batches of one queue by their numbers, which count modulo 2^32. Batch n is in slot n - 1 modulo the number of slots. */
 export class Batches {
   /** The last batch that was submitted, and the last one that was retired: the card has executed it, and its requests have ended. */
-  submitted = 0;
-  retired = 0;
+  submitted: number;
+  retired: number;
   /** The last batch that was complete when faults were read; its own faults were included. */
-  completed = 0;
+  completed: number;
   readonly #slots: number;
 
-  /** @param slots maximum number of batches in flight, a power of two */
-  constructor(slots: number) {
+  /**
+   * @param slots maximum number of batches in flight, a power of two
+   * @param before the number of the batch before the first
+   */
+  constructor(slots: number, before = 0) {
     this.#slots = slots;
+    this.submitted = before;
+    this.retired = before;
+    this.completed = before;
   }
 
   get inFlight(): number {
