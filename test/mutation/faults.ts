@@ -5,6 +5,8 @@ import { COLL } from './coll.ts';
 import { DRIVER_IOCTL } from './driver-ioctl.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
+import { GAUDI_BASE } from './gaudi-base.ts';
+import { GAUDI_COPY } from './gaudi-copy.ts';
 import { HLTHUNK_DMA } from './hlthunk-dma.ts';
 import { HLTHUNK_QUEUE } from './hlthunk-queue.ts';
 import { HLTHUNK_SUBMISSION } from './hlthunk-submission.ts';
@@ -41,4 +43,6 @@ export const AREAS: readonly Area[] = [
   DRIVER_SUBMISSION,
   DRIVER_SUBMIT,
   DRIVER_IOCTL,
+  GAUDI_BASE,
+  GAUDI_COPY,
 ];

@@ -98,7 +98,8 @@ describe('CS', () => {
     card.block(0);
     for (let i = 1; i < maxPendingCs; i++) expect(nop(1).result).toBe(0);
     const refused = nop(1);
-    expect(refused.result).toBe(-EAGAIN);
+    // Its arguments stay, for a repetition.
+    expect([refused.result, refused.out.seq]).toEqual([-EAGAIN, 0n]);
     expect(counters()).toMatchObject({ ctx_max_cs_in_flight_drop_cnt: 1n, total_max_cs_in_flight_drop_cnt: 1n });
     expect(nop(1).result).toBe(-EAGAIN);
     expect(counters().ctx_max_cs_in_flight_drop_cnt).toBe(2n);
@@ -116,7 +117,9 @@ describe('CS', () => {
     const left = stream.length - stream.outstanding;
     expect(card.client.submit(new Array(left + 1).fill(chunk)).result).toBe(-EAGAIN);
     expect(counters().ctx_queue_full_drop_cnt).toBe(1n);
-    if (left > 0) expect(card.client.submit(new Array(left).fill(chunk)).result).toBe(0);
+    expect(card.client.submit(new Array(left - 1).fill(chunk)).result).toBe(0);
+    // The last entry, beside one of another queue.
+    expect(card.client.submit([chunk, { ...chunk, queue: 1 }]).result).toBe(0);
     expect([stream.outstanding, card.client.submit([chunk]).result]).toEqual([stream.length, -EAGAIN]);
     // A queue beside it has room for the same.
     expect(card.client.submit([{ ...chunk, queue: 1 }]).result).toBe(0);
@@ -132,6 +135,7 @@ describe('CS', () => {
     expect(results({ cs_flags: HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.ENGINES_COMMAND })).toBe(-EINVAL);
     expect(results({ chunks_execute: 8n })).toBe(-EFAULT);
     expect(results({ num_chunks_execute: 513 })).toBe(-EINVAL);
+    expect(counters()).toMatchObject({ ctx_validation_drop_cnt: 2n, ctx_parsing_drop_cnt: 0n });
     const flush = client.cs({ cs_flags: HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES });
     expect(flush).toMatchObject({ result: 0, out: { seq: NO_SEQ } });
     card.node.inject(0, { kind: 'hard-reset' });
@@ -169,6 +173,16 @@ describe('CS', () => {
     expect(staged(FIRST | HL_CS_FLAGS.ENCAP_SIGNALS, 7n).result).toBe(-EINVAL);
   });
 
+  it('completes a staged submission when each of its members is done', () => {
+    card = new EmulatedCard({ asic: 'gaudi' });
+    const fence = (words: Uint32Array) => writeFence(words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+    const first = run(0, fence, { cs_flags: STAGED | FIRST }).out.seq;
+    expect(nop(1, { cs_flags: STAGED | LAST, seq: first }).result).toBe(0);
+    expect(card.client.wait(first).out.status).toBe(BUSY);
+    raise();
+    expect(card.client.wait(first).out.status).toBe(COMPLETED);
+  });
+
   it('has one submission that needs no queue with a completion: a member of a staged one that is not its last', () => {
     card = new EmulatedCard({ asic: 'gaudi' });
     const { client } = card;
@@ -193,7 +207,10 @@ describe('CS', () => {
     expect([of(8), of(5000)]).toEqual([0, 0]);
     const unknown = client.submit([{ queue: 0, cb: cb + 4096n, byteLength: 8, flags: 0 }]);
     expect(unknown.result).toBe(-EINVAL);
-    expect(counters().ctx_validation_drop_cnt).toBe(5n);
+    expect(counters()).toMatchObject({ ctx_validation_drop_cnt: 5n, ctx_parsing_drop_cnt: 0n });
+    const stop = (words: Uint32Array) => writeNop(words, 0, packetCtl(PacketOpcode.STOP));
+    expect(run(0, stop).result).toBe(-EPERM);
+    expect(counters().ctx_parsing_drop_cnt).toBe(1n);
   });
 
   it('counts what it cannot parse apart from what is not valid', () => {
