@@ -2,7 +2,9 @@
 
 import type { Area } from './fault.ts';
 import { COLL } from './coll.ts';
+import { DRIVER_BASE } from './driver-base.ts';
 import { DRIVER_IOCTL } from './driver-ioctl.ts';
+import { DRIVER_MEMORY } from './driver-memory.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
@@ -45,4 +47,6 @@ export const AREAS: readonly Area[] = [
   DRIVER_IOCTL,
   GAUDI_BASE,
   GAUDI_COPY,
+  DRIVER_MEMORY,
+  DRIVER_BASE,
 ];

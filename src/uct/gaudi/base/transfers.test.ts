@@ -243,13 +243,54 @@ describe('memory that a program may detach', () => {
 
   it('gets its bytes from a landing, when the transfer has ended', () => {
     const bytes = new Uint8Array(16);
-    const { dma, status, completion, detachable, mappings } = get(bytes);
+    const { dma, status, completion, detachable, mappings, transfers, puts } = get(bytes);
     expect(status).toBe(Status.INPROGRESS);
     expect(dma.started[0]).toMatchObject({ destination: mappings[0], destinationOffset: 0 });
     expect([detachable.mapping.inFlight, made.card.inFlight]).toEqual([1, 1]);
+    expect(transfers.flush(undefined, puts)).toBe(Status.INPROGRESS);
     dma.end(Status.OK);
     expect([completion.calls, completion.failure, dma.freed]).toEqual([1, Status.OK, 1]);
     expect([detachable.mapping.inFlight, made.card.inFlight]).toEqual([0, 0]);
+    expect(transfers.flush(undefined, puts)).toBe(Status.OK);
+  });
+
+  it('gets the bytes of a put from a card at their places, behind each other', () => {
+    const { transfers, dma, memory } = open();
+    const bytes = new Uint8Array(32);
+    const remote = hostMemory(bytes, false);
+    // The remote side begins at byte 5 of the buffer, which is 64 bytes behind the start of its pages.
+    transfers.remote.set(remote.mapping, 64 + 5, remote.memory, true);
+    const { landings } = made.card;
+    const taken: { memory: { u8: Uint8Array } }[] = [];
+    const take = landings.take.bind(landings);
+    landings.take = (...args) => {
+      const landing = take(...args);
+      if (landing !== undefined) taken.push(landing);
+      return landing;
+    };
+    const put = new Ended();
+    expect(transfers.list([entry(memory, 0, 3), entry(memory, 8, 2)], put)).toBe(Status.INPROGRESS);
+    taken[0]!.memory.u8.set([1, 2, 3]);
+    taken[1]!.memory.u8.set([4, 5]);
+    for (let i = 0; i < 2; i++) dma.end(Status.OK);
+    expect([put.calls, ...bytes.subarray(4, 11)]).toEqual([1, 0, 1, 2, 3, 4, 5, 0]);
+  });
+
+  it('waits while landings are in use, and holds nothing meanwhile', () => {
+    const { list } = open();
+    const host = hostMemory(new Uint8Array(64), false);
+    const { landings } = made.card;
+    const take = landings.take.bind(landings);
+    let calls = 0;
+    landings.take = (...args) => {
+      calls += 1;
+      return calls === 2 ? undefined : take(...args);
+    };
+    const two = [entry(host.memory, 0, 8), entry(host.memory, 8, 8)];
+    expect([list(false, two).status, host.mapping.inFlight]).toEqual([Status.NO_RESOURCE, 0]);
+    expect(list(false, two).status).toBe(Status.INPROGRESS);
+    expect(host.mapping.inFlight).toBe(2);
+    for (let i = 0; i < 2; i++) made.dma.end(Status.OK);
   });
 
   it('receives nothing after it was detached, nor of a transfer that failed', () => {
