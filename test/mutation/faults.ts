@@ -12,6 +12,8 @@ import { GAUDI_COPY } from './gaudi-copy.ts';
 import { HLTHUNK_DMA } from './hlthunk-dma.ts';
 import { HLTHUNK_QUEUE } from './hlthunk-queue.ts';
 import { HLTHUNK_SUBMISSION } from './hlthunk-submission.ts';
+import { IB_CONNECTION } from './ib-connection.ts';
+import { IB_ENDPOINT } from './ib-endpoint.ts';
 import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
 import { POSIX_ENDPOINT } from './posix-endpoint.ts';
@@ -49,4 +51,6 @@ export const AREAS: readonly Area[] = [
   GAUDI_COPY,
   DRIVER_MEMORY,
   DRIVER_BASE,
+  IB_ENDPOINT,
+  IB_CONNECTION,
 ];
