@@ -7,7 +7,7 @@ import { close, dup, Errno, SyscallError } from '../../../sys/index.ts';
 import { HandleType, HL_CB_FLAGS, HL_CB_OP, HL_MEM, packHandle } from '../../../uapi/index.ts';
 import type { Context } from '../ioctl/context.ts';
 import { PrimaryFile } from '../ioctl/file.ts';
-import type { BufferTable, DriverBuffer } from './buffer-table.ts';
+import { type BufferTable, CommandBufferVa, type DriverBuffer } from './buffer-table.ts';
 
 expectNoLeaks();
 
@@ -56,8 +56,9 @@ describe('buffers of the driver', () => {
     expect(buffers.size).toBe(1);
     buffers.destroy(second);
     expect(buffers.size).toBe(0);
-    // The smallest free number is the next.
-    expect(create(buffers).id).toBe(first.id);
+    // The smallest free number is the next, and the first free pages.
+    const next = create(buffers);
+    expect([next.id, next.place.page]).toEqual([first.id, first.place.page]);
   });
 
   it('are mapped once at a time, as a whole, by a handle of their type', () => {
@@ -115,11 +116,11 @@ describe('buffers of the driver', () => {
 
 describe('device memory', () => {
   it('is counted in whole pages until it is freed, which needs that it is not mapped', () => {
-    const { deviceMemory } = open();
+    const { deviceMemory, card: state } = open();
     const { client } = card;
     const { handle, address, pageBytes } = devicePage(2);
     const bytes = 2 * pageBytes;
-    expect(deviceMemory.usedBytes).toBe(bytes);
+    expect([deviceMemory.usedBytes, state.dramUsedBytes]).toEqual([bytes, bytes]);
     const odd = client.allocate(pageBytes + 1).out;
     expect(deviceMemory.usedBytes).toBe(2 * bytes);
     expect([client.free(odd), client.free(odd), deviceMemory.usedBytes]).toEqual([0, -EINVAL, bytes]);
@@ -129,6 +130,8 @@ describe('device memory', () => {
     expect([client.free(handle), client.unmap(second), client.free(handle)]).toEqual([-EINVAL, 0, -EINVAL]);
     expect([client.unmap(address), client.unmap(address), client.free(handle)]).toEqual([0, -EINVAL, 0]);
     expect([deviceMemory.usedBytes, [...deviceMemory.list()]]).toEqual([0, []]);
+    // The smallest free handle is the next.
+    expect(client.allocate(pageBytes).out).toBe(handle);
   });
 
   it('runs out at its last page, and fails with ENOMEM without keeping anything', () => {
@@ -156,14 +159,21 @@ describe('device memory', () => {
   });
 
   it('that is exported stays mapped until the last descriptor is closed', () => {
-    const { deviceMemory } = open();
+    const context = open();
+    const { deviceMemory } = context;
     const { client } = card;
     const { address, handle, pageBytes } = devicePage();
     expect(client.exportDmabuf(address, pageBytes, 4096).result).toBe(-EINVAL);
+    expect(client.exportDmabuf(address, 4096, 8).result).toBe(-EINVAL);
     expect(client.exportDmabuf(address, 4096 + 8).result).toBe(-EINVAL);
     expect(client.exportDmabuf(address + 4096n, 4096).result).toBe(-EINVAL);
     expect(client.exportDmabuf(address, 0).result).toBe(-EINVAL);
     const { out: fd } = client.exportDmabuf(address, 4096, pageBytes - 4096);
+    const { va, card: state } = context;
+    const { memoryOffset } = va.dram!.table.translate(Number(address - va.dram!.base))!;
+    expect(state.dmabufs.find(fd)).toMatchObject({
+      runs: [{ offset: memoryOffset + pageBytes - 4096, byteLength: 4096 }],
+    });
     const copy = dup(fd);
     close(fd);
     expect([client.unmap(address), deviceMemory.hasLiveExports]).toEqual([-EINVAL, true]);
@@ -294,15 +304,64 @@ describe('memory of the caller', () => {
   });
 });
 
+describe('the device addresses of command buffers', () => {
+  it('are those of a pool, which is made at the first and given back at the end', () => {
+    card = new EmulatedCard();
+    const calls: unknown[] = [];
+    const range = {
+      base: 0x7000_0000_0000n,
+      allocate: ({ byteLength }: { byteLength: number }) => {
+        calls.push(['allocate', byteLength]);
+        return 8192;
+      },
+      free: (offset: number) => calls.push(['free', offset]),
+      addressOf: (offset: number) => 0x7000_0000_0000n + BigInt(offset),
+      table: {
+        map: (...args: unknown[]) => calls.push(['map', ...args.slice(0, 2)]),
+        unmap: (...args: unknown[]) => calls.push(['unmap', ...args]),
+      },
+    };
+    const commands = new CommandBufferVa(range as never);
+    const buffer = (byteLength: number) => ({ memory: { byteLength }, deviceAddress: 0n }) as unknown as DriverBuffer;
+    const [first, second] = [buffer(3 * 2 ** 30), buffer(3 * 2 ** 30)];
+    first.deviceAddress = commands.map(first);
+    expect([first.deviceAddress, commands.map(second)]).toEqual([0x7000_0000_2000n, 0n]);
+    expect(calls).toEqual([
+      ['allocate', 4 * 2 ** 30],
+      ['map', 8192, 3 * 2 ** 30],
+    ]);
+    commands.unmap(first);
+    commands.unmap(first);
+    expect([first.deviceAddress, commands.map(second)]).toEqual([0n, 0x7000_0000_2000n]);
+    commands.close();
+    commands.close();
+    expect(calls.slice(2)).toEqual([
+      ['unmap', 8192, 3 * 2 ** 30],
+      ['map', 8192, 3 * 2 ** 30],
+      ['free', 8192],
+    ]);
+  });
+});
+
 describe('a context that is closed', () => {
+  it('ends its exports, though a descriptor is open', () => {
+    const { card: state } = open();
+    const { out: fd } = card.client.exportDmabuf(devicePage().address, 4096);
+    card.client.file.close();
+    expect(state.dmabufs.find(fd)).toBe(EINVAL);
+    close(fd);
+  });
+
   it('gives back what it had', () => {
     const context = open();
     devicePage();
     context.buffers.create(HandleType.CB, 4096);
+    expect(card.client.createCommandBuffer(64, HL_CB_FLAGS.MAP).result).toBe(0);
     const { host } = context.va;
     card.client.file.close();
     expect([context.hostMappings.pinnedBytes, context.deviceMemory.usedBytes]).toEqual([0, 0]);
     expect([host.table.size, host.usedBytes, context.va.dram!.usedBytes]).toEqual([0, 0, 0]);
+    expect(context.buffers.size).toBe(0);
     expect(() => card.client.file.mmap(4096, 0n)).toThrow(SyscallError);
   });
 });
