@@ -180,6 +180,7 @@ export const DRIVER_MEMORY: Area = {
       before: 'for (const run of runs) this.#physical.free(run.offset - this.#firstByte);',
       after: '',
       breaks: 'pieces of a failed allocation are given back',
+      equivalent: 'The check of the free bytes before it leaves a free page for each piece.',
     },
     {
       file: 'src/emulator/driver/memory/device-memory-table.ts',

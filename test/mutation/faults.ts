@@ -3,8 +3,10 @@
 import type { Area } from './fault.ts';
 import { COLL } from './coll.ts';
 import { DRIVER_BASE } from './driver-base.ts';
+import { DRIVER_INFO } from './driver-info.ts';
 import { DRIVER_IOCTL } from './driver-ioctl.ts';
 import { DRIVER_MEMORY } from './driver-memory.ts';
+import { DRIVER_SIGNALS } from './driver-signals.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
@@ -53,4 +55,6 @@ export const AREAS: readonly Area[] = [
   DRIVER_BASE,
   IB_ENDPOINT,
   IB_CONNECTION,
+  DRIVER_INFO,
+  DRIVER_SIGNALS,
 ];

@@ -231,6 +231,16 @@ describe('a put', () => {
 });
 
 describe('a short get', () => {
+  it('fits into a slot, and its target', () => {
+    const { endpoint, key, used } = open();
+    const get = (offset: number, byteLength: number) =>
+      endpoint.getShort(new Uint8Array(300), offset, byteLength, 0, key, new EndedCompletion());
+    expect([get(0, 257), get(299, 2), endpoint.getShort(new Uint8Array(8), 0, 8, 0, key, 5 as never)]).toEqual(
+      new Array(3).fill(Status.INVALID_PARAM),
+    );
+    expect([used(), get(44, 256)]).toEqual([[0, 0, 0, 0], Status.INPROGRESS]);
+  });
+
   it('delivers its bytes when it has ended with OK, to a target that has room for them', () => {
     const { endpoint, key, shared, used, connection } = open();
     const target = new Uint8Array(16);

@@ -21,6 +21,7 @@ import {
   msgLongCtl,
   PacketOpcode,
   packetCtl,
+  WAIT_CS_INTERRUPT_SHIFT,
   writeFence,
   writeMsgLong,
   writeNop,
@@ -399,6 +400,20 @@ describe('a wait that does not block', () => {
     expect(isOver).toBe(false);
     card.clock.advance(1);
     expect(await waiting).toMatchObject({ result: 0, out: { status: BUSY, flags: 0 } });
+  });
+
+  it('for an interrupt has a time-out of its own, and no time of completion when that is over', async () => {
+    card = new EmulatedCard();
+    const handle = card.client.createCommandBuffer(4096).out;
+    const { INTERRUPT, INTERRUPT_KERNEL_CQ } = HL_WAIT_CS_FLAGS;
+    const waiting = start({
+      flags: (INTERRUPT | INTERRUPT_KERNEL_CQ | (50 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0,
+      cq_counters_handle: handle,
+      target: 2n ** 40n,
+      interrupt_timeout_us: 10n,
+    });
+    card.clock.advance(10_000);
+    expect(await waiting).toMatchObject({ result: 0, out: { status: BUSY, flags: 0, timestamp_nsec: 0n } });
   });
 
   it('that is interrupted has the arguments of its caller, for a repetition', async () => {

@@ -1,9 +1,9 @@
 /** Memory of a context of a card without engines: buffers of the driver, device memory, pinned host memory, imports; and what each gives back. */
 
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { EmulatedCard } from '../../../../test/contract/driver/emulated-card.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
-import { close, dup, Errno, SyscallError } from '../../../sys/index.ts';
+import { close, dup, Errno, openFileDescriptors, SyscallError } from '../../../sys/index.ts';
 import { HandleType, HL_CB_FLAGS, HL_CB_OP, HL_MEM, packHandle } from '../../../uapi/index.ts';
 import type { Context } from '../ioctl/context.ts';
 import { PrimaryFile } from '../ioctl/file.ts';
@@ -235,6 +235,34 @@ describe('pinned host memory', () => {
   });
 });
 
+describe('pinned pages', () => {
+  it('are unpinned when they are unmapped, and if they cannot be mapped', () => {
+    const { userMemory, va } = open();
+    const { client, host, node } = card;
+    let unpins = 0;
+    const pin = userMemory.pin.bind(userMemory);
+    userMemory.pin = (...args) => {
+      const pages = pin(...args);
+      if (pages === undefined) return undefined;
+      const unpin = pages.unpin.bind(pages);
+      pages.unpin = () => {
+        unpins += 1;
+        unpin();
+      };
+      return pages;
+    };
+    const first = client.mapHost(host.address, 4096).out;
+    expect([client.unmap(first), unpins]).toEqual([0, 1]);
+    // Its addresses are free again.
+    expect(client.mapHost(host.address, 4096).out).toBe(first);
+    const hint = va.host.base + 0x4000_0000n;
+    expect(client.mapHost(host.address + 8, 4096, hint, HL_MEM.FORCE_HINT).result).toBe(-EINVAL);
+    expect(unpins).toBe(2);
+    node.inject(0, { kind: 'exhausted', resource: 'va' });
+    expect([client.mapHost(host.address, 4096).result, unpins]).toEqual([-ENOMEM, 3]);
+  });
+});
+
 describe('an import', () => {
   function importing() {
     const context = open({ cards: 1 });
@@ -258,6 +286,21 @@ describe('an import', () => {
     expect([context.deviceMemory.hasLiveExports, context.imports.unmap(mapped)]).toEqual([false, false]);
     expect([...context.imports.list()]).toEqual([]);
     expect(client.createCommandBuffer(64).result).toBe(0);
+  });
+
+  it('without addresses leaves no descriptor, and one that has ended is not told of its memory', () => {
+    const { context, fd } = importing();
+    const descriptors = openFileDescriptors();
+    card.node.inject(0, { kind: 'exhausted', resource: 'va' });
+    expect([context.imports.map(fd, 4096), openFileDescriptors()]).toEqual([ENOMEM, descriptors]);
+    const mapped = context.imports.map(fd, 4096);
+    if (typeof mapped === 'number') throw new Error(`errno ${mapped}`);
+    context.imports.unmap(mapped);
+    const unmap = vi.spyOn(context.va.host.table, 'unmap');
+    context.deviceMemory.leaveBus();
+    expect(unmap).not.toHaveBeenCalled();
+    unmap.mockRestore();
+    close(fd);
   });
 
   it('of memory that has left the bus is refused, and one that exists is a page fault from then on', () => {
