@@ -338,6 +338,7 @@ export const DRIVER_MEMORY: Area = {
       before: 'if (!isUserRange(address, byteLength)) return false;',
       after: '',
       breaks: 'memory of the kernel is not read',
+      equivalent: 'The system call that copies refuses such an address too.',
     },
     {
       file: 'src/emulator/driver/memory/user-memory.ts',
@@ -362,6 +363,7 @@ export const DRIVER_MEMORY: Area = {
       before: 'address > 0 && address + byteLength',
       after: 'address + byteLength',
       breaks: 'address 0 is no user memory',
+      equivalent: 'The system calls that copy and that pin refuse it too.',
     },
     {
       file: 'src/emulator/driver/memory/user-memory.ts',

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { FakeMemory } from '../../../test/fixtures/driver/fake-card.ts';
 import { RecordingDevice } from '../../../test/fixtures/driver/recording-device.ts';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { useUncaught } from '../../../test/fixtures/processes/uncaught.ts';
 import { Errno, scratchStatistics } from '../../sys/index.ts';
 import { commandSubmissionEnd, transferEnd } from '../../ucs/debug/diagnostics.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
@@ -271,6 +272,23 @@ describe('transient rejections', () => {
     expect([errors.isExhausted, errors.requests, errors.status]).toEqual([true, 3, Status.IO_ERROR]);
     errors.clear();
     expect(errors.isExhausted).toBe(false);
+  });
+});
+
+describe('an exception of a callback', () => {
+  const uncaught = useUncaught();
+
+  it('is uncaught, and the requests behind it end', async () => {
+    const { device, queue, put, close } = open();
+    const [first, second] = [put(), put()];
+    first.onComplete = () => {
+      throw new Error('of the callback');
+    };
+    device.complete(2);
+    expect([queue.progress(), second.status]).toEqual([2, Status.OK]);
+    await eventLoop();
+    expect(uncaught).toEqual([new Error('of the callback')]);
+    close(first, second);
   });
 });
 

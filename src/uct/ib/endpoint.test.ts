@@ -7,6 +7,7 @@ import { Errno } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { SendFlag, SendWr, Sge, WrOpcode } from '../../verbs/abi.ts';
 import { type AtomicCall, AtomicOperation, type IovEntry } from '../api/iface.ts';
+import { IbKey } from './base/key.ts';
 import type { Completions } from './connection/completions.ts';
 import { IbEndpoint } from './endpoint.ts';
 
@@ -224,6 +225,10 @@ describe('a put', () => {
     expect(endpoint.putZcopy([entry(memory, 0, 0)], 0, key, completion)).toBe(Status.OK);
     expect(endpoint.getZcopy([entry(memory, 0, 8)], 0, key, completion)).toBe(Status.INPROGRESS);
     expect(last().opcode).toBe(WrOpcode.RDMA_READ);
+    const long = ibMemory(new Uint8Array(10_001));
+    const put = (bytes: number) => endpoint.putZcopy([entry(long, 0, bytes)], 0, whole, new EndedCompletion());
+    const whole = new IbKey({ ...key, memoryType: key.memoryType, byteLength: 2 ** 20 } as never);
+    expect([put(10_001), put(10_000)]).toEqual([Status.INVALID_PARAM, Status.INPROGRESS]);
     const five = new Array(5).fill(entry(memory, 0, 8));
     expect(() => endpoint.putZcopy(five, 0, key, completion)).toThrow(/at most 4 entries/);
     expect(() => endpoint.putZcopy([entry(memory, 60, 5)], 0, key, completion)).toThrow(/inside live memory/);

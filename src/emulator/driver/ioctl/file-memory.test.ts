@@ -11,11 +11,15 @@ import {
   HL_INFO_DRAM_USAGE,
   HL_INFO_OP,
   HL_MAX_CB_SIZE,
+  HL_MEM,
   HL_MEM_ARGS,
   HL_MEM_OP,
   HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
   TS_MAX_ELEMENTS_NUM,
+  WAIT_CS_INTERRUPT_SHIFT,
 } from '../../../uapi/index.ts';
+import { Notifier } from '../base/notifier.ts';
 import { PrimaryFile } from './file.ts';
 
 expectNoLeaks();
@@ -75,6 +79,18 @@ describe('an open file', () => {
     block.free();
   });
 
+  it('has zeros in place of words that the request does not give, such as flags', () => {
+    card = new EmulatedCard();
+    const { client } = card;
+    const block = allocateScratch(HL_MEM_ARGS.size);
+    const handle = client.allocate(64).out;
+    const flags = HL_MEM.USERPTR | HL_MEM.FORCE_HINT;
+    HL_MEM_ARGS.in.encode({ op: HL_MEM_OP.MAP, map_device_handle: handle, flags }, block.view);
+    const { MEMORY } = client.file.numbers;
+    expect(client.file.ioctl(sized(MEMORY, HL_MEM_ARGS.in.words.flags * 4), block)).toBe(0);
+    block.free();
+  });
+
   it('waits without a timer that is left, or a place of a multi-wait', async () => {
     card = new EmulatedCard();
     const { client, clock } = card;
@@ -107,10 +123,22 @@ describe('an open file', () => {
     expect(openFileDescriptors()).toBe(descriptors + 1);
     const { notifiers } = primary().context.card;
     expect(notifiers.anyRegistered).toBe(true);
-    const waiting = card.waitAsync(card.block(0), 1_000_000n);
+    const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+    const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (50 << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
+    const counter = { flags, addr: BigInt(card.host.address + 8192), target: 5n, interrupt_timeout_us: 1_000_000n };
+    HL_WAIT_CS_ARGS.in.encode(counter, block.view);
+    const waits = [
+      card.waitAsync(card.block(0), 1_000_000n).then(({ result }) => result),
+      client.file.ioctlAsync(client.file.numbers.WAIT_CS, block),
+    ];
     client.file.close();
-    expect(await waiting).toMatchObject({ result: -EIO });
+    expect(await Promise.all(waits)).toEqual([-EIO, -EIO]);
     expect(notifiers.anyRegistered).toBe(false);
+    const raise = vi.spyOn(Notifier.prototype, 'raise');
+    notifiers.raise(1);
+    expect(raise).not.toHaveBeenCalled();
+    raise.mockRestore();
+    block.free();
     event.close();
   });
 

@@ -322,7 +322,7 @@ describe('memory of the caller', () => {
   it('is read and written in any length, and refused at the end of what is mapped', () => {
     const { userMemory } = open();
     const { host } = card;
-    const bytes = new Uint8Array(100_000).map((_, i) => i * 7);
+    const bytes = new Uint8Array(100_000).map((_, i) => i * 7 + (i >> 8));
     expect(userMemory.write(host.address + 3, bytes)).toBe(true);
     const back = new Uint8Array(100_000);
     expect(userMemory.read(host.address + 3, back)).toBe(true);
