@@ -311,6 +311,7 @@ export const DRIVER_SUBMIT: Area = {
       before: 'submission.multiWait && state !== SubmissionState.PENDING',
       after: 'state !== SubmissionState.PENDING',
       breaks: 'only a queue with completion messages wakes a multi-wait',
+      equivalent: 'On gaudi, the only card with such waits, every queue that signals completion is a stream master.',
     },
     {
       file: 'src/emulator/driver/ioctl/wait.ts',

@@ -13,6 +13,12 @@ import { IbEndpoint } from './endpoint.ts';
 
 expectNoLeaks();
 
+/** Node.js 20 has resizable ArrayBuffers (ES2024); the library types of ES2023 do not. */
+const ResizableBuffer = ArrayBuffer as unknown as new (
+  byteLength: number,
+  options: { maxByteLength: number },
+) => ArrayBuffer & { resize(byteLength: number): void };
+
 let closing: (() => void)[] = [];
 afterEach(() => {
   for (const close of closing) close();
@@ -236,6 +242,17 @@ describe('a put', () => {
 });
 
 describe('a short get', () => {
+  it('delivers nothing to a target that was shortened meanwhile', () => {
+    const { endpoint, key, end } = open();
+    const buffer = new ResizableBuffer(16, { maxByteLength: 16 });
+    const target = new Uint8Array(buffer);
+    const completion = new EndedCompletion();
+    endpoint.getShort(target, 4, 8, 0, key, completion);
+    buffer.resize(10);
+    end();
+    expect([completion.failure, target.byteLength]).toEqual([Status.INVALID_ADDR, 10]);
+  });
+
   it('fits into a slot, and its target', () => {
     const { endpoint, key, used } = open();
     const get = (offset: number, byteLength: number) =>
@@ -261,6 +278,26 @@ describe('a short get', () => {
     connection.retire(2, Status.OK);
     expect(all.map(({ failure }) => failure)).toEqual([Status.OK, Status.INVALID_ADDR, Status.INVALID_ADDR]);
     expect(used()).toEqual([0, 0, 0, 0]);
+  });
+});
+
+describe('memory of this process', () => {
+  it('that is the remote side is held too, and fails the operation if it was detached', () => {
+    const { endpoint, key, end } = open();
+    const bytes = bytesOf(64);
+    const [local, remote] = [ibMemory(bytesOf(64)), ibMemory(bytes)];
+    const own = new IbKey({ ...key, memoryType: key.memoryType, memory: remote } as never);
+    const completion = new EndedCompletion();
+    expect(endpoint.putZcopy([entry(local, 0, 8)], 0, own, completion)).toBe(Status.INPROGRESS);
+    expect([local.inFlight, remote.inFlight]).toEqual([1, 1]);
+    let ends = 0;
+    remote.retire(() => {
+      ends += 1;
+    });
+    detach(bytes);
+    expect(ends).toBe(0);
+    end();
+    expect([completion.failure, local.inFlight, remote.inFlight, ends]).toEqual([Status.INVALID_ADDR, 0, 0, 1]);
   });
 });
 

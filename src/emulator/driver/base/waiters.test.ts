@@ -53,6 +53,7 @@ describe('a ticket', () => {
     const { waiters, calls } = open();
     const tickets = [waiters.take(1e9, 5), waiters.take(1e9, 5), waiters.take(1e9, 6)] as const;
     calls.length = 0;
+    expect(waiters.any).toBe(true);
     waiters.wake();
     expect([await resolved(...tickets), calls]).toEqual([[false, false, false], ['request']]);
     waiters.wakeInterrupt(5);

@@ -190,6 +190,11 @@ describe('MEMORY', () => {
   });
 
   it('imports dma-bufs in the driver of the vendor only', () => {
+    card = new EmulatedCard({ importDmabuf: false });
+    const upstream = card.client.exportDmabuf(card.client.mapDevice(card.client.allocate(64).out).out, 4096).out;
+    expect(card.client.importDmabuf(upstream, 4096)).toMatchObject({ result: -EINVAL });
+    close(upstream);
+    card.close();
     card = new EmulatedCard({ importDmabuf: true });
     const { client } = card;
     const { handle, bytes } = { handle: client.allocate(64).out, bytes: 8192 };

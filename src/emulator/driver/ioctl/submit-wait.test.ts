@@ -259,6 +259,27 @@ describe('CS', () => {
     expect([client.cs(both).out.seq, card.words(4096)[0]]).toEqual([2n, 77]);
   });
 
+  it('does not block the driver for long for the restore phase of another process', () => {
+    const clock = runningClock();
+    card = new EmulatedCard({ clock });
+    const { client } = card;
+    const context = contextOf();
+    Object.defineProperty(context.userMemory, 'owner', { value: 1 });
+    card.words(0).set([0x1_0001, packetCtl(PacketOpcode.FENCE)]);
+    client.writeChunks([{ queue: 0, cb: card.hostVa, byteLength: 8 }]);
+    const begin = clock.nowNs();
+    const restore = {
+      cs_flags: HL_CS_FLAGS.FORCE_RESTORE,
+      chunks_restore: BigInt(client.dataAddress),
+      num_chunks_restore: 1,
+      chunks_execute: BigInt(client.dataAddress),
+      num_chunks_execute: 1,
+    };
+    expect(client.cs(restore).result).toBe(-Errno.ENOEXEC);
+    // Each reading of this clock is a millisecond: 20 of them, and some more.
+    expect(clock.nowNs() - begin).toBeLessThan(1e9);
+  });
+
   it('commands engines: which, how many, and what', () => {
     card = new EmulatedCard();
     const { client } = card;

@@ -168,7 +168,21 @@ describe('the cards of a context', () => {
     const resources = new GaudiResources({ node, mappingTable: undefined });
     const gaudi = resources.acquire(services());
     expect(resources.acquire(services())).toBe(gaudi);
-    const { device } = gaudi.cards[0]!;
+    const [card] = gaudi.cards;
+    const { device } = card!;
+    // What is in flight on such a card ends with it: nobody waits.
+    card!.inFlight = 1;
+    let polls = 0;
+    const { progress } = device.dma;
+    device.dma.progress = () => {
+      polls += 1;
+      card!.inFlight = 0;
+      return 1;
+    };
+    void resources.drain();
+    expect(polls).toBe(0);
+    device.dma.progress = progress;
+    card!.inFlight = 0;
     resources.release();
     expect([device.closed, resources.cards.length]).toEqual([false, 1]);
     const order: string[] = [];
@@ -194,9 +208,13 @@ describe('the cards of a context', () => {
 
   it('of the application stay open, keep their transfers, and are drained before the end', async () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
-    const device = openDevice(node, { minor: 0 });
+    const testLog = createTestLog();
+    testLog.allow(/reports device_reset/);
+    const device = openDevice(node, { minor: 0 }, { log: testLog.log });
     const resources = new GaudiResources({ node, devices: [device], mappingTable: undefined });
-    const [card] = resources.acquire(services()).cards;
+    const lost: unknown[] = [];
+    const onDeviceLost = (each: unknown): void => void lost.push(each);
+    const [card] = resources.acquire({ ...services(), onDeviceLost }).cards;
     let aborts = 0;
     const { abort } = device.dma;
     device.dma.abort = () => {
@@ -215,6 +233,10 @@ describe('the cards of a context', () => {
     await resources.drain();
     expect([card!.inFlight, waits]).toEqual([0, 1]);
     resources.release();
+    // Nothing of the context hears of a reset from now on.
+    node.inject(0, { kind: 'hard-reset' });
+    device.events.poll();
+    expect(lost).toEqual([]);
     expect([aborts, device.closed]).toEqual([0, false]);
     device.dma.abort = abort;
     device.close();

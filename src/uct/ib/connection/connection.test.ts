@@ -157,15 +157,15 @@ describe('work requests that have ended', () => {
   it('end the flushes that wait for the last of them', () => {
     const { connection, post, shared, qp } = open();
     post(true);
-    const [first, second] = [new EndedCompletion(), new EndedCompletion()];
-    shared.outstanding += 2;
-    expect(connection.flush(first)).toBe(Status.INPROGRESS);
+    const [first, second, beside] = [new EndedCompletion(), new EndedCompletion(), new EndedCompletion()];
+    shared.outstanding += 3;
+    for (const flush of [first, beside]) expect(connection.flush(flush)).toBe(Status.INPROGRESS);
     post(false);
     // The end of the last is not reported: a write of nothing behind it is.
     expect(connection.flush(second)).toBe(Status.INPROGRESS);
     expect(qp.posted).toHaveLength(3);
     connection.retire(0, Status.OK);
-    expect([first.calls, second.calls]).toEqual([1, 0]);
+    expect([first.calls, beside.calls, second.calls]).toEqual([1, 1, 0]);
     // The failure of that write is the result of the flush.
     connection.retire(2, Status.ENDPOINT_TIMEOUT);
     expect([second.calls, second.failure, shared.outstanding]).toEqual([1, Status.ENDPOINT_TIMEOUT, 0]);
