@@ -77,6 +77,22 @@ describe('a signal', () => {
     expect(second.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset);
   });
 
+  it('and a wait for it hold the sync object until they have ended', () => {
+    card = new EmulatedCard();
+    card.block(128, 4);
+    card.block(0);
+    const signal = signalOn(0).out.seq;
+    const wait = waitFor(signal).out.seq;
+    // All values of the other sync object, taken back: so many again need this one, without references.
+    expect(unreserve(reserve(0, 0x7fff).out.handle_id)).toBe(0);
+    const again = () => reserve(0, 0x7fff).result;
+    expect([statusOf(signal), statusOf(wait), again()]).toEqual([BUSY, BUSY, -EINVAL]);
+    card.raise(MIB);
+    expect([statusOf(signal), statusOf(wait), again()]).toEqual([COMPLETED, BUSY, -EINVAL]);
+    card.raise(MIB + 64, 4);
+    expect([statusOf(wait), again()]).toEqual([COMPLETED, 0]);
+  });
+
   it('of another queue has another sync object', () => {
     card = new EmulatedCard();
     const [first, second] = [signalOn(0), signalOn(4)].map(({ out }) => out);
@@ -91,7 +107,8 @@ describe('a signal', () => {
     expect(signalOn(5000).result).toBe(-EINVAL);
     expect(waitFor(blocked).result).toBe(-EINVAL);
     expect(waitFor(99n).result).toBe(-EINVAL);
-    expect(waitFor(blocked, 4, 2).result).toBe(-EINVAL);
+    const signal = signalOn(0).out.seq;
+    expect(waitFor(signal, 4, 2).result).toBe(-EINVAL);
     expect(client.submit([{ queue: 4, cb: 8n, byteLength: 1 }], { cs_flags: HL_CS_FLAGS.WAIT }).result).toBe(-EFAULT);
     expect(client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL, num_chunks_execute: 1, chunks_execute: 8n }).result).toBe(-EFAULT);
     const counters = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
@@ -119,6 +136,7 @@ describe('a reservation', () => {
     const [one, two] = [reserve(0, 4), reserve(0, 3)].map(({ out }) => out);
     expect([one!.count, two!.count, two!.sob_count_before_submission]).toEqual([5, 8, 0]);
     expect(two!.sob_base_addr_offset).toBe(one!.sob_base_addr_offset);
+    expect(two!.handle_id).not.toBe(one!.handle_id);
     expect([unreserve(one!.handle_id), unreserve(two!.handle_id), unreserve(two!.handle_id)]).toEqual([
       -EINVAL,
       0,
