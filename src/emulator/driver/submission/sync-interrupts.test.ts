@@ -1,6 +1,6 @@
 /** Signals between queues, and user interrupts, on a card without engines whose clock stands still. */
 
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { halves } from '../../../../test/contract/driver/driver-fixture.ts';
 import { EmulatedCard } from '../../../../test/contract/driver/emulated-card.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
@@ -190,6 +190,11 @@ describe('signals that a staged submission raises', () => {
     submissions.abort(undefined);
     // Both have ended: the reservation is gone, and its number can be given again.
     expect(waitReserved(first, 1).out.seq).toBe(NO_SEQ);
+    const again = reserve(0, 1).out.handle_id;
+    expect(again).toBe(id);
+    // So it is if nothing has waited.
+    blocked(4, { cs_flags, encaps_sig_handle_id: again });
+    submissions.abort(undefined);
     expect(reserve(0, 1).out.handle_id).toBe(id);
   });
 });
@@ -264,6 +269,47 @@ describe('user interrupts', () => {
     expect(card.client.waitCs({ flags: flagsOf(0), addr: 8n }).result).toBe(-EPERM);
   });
 
+  it('of the first number wake waiters for any, and a counter that is gone ends a wait with EFAULT', async () => {
+    card = new EmulatedCard();
+    const { firstUserInterrupt: first } = card.node.config.profile.interrupts;
+    const any = start(0xfff, 1n);
+    raise(first, 1);
+    expect(await any).toMatchObject({ result: 0, status: COMPLETED });
+    const gone = start(first, 2n);
+    contextOf().userMemory.read = () => false;
+    raise(first, 2);
+    expect(await gone).toMatchObject({ result: -EFAULT });
+  });
+
+  it('that have come need no wait, and a poll of a counter of the driver has its time', () => {
+    card = new EmulatedCard();
+    const { client, host } = card;
+    const { waiters } = contextOf().card;
+    const block = vi.spyOn(waiters, 'block').mockImplementation(() => true);
+    card.words(8)[0] = 3;
+    const wait = { flags: flagsOf(50), addr: BigInt(host.address + 8), target: 3n, interrupt_timeout_us: 50n };
+    expect(client.waitCs(wait)).toMatchObject({ result: 0, out: { status: COMPLETED } });
+    expect(block).not.toHaveBeenCalled();
+    // Others wait as many microseconds as they ask for.
+    expect(client.waitCs({ ...wait, target: 4n })).toMatchObject({ result: 0, out: { status: BUSY } });
+    expect(block).toHaveBeenCalledWith(50_000, expect.any(Function));
+    block.mockRestore();
+    const kernel = {
+      flags: flagsOf(50, KERNEL_CQ),
+      cq_counters_handle: client.createCommandBuffer(64).out,
+      target: 1n,
+    };
+    expect(client.waitCs(kernel).out).toMatchObject({
+      status: BUSY,
+      flags: HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD,
+      timestamp_nsec: 1_000_000_000n,
+    });
+    expect(client.waitCs({ ...wait, target: 4n, interrupt_timeout_us: 0n }).out).toMatchObject({
+      status: BUSY,
+      flags: 0,
+    });
+  });
+
   it('write the time of a registered record once, when its target is reached', () => {
     card = new EmulatedCard();
     const { client, host } = card;
@@ -279,6 +325,8 @@ describe('user interrupts', () => {
     expect([register(8, 1n), register(2, 1n), register(3, 2n), register(7, 0n)]).toEqual([-EINVAL, 0, 0, 0]);
     const { interrupts } = contextOf();
     expect(interrupts.registered).toBe(2);
+    const unreadable = { flags: flagsOf(50, REGISTER), addr: 8n, target: 1n, timestamp_handle };
+    expect([client.waitCs(unreadable).result, interrupts.registered]).toEqual([-EFAULT, 2]);
     const mapping = client.file.mmap(4096, timestamp_handle);
     const stamps = () => [2, 3, 7].map((at) => new DataView(mapping.buffer).getBigUint64(at * 8, true));
     expect(stamps()).toEqual([0n, 0n, 1_000_000_000n]);
