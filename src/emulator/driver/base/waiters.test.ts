@@ -54,6 +54,9 @@ describe('a ticket', () => {
     const tickets = [waiters.take(1e9, 5), waiters.take(1e9, 5), waiters.take(1e9, 6)] as const;
     calls.length = 0;
     expect(waiters.any).toBe(true);
+    // One that gives up leaves the others.
+    waiters.take(1e9, 5).cancel();
+    calls.length = 0;
     waiters.wake();
     expect([await resolved(...tickets), calls]).toEqual([[false, false, false], ['request']]);
     waiters.wakeInterrupt(5);
