@@ -71,7 +71,7 @@ describe('numbers of batches', () => {
       batches.submitted = batches.next;
     }
     expect([slots, batches.inFlight, batches.isSlotFree]).toEqual([[2, 3, 0, 1], 4, false]);
-    expect([batches.oldestSlot, batches.slotInFlight(3)]).toEqual([2, 1]);
+    expect([batches.oldestSlot, batches.slotInFlight(3), batches.submitted]).toEqual([2, 1, -0x7fff_fffe]);
     batches.retire();
     batches.retire();
     expect([batches.retired, batches.oldestSlot, batches.inFlight]).toEqual([-0x8000_0000, 0, 2]);

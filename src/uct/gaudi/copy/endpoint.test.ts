@@ -70,6 +70,7 @@ describe('an endpoint of a card', () => {
       Status.INPROGRESS,
     );
     expect(dma.started[0]).toMatchObject({ kind: 'hostToDevice', sourceOffset: 80, destinationOffset: 8 });
+    expect(count()).toMatchObject({ put: 1, get: 2 });
     const both = endpoint.putZcopy([entry(host.memory, 0, 8)], 0, new CopyKey(host.memory), new Ended());
     expect(both).toBe(Status.UNSUPPORTED);
     const five = new Array(5).fill(entry(host.memory, 0, 8));
