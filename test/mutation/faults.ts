@@ -22,6 +22,8 @@ import { POSIX_ENDPOINT } from './posix-endpoint.ts';
 import { POSIX_RING } from './posix-ring.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
+import { TOOLS_VALUES } from './tools-values.ts';
+import { TOOLS_VIEWS } from './tools-views.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
@@ -57,4 +59,6 @@ export const AREAS: readonly Area[] = [
   IB_CONNECTION,
   DRIVER_INFO,
   DRIVER_SIGNALS,
+  TOOLS_VALUES,
+  TOOLS_VIEWS,
 ];
