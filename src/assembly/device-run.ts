@@ -16,6 +16,25 @@ import {
 import { UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
 
+/** The calls that change this process, which tests replace. */
+interface RunSystem {
+  readonly isInPrivateTree: typeof isInPrivateTree;
+  readonly enterPrivateTree: typeof enterPrivateTree;
+  readonly installSeccompFilter: typeof installSeccompFilter;
+  readonly closeFd: typeof closeFd;
+  readonly execute: typeof execute;
+  readonly isInitialUserNamespace: typeof isInitialUserNamespace;
+}
+
+const SYSTEM: RunSystem = {
+  isInPrivateTree,
+  enterPrivateTree,
+  installSeccompFilter,
+  closeFd,
+  execute,
+  isInitialUserNamespace,
+};
+
 /**
  * Replaces this process by a program that sees the cards of a node server as device nodes. Exit code, signals, terminal and standard descriptors are those
  * of the program.
@@ -23,18 +42,23 @@ import { Status } from '../ucs/type/status.ts';
  * @param file a path, or a name that is looked up in PATH
  * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes, or has them already; SyscallError ENOENT, EACCES and others of execve
  */
-export function becomeProgram(server: RemoteNode, file: string, args: readonly string[]): never {
-  if (isInPrivateTree()) throw alreadyMounted();
+export function becomeProgram(
+  server: Pick<RemoteNode, 'serveDevices' | 'supervise' | 'close'>,
+  file: string,
+  args: readonly string[],
+  system: RunSystem = SYSTEM,
+): never {
+  if (system.isInPrivateTree()) throw alreadyMounted();
   try {
-    enterPrivateTree((fuse, device) => server.serveDevices(fuse, device));
-    const listener = installSeccompFilter(DEVICE_FILTER);
+    system.enterPrivateTree((fuse, device) => server.serveDevices(fuse, device));
+    const listener = system.installSeccompFilter(DEVICE_FILTER);
     server.supervise(listener);
-    closeFd(listener);
+    system.closeFd(listener);
   } catch (error) {
-    throw isSyscallError(error) ? cannotMount(error) : error;
+    throw isSyscallError(error) ? cannotMount(error, system.isInitialUserNamespace()) : error;
   }
   server.close();
-  return execute(file, args);
+  return system.execute(file, args);
 }
 
 /** The error for a program that `run` has started. */
@@ -49,9 +73,9 @@ function alreadyMounted(): UcxError {
 }
 
 /** The error for device nodes that cannot be mounted, with their requirements. */
-function cannotMount(cause: SyscallError): UcxError {
+function cannotMount(cause: SyscallError, isInitialNamespace: boolean): UcxError {
   const needs =
-    cause.errno === Errno.EPERM || cause.errno === Errno.EACCES || !isInitialUserNamespace()
+    cause.errno === Errno.EPERM || cause.errno === Errno.EACCES || !isInitialNamespace
       ? 'needs CAP_SYS_ADMIN, outside of user namespaces: root'
       : 'needs FUSE with passthrough (Linux 6.9), overlayfs and seccomp';
   return new UcxError({

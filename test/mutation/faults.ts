@@ -1,6 +1,8 @@
 /** All faults, by area. */
 
 import type { Area } from './fault.ts';
+import { ASSEMBLY_INSPECT } from './assembly-inspect.ts';
+import { ASSEMBLY } from './assembly.ts';
 import { COLL } from './coll.ts';
 import { DRIVER_BASE } from './driver-base.ts';
 import { DRIVER_INFO } from './driver-info.ts';
@@ -29,6 +31,9 @@ import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
 import { UCP } from './ucp.ts';
+import { UCS_BASE } from './ucs-base.ts';
+import { UCS_RECORDS } from './ucs-records.ts';
+import { UCS } from './ucs.ts';
 import { UCT_BASE } from './uct-base.ts';
 
 export const AREAS: readonly Area[] = [
@@ -61,4 +66,9 @@ export const AREAS: readonly Area[] = [
   DRIVER_SIGNALS,
   TOOLS_VALUES,
   TOOLS_VIEWS,
+  ASSEMBLY,
+  ASSEMBLY_INSPECT,
+  UCS,
+  UCS_BASE,
+  UCS_RECORDS,
 ];

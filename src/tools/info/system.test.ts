@@ -18,7 +18,7 @@ const NETWORKS: readonly NetworkDevice[] = [
     up: true,
     megabitPerSecond: 400_000,
     pciPath: 'pci0000:17/0000:17:01.0/0000:1b:00.0',
-    numaNode: 1,
+    numaNode: -1,
     netdevs: [],
   },
   {
@@ -27,7 +27,7 @@ const NETWORKS: readonly NetworkDevice[] = [
     up: false,
     megabitPerSecond: undefined,
     pciPath: undefined,
-    numaNode: -1,
+    numaNode: 0,
     netdevs: [],
   },
 ] as unknown as readonly NetworkDevice[];
@@ -169,8 +169,8 @@ describe('the report of a machine', () => {
     const [, table] = networkLines(reportOf(scriptedNode()));
     expect(table!.split('\n').map((line) => line.split(/\s{2,}/))).toEqual([
       ['# name', 'kind', 'link', 'speed', 'NUMA', 'PCI path'],
-      ['# mlx5_1', 'infiniband', 'up', '400 Gb/s', '1', 'pci0000:17/0000:17:01.0/0000:1b:00.0'],
-      ['# eth9', 'ethernet', 'down', '-', '-', '-'],
+      ['# mlx5_1', 'infiniband', 'up', '400 Gb/s', '-', 'pci0000:17/0000:17:01.0/0000:1b:00.0'],
+      ['# eth9', 'ethernet', 'down', '-', '0', '-'],
     ]);
     expect(networkLines({ ...reportOf(scriptedNode()), networks: [] })[1]).toBe('# none');
   });

@@ -294,6 +294,14 @@ describe('the model', () => {
     }
   });
 
+  it('has no rates of counters that went back, as those of a node that was restarted', () => {
+    const sample = sampleOf(scriptedNode({ node: EMULATED }));
+    const restarted = { ...sample, transfers: { ...transfersAt(1), timeNs: 9e9 } };
+    const model = topModel({ ...sample, transfers: transfersAt(2) }, restarted);
+    expect([model.seconds, model.cards[0]!.hostToDevice, model.cards[0]!.busyPercent]).toEqual([7, 0, 0]);
+    expect(model.links[0]!.bytesPerSecond).toBe(0);
+  });
+
   it('leaves out links from and to cards without a minor', () => {
     const sample = sampleOf(scriptedNode());
     const [first, second] = sample.cards;

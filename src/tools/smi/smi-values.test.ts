@@ -118,6 +118,19 @@ describe('a card', () => {
     });
   });
 
+  it('without a device node has the state that the driver tells, and is removed where it tells none', () => {
+    const node = scriptedNode();
+    const [card] = readSmiCards(node);
+    const absent = { index: 5, minor: undefined, busId: BUS_1, entry: undefined };
+    const [other, removed] = readSmiCards(node, [
+      { ...absent, absence: 'no driver' },
+      { ...absent, minor: 2, absence: undefined },
+    ]);
+    expect(other).toMatchObject({ index: 5, minor: undefined, busId: BUS_1, state: 'no driver', emulated: false });
+    expect(removed).toMatchObject({ minor: 2, state: 'removed', power: undefined, links: [] });
+    expect(Object.keys(removed!).sort()).toEqual(Object.keys(card!).sort());
+  });
+
   it('has the firmware of an older driver, no power without a meter, and no limit or node that is not told', () => {
     const node = scriptedNode({
       answers: { [HL_INFO_OP.POWER]: () => 8 },
