@@ -1,7 +1,7 @@
 /** The node of a program and its cards: what the environment selects, what an emulated node is made of, and what the user is told of emulation. */
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { SCRIPTED_BUSES, scriptedNode } from '../../test/fixtures/driver/scripted-node.ts';
@@ -189,6 +189,17 @@ describe('the choice of the node', () => {
     device.close();
     node.close();
     expect(records.filter(({ level }) => level <= 3)).toEqual([]);
+  });
+
+  it('has a thread for the engines of its cards only where there are processors for it', () => {
+    const { program, records } = programOf({ UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '1' });
+    const node = openNode(program);
+    node.close();
+    const processors = availableParallelism();
+    const where = processors < 3 ? 'inside the calls' : 'in 1 thread(s)';
+    expect(records.map(({ message }) => message)).toContain(
+      `the DMA engines of the emulated cards run ${where}; this process has ${processors} processor(s)`,
+    );
   });
 
   it('where the node server was killed is an emulated one with a warning; a command that shows cards refuses', () => {

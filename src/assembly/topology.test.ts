@@ -70,4 +70,19 @@ describe('the network device of a card', () => {
     expect(near).toEqual(['hca0', 'hca0', 'hca2', 'hca2'].map((name) => [name, 'PCI switch']));
     node.close();
   });
+
+  it('is chosen among all, of which those of the emulated node come first', () => {
+    using machine = machineWith(NETWORKS);
+    const node = createEmulatedNode({ dmaThreads: 0, cards: 1, nics: 2 });
+    const { config } = startProgram({ env: {}, configDirectories: [] });
+    const { networks } = readTopology({ node, config, sysRoot: machine.sysRoot });
+    node.close();
+    expect(networks.slice(0, 2).map(({ name }) => name)).toEqual(['hca0', 'hca1']);
+    expect(
+      networks
+        .slice(2)
+        .map(({ name }) => name)
+        .sort(),
+    ).toEqual(Object.keys(NETWORKS).sort());
+  });
 });

@@ -50,12 +50,6 @@ export const UCS_BASE: Area = {
       breaks: 'a cancelled timer does not fire',
     },
     {
-      file: 'src/ucs/sys/clock.ts',
-      before: 'if (timer.deadlineNs > this.#nowNs) this.#nowNs = timer.deadlineNs;',
-      after: '',
-      breaks: 'a timer fires at its deadline',
-    },
-    {
       file: 'src/ucs/sys/sleeper.ts',
       before: 'Math.max(1, this.#deadlineNs - this.#clock.nowNs())',
       after: 'this.#deadlineNs - this.#clock.nowNs()',

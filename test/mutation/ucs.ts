@@ -86,12 +86,6 @@ export const UCS: Area = {
     },
     {
       file: 'src/ucs/config/file.ts',
-      before: 'constants.O_RDONLY | constants.O_NONBLOCK',
-      after: 'constants.O_RDONLY',
-      breaks: 'a pipe without a writer does not hang',
-    },
-    {
-      file: 'src/ucs/config/file.ts',
       before: 'file.rdev === NULL_DEVICE',
       after: 'file.rdev !== NULL_DEVICE',
       breaks: 'only /dev/null may stand for a file',
@@ -107,6 +101,7 @@ export const UCS: Area = {
       before: "text.replace(/^\\uFEFF/, '')",
       after: 'text',
       breaks: 'a byte order mark is no name',
+      equivalent: 'trim removes it too',
     },
     {
       file: 'src/ucs/config/list.ts',
@@ -197,12 +192,6 @@ export const UCS: Area = {
       before: 'end > entry.end) return undefined',
       after: 'end >= entry.end) return undefined',
       breaks: 'an interval covers itself',
-    },
-    {
-      file: 'src/ucs/datastruct/interval-map.ts',
-      before: 'if (before.end > start) return before;',
-      after: 'if (before.end >= start) return before;',
-      breaks: 'adjacent intervals do not overlap',
     },
     {
       file: 'src/ucs/datastruct/interval-map.ts',

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -134,6 +134,17 @@ describe('readConfigFiles', () => {
     );
   });
 
+  it('closes each file, also one that it does not read', () => {
+    const descriptors = (): number => readdirSync('/proc/self/fd').length;
+    const before = descriptors();
+    writeFileSync(join(folder, 'ucx.conf'), 'UCX_A=1');
+    readConfigFiles([folder]);
+    rmSync(join(folder, 'ucx.conf'));
+    symlinkSync('/dev/zero', join(folder, 'ucx.conf'));
+    expect(() => readConfigFiles([folder])).toThrow();
+    expect(descriptors()).toBe(before);
+  });
+
   it('reads nothing from a file that is hidden behind /dev/null', () => {
     symlinkSync('/dev/null', join(folder, 'ucx.conf'));
     expect(readConfigFiles([folder])).toMatchObject([{ assignments: [], skipped: [] }]);
@@ -155,4 +166,10 @@ describe('readConfigFiles', () => {
       });
     },
   );
+});
+
+it('a folder that occurs twice is read at its last place', () => {
+  const places = { installEtc: '/a', libraryEtc: '/b', home: '/a', configDirectory: '', currentDirectory: '/c' };
+  expect(configDirectories(places)).toEqual(['/b', '/a', '/c']);
+  expect(configDirectories({ home: '/h', configDirectory: undefined, currentDirectory: '/c' })).toEqual(['/h', '/c']);
 });

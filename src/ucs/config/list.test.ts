@@ -68,6 +68,7 @@ describe('allowListType', () => {
     expect(matchesItem('gaudi*', 'gaudi_cpy')).toBe(true);
     expect(matchesItem('gaudi?', 'gaudi_cpy')).toBe(false);
     expect(matchesItem('mlx5_?:1', 'mlx5_0:1')).toBe(true);
+    expect(matchesItem('mlx5_?', 'mlx5_')).toBe(false);
     expect(matchesItem('a.b', 'axb')).toBe(false);
     expect(matchesItem('mlx5_[0-3]:1', 'mlx5_3:1')).toBe(true);
     expect(matchesItem('mlx5_[0-3]:1', 'mlx5_4:1')).toBe(false);

@@ -85,6 +85,35 @@ describe('systemClock timers on a simulated event loop', () => {
     expect(fired).toHaveBeenCalledTimes(1);
   });
 
+  it('are set again when they come early, referenced only while the program wants it', () => {
+    const references: boolean[] = [];
+    let expire: () => void = () => {};
+    const eventLoop = {
+      setTimeout: (callback: () => void) => {
+        expire = callback;
+        references.push(true);
+        const at = references.length - 1;
+        const refer = (value: boolean) => () => {
+          references[at] = value;
+        };
+        return { ref: refer(true), unref: refer(false) };
+      },
+      clearTimeout: () => {},
+    } as unknown as ConstructorParameters<typeof SystemTimer>[2];
+    const fired = vi.fn();
+    const early = new SystemTimer(10e6, fired, eventLoop);
+    expect(references).toEqual([false]);
+    early.ref();
+    expire();
+    expect([fired.mock.calls.length, references]).toEqual([0, [true, true]]);
+    early.unref();
+    expire();
+    expect([fired.mock.calls.length, references]).toEqual([0, [true, false, false]]);
+    vi.advanceTimersByTime(10);
+    expire();
+    expect(fired).toHaveBeenCalledTimes(1);
+  });
+
   it('cancels, also twice and from a timer that already fired', () => {
     const fired = vi.fn();
     const cancelled = timer(1e6, fired);
