@@ -54,6 +54,7 @@ export const UCS_RECORDS: Area = {
       before: 'const end = start + (length > 0 ? length : 1);',
       after: 'const end = start + length;',
       breaks: 'length 0 looks up the byte at the address',
+      equivalent: 'the search for a covering range finds it too',
     },
     {
       file: 'src/ucs/memory/memory-type-cache.ts',
@@ -84,6 +85,7 @@ export const UCS_RECORDS: Area = {
       before: '        this.#lastKey = -1;\n      }\n      visit',
       after: '      }\n      visit',
       breaks: 'a new segment is found at once',
+      equivalent: 'the slower search finds it too',
     },
     {
       file: 'src/ucs/memory/memory-type-cache.ts',

@@ -7,6 +7,7 @@ import { expect, it } from 'vitest';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { commandSubmissionEnd, operationEnd, transferEnd } from '../debug/diagnostics.ts';
 import { Profile } from './profile.ts';
+import { chromeTrace } from './trace.ts';
 
 it('is reached when its last member leaves', () => {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-profile-'));
@@ -50,4 +51,13 @@ it('is reached when its last member leaves', () => {
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+it('has the longest sum first', () => {
+  const sum = { timeline: 't', count: 1, minNs: 0, maxNs: 0, bytes: 0 };
+  const sums = [1, 9, 5].map((totalNs) => ({ ...sum, name: `n${totalNs}`, totalNs }));
+  const { otherData } = JSON.parse(chromeTrace([], sums, 0, { pid: 1, tid: 2, title: 't' })) as {
+    otherData: { accumulated: { name: string }[] };
+  };
+  expect(otherData.accumulated.map(({ name }) => name)).toEqual(['n9', 'n5', 'n1']);
 });

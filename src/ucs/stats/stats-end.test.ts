@@ -10,7 +10,8 @@ import { operationEnd } from '../debug/diagnostics.ts';
 import { ManualClock } from '../sys/clock.ts';
 import { acquireLatencies, latencies, releaseLatencies } from './latency-histograms.ts';
 import { STATS_CONFIG_TABLE } from './stats-config.ts';
-import { statsNode } from './stats-node.ts';
+import { filterStats, statsNode } from './stats-node.ts';
+import { signalNumber } from './stats-output.ts';
 import { StatsReporter } from './stats-reporter.ts';
 
 describe('a reporter that is closed', () => {
@@ -75,13 +76,14 @@ describe('latencies', () => {
     acquireLatencies();
     end('kinds', 5e9, 1024);
     const before = of('kinds')[0]!;
+    end('kinds', 10, 1024);
     end('kinds', 10, 1024, -3);
     end('kinds', 10, 1025);
     releaseLatencies();
     expect(before).toMatchObject({ size: '<=1K', count: 1, failures: 0 });
-    expect(before.buckets.at(-1)).toBe(1);
+    expect([before.buckets[0], before.buckets.at(-1)]).toEqual([0, 1]);
     expect(of('kinds').map(({ size, count, failures }) => [size, count, failures])).toEqual([
-      ['<=1K', 1, 1],
+      ['<=1K', 2, 1],
       ['<=16K', 1, 0],
     ]);
   });
@@ -92,4 +94,27 @@ describe('latencies', () => {
     releaseLatencies();
     expect(latencies()).toHaveLength(512);
   });
+});
+
+it('a filter keeps a node without counters for the sake of its children', () => {
+  const tree = statsNode('a', '', { x: 1 }, [
+    statsNode('b', '', { x: 2 }, [statsNode('c', '', { y: 3 })]),
+    statsNode('d', '', { x: 4 }),
+  ]);
+  expect(filterStats(tree, (counter) => counter === 'y')).toEqual(
+    statsNode('a', '', {}, [statsNode('b', '', {}, [statsNode('c', '', { y: 3 })])]),
+  );
+});
+
+it('a signal that a program can handle has a name or a number', () => {
+  expect(['usr1', 'SIGUSR1', '10', 'KILL', 'SIGSTOP', '9', '19', 'x'].map(signalNumber)).toEqual([
+    'SIGUSR1',
+    'SIGUSR1',
+    'SIGUSR1',
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+    undefined,
+  ]);
 });
