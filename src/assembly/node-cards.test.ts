@@ -3,7 +3,8 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { SCRIPTED_BUSES, scriptedNode } from '../../test/fixtures/driver/scripted-node.ts';
 import { createTestLog } from '../../test/fixtures/test-log.ts';
 import { open } from '../hlthunk/index.ts';
@@ -14,6 +15,7 @@ import {
   cardSelection,
   cardSettings,
   cardsOf,
+  EMULATION_IS_KNOWN,
   emulationNotice,
   labelsEmulation,
   nodeOptions,
@@ -27,6 +29,11 @@ const [BUS_0, BUS_1] = SCRIPTED_BUSES;
 const REMOVED = '0000:01:00.0';
 const runtime = mkdtempSync(join(tmpdir(), 'gaudi-ucx-run-'));
 afterAll(() => rmSync(runtime, { recursive: true }));
+
+// The process may have been told by a test of another file.
+const wasKnown = getEnvironmentData(EMULATION_IS_KNOWN);
+beforeEach(() => setEnvironmentData(EMULATION_IS_KNOWN, undefined));
+afterAll(() => setEnvironmentData(EMULATION_IS_KNOWN, wasKnown));
 
 function programOf(env: Readonly<Record<string, string>> = {}) {
   const log = createTestLog('ucp');

@@ -130,7 +130,7 @@ export function openVerbs(
 }
 
 /** Data of the thread, which the threads that it starts later inherit. */
-const EMULATION_IS_KNOWN = 'gaudi-ucx: the user knows that Gaudi memory is emulated';
+export const EMULATION_IS_KNOWN = 'gaudi-ucx: the user knows that Gaudi memory is emulated';
 
 /** For programs that label all emulated results: they need no warning. */
 export function labelsEmulation(): void {

@@ -358,7 +358,7 @@ export const UCS_BASE: Area = {
       breaks: 'statuses are those of UCX',
     },
     {
-      file: 'src/ucs/type/clip.ts',
+      file: 'src/ucs/type/inspect.ts',
       before: 'text.length <= columns ? text',
       after: 'text.length < columns ? text',
       breaks: 'a text that fits is not cut',
