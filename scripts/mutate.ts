@@ -3,6 +3,9 @@
  * of the folder of the fault, then the suites of its area, which `--unit` leaves out. The faults are data, in test/mutation. Prints for each by which test it
  * was found, and a summary.
  *
+ * `npm run mutate -- --operators FILE...` leaves the choice of faults to StrykerJS, which changes each operator and condition of a source in turn, and runs
+ * the unit tests of its folder.
+ *
  * A copy, because a run of the tests beside it must not see the fault. Tests run from their sources; programs that they start run from bundles, which are made
  * anew for the suites only, without types and declarations.
  */
@@ -19,6 +22,10 @@ import { AREAS } from '../test/mutation/faults.ts';
 const ROOT = join(import.meta.dirname, '..');
 /** Runs unit tests only. */
 const UNIT = '--unit';
+/** Faults by StrykerJS. */
+const OPERATORS = '--operators';
+/** Its folder: a package of its own, as the repository works without its 190 packages. */
+const STRYKER = 'test/mutation/stryker';
 /** A run that hangs has found the fault, if not its test. */
 const UNIT_S = 60;
 const SUITE_S = 600;
@@ -85,6 +92,23 @@ class Copy {
     return failureIn(report, this.root);
   }
 
+  /** Runs StrykerJS over sources, one after the other; prints what survives. */
+  changeOperators(files: readonly string[]): void {
+    const show = (program: string, args: readonly string[], env: NodeJS.ProcessEnv): void => {
+      const { status } = spawnSync(program, args, {
+        cwd: this.root,
+        env: { ...process.env, ...env },
+        stdio: 'inherit',
+      });
+      if (status !== 0) throw new Error(`${program} ${args.join(' ')}: exit code ${status}`);
+    };
+    show('npm', ['ci', '--prefix', STRYKER, '--silent'], {});
+    const stryker = join(STRYKER, 'node_modules/@stryker-mutator/core/bin/stryker.js');
+    for (const file of files) {
+      show(execPath, [stryker, 'run', join(STRYKER, 'stryker.config.json'), '--mutate', file], { MUTATED_FILE: file });
+    }
+  }
+
   close(): void {
     rmSync(this.root, { recursive: true, force: true });
   }
@@ -131,24 +155,29 @@ function find(copy: Copy, area: Area, fault: Fault, onlyUnit: boolean): Finding 
   });
 }
 
-function main(words: readonly string[], onlyUnit: boolean): void {
+function main(options: ReadonlySet<string>, words: readonly string[]): void {
   const copy = new Copy();
-  const counts = { unit: 0, suite: 0, nothing: 0 };
   try {
-    for (const area of AREAS) {
-      for (const fault of area.faults) {
-        if (words.length > 0 && !words.some((word) => fault.file.includes(word) || area.name === word)) continue;
-        if (fault.equivalent !== undefined) continue;
-        console.log(`${fault.file}: ${fault.breaks}`);
-        const finding = find(copy, area, fault, onlyUnit);
-        counts[finding.by] += 1;
-        const how =
-          finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
-        console.log(`  ${how}`);
-      }
-    }
+    if (options.has(OPERATORS)) copy.changeOperators(words);
+    else plantAll(copy, words, options.has(UNIT));
   } finally {
     copy.close();
+  }
+}
+
+function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean): void {
+  const counts = { unit: 0, suite: 0, nothing: 0 };
+  for (const area of AREAS) {
+    for (const fault of area.faults) {
+      if (words.length > 0 && !words.some((word) => fault.file.includes(word) || area.name === word)) continue;
+      if (fault.equivalent !== undefined) continue;
+      console.log(`${fault.file}: ${fault.breaks}`);
+      const finding = find(copy, area, fault, onlyUnit);
+      counts[finding.by] += 1;
+      const how =
+        finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
+      console.log(`  ${how}`);
+    }
   }
   const total = counts.unit + counts.suite + counts.nothing;
   console.log(
@@ -157,9 +186,8 @@ function main(words: readonly string[], onlyUnit: boolean): void {
 }
 
 if (argv[1] === fileURLToPath(import.meta.url)) {
-  const words = argv.slice(2);
-  main(
-    words.filter((word) => word !== UNIT),
-    words.includes(UNIT),
+  const [options, words] = [true, false].map((isOption) =>
+    argv.slice(2).filter((word) => word.startsWith('--') === isOption),
   );
+  main(new Set(options), words!);
 }

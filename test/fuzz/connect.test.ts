@@ -14,14 +14,14 @@ import { packAcceptData, packConnectData, unpackAcceptData, unpackConnectData } 
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { CmFrameType, FRAME_BYTES_MAX, FrameReader, packFrame } from '../../src/uct/tcp/cm/layout.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import { messageFrame } from '../fixtures/messages/message-frame.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
+const TIMEOUT_MS = timeLimit(ROUNDS);
 const AT_CHECKSUM = 12;
 
 function mutated(random: Random, packed: Uint8Array): Uint8Array {

@@ -15,13 +15,13 @@ import {
 import { IbIface } from '../../src/uct/ib/iface.ts';
 import { openIb } from '../contract/uct/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
+const TIMEOUT_MS = timeLimit(ROUNDS);
 /** Datagrams that the receiver holds before it reads them. */
 const AT_ONCE = 32;
 const TURNS_MAX = 1_000_000;

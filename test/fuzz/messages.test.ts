@@ -16,7 +16,7 @@ import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct/uct-implementations.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/libucp/native-engine.ts';
 import { type HostileValues, hostileHeader } from '../fixtures/messages/hostile-messages.ts';
 import {
@@ -36,14 +36,16 @@ import {
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const TIMEOUT_MS = 3_600_000;
 const FRAMES = extent('GAUDI_UCX_FUZZ_FRAMES', 8000, 100_000);
+const TIMEOUT_MS = timeLimit(FRAMES);
 const IDS = 32;
 const WORDS_MAX = 14;
 const PAYLOAD_MAX = 600;
 /** Tag of the real traffic, which no frame has. */
 const TAG = 0x1357_9bdf_0246_8acen;
 const SLOT = 40_000;
+/** Turns in which the victim makes room for a frame. */
+const SEND_TURNS_MAX = 1_000_000;
 
 /** Frames of a run with a planted fault. */
 const PLANTED_FRAMES = 200;
@@ -198,12 +200,13 @@ function senderOver(endpoint: UctEndpoint, progress: () => number, connection: C
       return connection?.failure ?? Status.OK;
     },
     send: ({ id, words, payload }, drive) => {
-      for (;;) {
+      for (let turn = 0; turn < SEND_TURNS_MAX; turn++) {
         const status = endpoint.amShort(id, words, words.length, payload, 0, payload.byteLength);
         progress();
         if (status !== Status.NO_RESOURCE) return status;
         drive();
       }
+      return expect.fail('the victim takes no frames');
     },
   };
 }

@@ -17,13 +17,13 @@ import {
 } from '../../src/uct/shm/posix/layout.ts';
 import { RingReader } from '../../src/uct/shm/posix/ring.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
+const TIMEOUT_MS = timeLimit(ROUNDS);
 const GEOMETRY: RingGeometry = { elements: 8, elementBytes: 64, segments: 4, segmentBytes: 128 };
 const MESSAGES_PER_POLL = 32;
-const TIMEOUT_MS = 3_600_000;
 
 /** Numbers that are invalid in many ways, and some valid ones. */
 function word(random: Random): number {

@@ -13,7 +13,7 @@ import type { HostMemory } from '../../src/uct/base/host/memory.ts';
 import { Identity, PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, PUT_HEADER_BYTES, PUT_RUN_MAX } from '../../src/uct/tcp/layout.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 import { amFrame, framesOfEachType, getFrame, putFrame, signalFrame } from '../fixtures/transports/tcp-frames.ts';
 import { helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/transports/tcp-interfaces.ts';
 
@@ -62,7 +62,7 @@ function total(found: readonly [number, number][]): number {
 
 /** Connections with random bytes. */
 const RUNS = extent('GAUDI_UCX_FUZZ_CONNECTIONS', 300, 20_000);
-const TIMEOUT_MS = 3_600_000;
+const TIMEOUT_MS = timeLimit(RUNS);
 
 describe('hostile peers of tcp', () => {
   const net = new TcpInterfaces();

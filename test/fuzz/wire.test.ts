@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { isUcxError, type RemoteKey, Status } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { catches } from '../fixtures/catches.ts';
-import { extent } from '../fixtures/extent.ts';
+import { extent, timeLimit } from '../fixtures/extent.ts';
 import {
   connectionKind,
   expectContents,
@@ -21,8 +21,8 @@ import {
 } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
+const TIMEOUT_MS = timeLimit(ROUNDS);
 
 /** Changes bytes, lengths and order, and updates the checksum. */
 function mutated(random: Random, packed: Uint8Array): Uint8Array {
