@@ -16,6 +16,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { argv, execPath } from 'node:process';
 import { fileURLToPath } from 'node:url';
+import {
+  createVitest,
+  type Reporter,
+  type TestCase,
+  type TestModule,
+  type TestSpecification,
+  type Vitest,
+} from 'vitest/node';
 import { type Area, type Fault, planted } from '../test/mutation/fault.ts';
 import { AREAS } from '../test/mutation/faults.ts';
 
@@ -27,8 +35,9 @@ const OPERATORS = '--operators';
 /** Its folder: a package of its own, as the repository works without its 190 packages. */
 const STRYKER = 'test/mutation/stryker';
 /** A run that hangs has found the fault, if not its test. */
-const UNIT_S = 60;
+const UNIT_S = 30;
 const SUITE_S = 600;
+const HUNG = 'none, as they hung or did not start';
 
 /** How a fault was found. */
 type Finding =
@@ -47,12 +56,12 @@ class Copy {
   }
 
   /** Runs with a fault planted. */
-  withFault<T>(fault: Fault, use: () => T): T {
+  async withFault<T>(fault: Fault, use: () => Promise<T>): Promise<T> {
     const path = join(this.root, fault.file);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, planted(text, fault));
     try {
-      return use();
+      return await use();
     } finally {
       writeFileSync(path, text);
     }
@@ -67,29 +76,16 @@ class Copy {
     );
   }
 
-  /** The first test that fails; undefined if all pass, or there are none. */
-  firstFailure(project: string, words: readonly string[], seconds: number): string | undefined {
+  /** The first test of suites that fails; undefined if all pass. */
+  firstFailure(suites: readonly string[]): string | undefined {
     const report = join(this.root, 'report.json');
     rmSync(report, { force: true });
     const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
-    const args = [
-      'run',
-      '--project',
-      project,
-      '--bail',
-      '1',
-      '--passWithNoTests',
-      '--reporter',
-      'json',
-      '--outputFile',
-      report,
-    ];
+    const args = ['run', '--project', 'ci', '--bail', '1', '--reporter', 'json', '--outputFile', report, ...suites];
     // It stops the processes of vitest too: one that runs in a circle does not see that its parent is gone.
-    const limited = ['--signal=KILL', `${seconds}`, execPath, vitest, ...args, ...words];
-    const { status } = run('timeout', limited, this.root, { TESTS_ARE_BUILT: '1' });
+    const { status } = run('timeout', ['--signal=KILL', `${SUITE_S}`, execPath, vitest, ...args], this.root);
     if (status === 0) return undefined;
-    if (!existsSync(report)) return `none, as they hung for ${seconds} s or did not start`;
-    return failureIn(report, this.root);
+    return existsSync(report) ? failureIn(report, this.root) : HUNG;
   }
 
   /** Runs StrykerJS over sources, one after the other; prints what survives. */
@@ -114,14 +110,77 @@ class Copy {
   }
 }
 
+/** The unit tests of the copy, in one instance of vitest for all faults: its start takes longer than they do. */
+class UnitTests implements Reporter {
+  readonly #root: string;
+  #vitest!: Vitest;
+  #all: readonly TestSpecification[] = [];
+  #failure: string | undefined = undefined;
+
+  private constructor(root: string) {
+    this.#root = root;
+  }
+
+  static async open(root: string): Promise<UnitTests> {
+    // Its configuration stands for this folder.
+    process.chdir(root);
+    const units = new UnitTests(root);
+    units.#vitest = await createVitest('test', {
+      root,
+      watch: false,
+      bail: 1,
+      reporters: [units],
+      project: ['quick*'],
+    });
+    units.#all = await units.#vitest.globTestSpecifications();
+    return units;
+  }
+
+  /** For vitest. */
+  onTestCaseResult(test: TestCase): void {
+    if (test.result().state === 'failed')
+      this.#fails(`${relative(this.#root, test.module.moduleId)} > ${test.fullName}`);
+  }
+
+  /** For vitest: the module may not be loaded. */
+  onTestModuleEnd(module: TestModule): void {
+    if (!module.ok()) this.#fails(relative(this.#root, module.moduleId));
+  }
+
+  /** The first test in the folder of a changed file that fails; undefined if all pass, or there are none. */
+  async firstFailure(file: string): Promise<string | undefined> {
+    const path = join(this.#root, file);
+    const tests = this.#all.filter(({ moduleId }) => dirname(moduleId) === dirname(path));
+    if (tests.length === 0) return undefined;
+    this.#failure = undefined;
+    const limit = setTimeout(() => {
+      this.#fails(HUNG);
+      spawnSync('pkill', ['-KILL', '-P', `${process.pid}`, '-f', 'vitest']);
+    }, UNIT_S * 1000);
+    this.#vitest.invalidateFile(path);
+    const { unhandledErrors } = await this.#vitest.runTestSpecifications([...tests]);
+    clearTimeout(limit);
+    this.#vitest.invalidateFile(path);
+    for (const error of unhandledErrors) this.#fails(String(error));
+    return this.#failure;
+  }
+
+  async close(): Promise<void> {
+    process.chdir(ROOT);
+    await this.#vitest.close();
+  }
+
+  #fails(how: string): void {
+    this.#failure ??= how;
+  }
+}
+
 function run(
   program: string,
   args: readonly string[],
   cwd: string,
-  variables: Readonly<Record<string, string>> = {},
 ): { readonly status: number | null; readonly stdout: string } {
-  const env = { ...process.env, ...variables };
-  return spawnSync(program, args, { cwd, env, encoding: 'utf8', maxBuffer: 2 ** 28 });
+  return spawnSync(program, args, { cwd, encoding: 'utf8', maxBuffer: 2 ** 28 });
 }
 
 interface Report {
@@ -142,52 +201,55 @@ function failureIn(report: string, root: string): string {
   return 'the run itself';
 }
 
-function find(copy: Copy, area: Area, fault: Fault, onlyUnit: boolean): Finding {
-  return copy.withFault(fault, () => {
+function find(copy: Copy, units: UnitTests, area: Area, fault: Fault, onlyUnit: boolean): Promise<Finding> {
+  return copy.withFault(fault, async () => {
     const begin = performance.now();
     const seconds = (): number => (performance.now() - begin) / 1000;
-    const unit = copy.firstFailure('quick*', [`${dirname(fault.file)}/`], UNIT_S);
+    const unit = await units.firstFailure(fault.file);
     if (unit !== undefined) return { by: 'unit', test: unit, seconds: seconds() };
     if (onlyUnit) return { by: 'nothing' };
     copy.bundle();
-    const suite = copy.firstFailure('ci', area.suites, SUITE_S);
+    const suite = copy.firstFailure(area.suites);
     return suite === undefined ? { by: 'nothing' } : { by: 'suite', test: suite, seconds: seconds() };
   });
 }
 
-function main(options: ReadonlySet<string>, words: readonly string[]): void {
-  const copy = new Copy();
-  try {
-    if (options.has(OPERATORS)) copy.changeOperators(words);
-    else plantAll(copy, words, options.has(UNIT));
-  } finally {
-    copy.close();
-  }
-}
-
-function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean): void {
+async function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean): Promise<void> {
   const counts = { unit: 0, suite: 0, nothing: 0 };
+  const units = await UnitTests.open(copy.root);
   for (const area of AREAS) {
     for (const fault of area.faults) {
       if (words.length > 0 && !words.some((word) => fault.file.includes(word) || area.name === word)) continue;
       if (fault.equivalent !== undefined) continue;
       console.log(`${fault.file}: ${fault.breaks}`);
-      const finding = find(copy, area, fault, onlyUnit);
+      const finding = await find(copy, units, area, fault, onlyUnit);
       counts[finding.by] += 1;
       const how =
         finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
       console.log(`  ${how}`);
     }
   }
+  await units.close();
   const total = counts.unit + counts.suite + counts.nothing;
   console.log(
     `${total} faults: ${counts.unit} found by unit tests, ${counts.suite} by suites, ${counts.nothing} not found`,
   );
 }
 
+async function main(options: ReadonlySet<string>, words: readonly string[]): Promise<void> {
+  process.env['TESTS_ARE_BUILT'] = '1';
+  const copy = new Copy();
+  try {
+    if (options.has(OPERATORS)) copy.changeOperators(words);
+    else await plantAll(copy, words, options.has(UNIT));
+  } finally {
+    copy.close();
+  }
+}
+
 if (argv[1] === fileURLToPath(import.meta.url)) {
   const [options, words] = [true, false].map((isOption) =>
     argv.slice(2).filter((word) => word.startsWith('--') === isOption),
   );
-  main(new Set(options), words!);
+  await main(new Set(options), words!);
 }
