@@ -294,6 +294,15 @@ describe('a flush of an endpoint', () => {
     expect([flush.status, next.status]).toEqual([Status.IO_ERROR, Status.OK]);
   });
 
+  it('that does not end in its call ends with a failure that the lane has told in it', () => {
+    const { peer } = reached();
+    const lane = peer.lanes[0]!;
+    const told: Status[] = [Status.IO_ERROR];
+    lane.flush = () => told.pop() ?? Status.OK;
+    const flush = peer.endpoint.flushNbx({ noImmediateCompletion: true }) as Request;
+    expect([flush.status, told]).toEqual([Status.IO_ERROR, []]);
+  });
+
   it('waits for the lanes that have operations in flight, all of them', () => {
     const lanes = [RMA, { ...RMA, name: 'b', deviceType: DeviceType.SHM }].map((lane) => ({
       ...lane,
