@@ -147,10 +147,10 @@ class UnitTests implements Reporter {
     if (!module.ok()) this.#fails(relative(this.#root, module.moduleId));
   }
 
-  /** The first test in the folder of a changed file that fails; undefined if all pass, or there are none. */
+  /** The first test in or below the folder of a changed file that fails; undefined if all pass, or there are none. */
   async firstFailure(file: string): Promise<string | undefined> {
     const path = join(this.#root, file);
-    const tests = this.#all.filter(({ moduleId }) => dirname(moduleId) === dirname(path));
+    const tests = this.#all.filter(({ moduleId }) => moduleId.startsWith(`${dirname(path)}/`));
     if (tests.length === 0) return undefined;
     this.#failure = undefined;
     const limit = setTimeout(() => {
