@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
 import * as hlthunk from '../src/hlthunk.ts';
+import { GaudiErrorCode, gaudiErrorStatus, Status } from '../src/index.ts';
 import { functionsOf } from './fixtures/calls/misuse.ts';
 import { built, ROOT } from './fixtures/tools/built.ts';
 
@@ -135,6 +136,14 @@ describe.each(['dma-buf', 'event-loop', 'gaudi-ipc', 'uct'])('docs/guide/%s.md',
     const shown = [...guide.matchAll(/^```ts\n([\s\S]*?)^```$/gm)].flatMap(([, block]) => linesOf(block!));
     expect(shown.length).toBeGreaterThan(5);
     expect(shown.filter((line) => !program.has(line) && line !== '')).toEqual([]);
+  });
+});
+
+describe('docs/ERRORS.md', () => {
+  it.each(Object.values(GaudiErrorCode))('gives the status of %s', (code) => {
+    const page = readFileSync(join(ROOT, 'docs/ERRORS.md'), 'utf8');
+    const [, status] = new RegExp(`^\\| \`${code}\` +\\| (\\w+)`, 'm').exec(page)!;
+    expect(Status[status as keyof typeof Status]).toBe(gaudiErrorStatus(code));
   });
 });
 
