@@ -13,15 +13,23 @@ import { DRIVER_SUBMIT } from './driver-submit.ts';
 import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
+import { GAUDI_IPC } from './gaudi-ipc.ts';
 import { HLTHUNK_DMA } from './hlthunk-dma.ts';
+import { HLTHUNK_MEMORY } from './hlthunk-memory.ts';
+import { HLTHUNK_OPEN } from './hlthunk-open.ts';
 import { HLTHUNK_QUEUE } from './hlthunk-queue.ts';
 import { HLTHUNK_SUBMISSION } from './hlthunk-submission.ts';
+import { IB_BASE } from './ib-base.ts';
+import { IB_CONNECT } from './ib-connect.ts';
 import { IB_CONNECTION } from './ib-connection.ts';
 import { IB_ENDPOINT } from './ib-endpoint.ts';
 import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
 import { POSIX_ENDPOINT } from './posix-endpoint.ts';
 import { POSIX_RING } from './posix-ring.ts';
+import { TCP_BASE } from './tcp-base.ts';
+import { TCP_CM } from './tcp-cm.ts';
+import { TCP_CONNECT } from './tcp-connect.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
 import { TOOLS_VALUES } from './tools-values.ts';
@@ -33,8 +41,10 @@ import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
 import { UCS } from './ucs.ts';
 import { UCS_BASE } from './ucs-base.ts';
+import { UCS_RCACHE } from './ucs-rcache.ts';
 import { UCS_RECORDS } from './ucs-records.ts';
 import { UCT_BASE } from './uct-base.ts';
+import { VERBS } from './verbs.ts';
 
 export const AREAS: readonly Area[] = [
   UCP,
@@ -71,4 +81,14 @@ export const AREAS: readonly Area[] = [
   UCS,
   UCS_BASE,
   UCS_RECORDS,
+  UCS_RCACHE,
+  GAUDI_IPC,
+  HLTHUNK_MEMORY,
+  HLTHUNK_OPEN,
+  IB_BASE,
+  IB_CONNECT,
+  VERBS,
+  TCP_CM,
+  TCP_CONNECT,
+  TCP_BASE,
 ];

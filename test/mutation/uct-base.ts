@@ -56,7 +56,12 @@ export const UCT_BASE: Area = {
     ),
     inReader('key.device === NO_DEVICE ? undefined : key.device', 'key.device', 'host memory has no device'),
     inReader('if (isLackOfResources(error)) throw error;\n', '', 'a lack of descriptors is no stale key'),
-    inReader('if (!isCurrent()) throw this.#stale();\n    const slot', 'const slot', 'a revoked key is stale'),
+    inReader(
+      'if (!isCurrent()) throw this.#stale();\n    const slot',
+      'const slot',
+      'a revoked key is stale',
+      'The check after the copy refuses what this one does: a key is handed out only when its slot is complete.',
+    ),
     inReader('!sameSecret(secret, key.secret) || !isSame', '!isSame', 'a key has its secret'),
     inReader('const isSame = length === key.byteLength &&', 'const isSame =', 'a key has its length'),
     inReader('&& device === key.device;', ';', 'a key has its device'),

@@ -11,6 +11,12 @@ const PAGE = 4096;
 const BASE = 0x7000_0000_0000;
 const { READ, READ_WRITE } = Protection;
 
+/** The library types of ES2023 do not have resizable buffers. */
+const ResizableBuffer = ArrayBuffer as unknown as new (
+  byteLength: number,
+  options: { maxByteLength: number },
+) => ArrayBuffer & { resize(byteLength: number): void };
+
 function make(options: Partial<RcacheOptions<Pin>> = {}): { cache: Rcache<Pin>; registrar: FakeRegistrar } {
   const registrar = new FakeRegistrar();
   return { registrar, cache: new Rcache<Pin>({ registrar, ...options }) };
@@ -148,6 +154,17 @@ describe('registrations of address ranges', () => {
     expect([bytes.cache.totalSize, bytes.cache.numRegions, used.valid]).toEqual([3 * PAGE, 1, true]);
   });
 
+  it('as long as the bound stay, and longer ones leave the others alone', () => {
+    const { cache } = make({ maxSize: 2 * PAGE });
+    const two = pages(cache, 0, 2);
+    cache.release(two);
+    expect([cache.numRegions, two.valid]).toEqual([1, true]);
+    const three = pages(cache, 10, 13);
+    expect(two.valid).toBe(true);
+    cache.release(three);
+    expect([two.valid, three.valid, cache.totalSize]).toEqual([true, false, 2 * PAGE]);
+  });
+
   it.each([0, -1, Number.NaN, 2 ** 47])('are refused at address %s', (start) => {
     const { cache, registrar } = make();
     expect(cache.acquireRange(start, PAGE)).toBe(Status.INVALID_PARAM);
@@ -180,6 +197,41 @@ describe('a failed registration', () => {
     for (let i = 0; i < 3; i++) expect(cache.acquire(owner)).toBe(Status.UNSUPPORTED);
     expect(registrar.asked).toHaveLength(1);
     cache.unmapped(BASE, 1);
+    expect(cache.acquire(owner)).toMatchObject({ byteLength: 64 });
+  });
+
+  it('counts for its protection and its bytes only', () => {
+    const { cache, registrar } = make();
+    registrar.failures = [Status.UNSUPPORTED];
+    expect(cache.acquireRange(BASE, PAGE, READ_WRITE)).toBe(Status.UNSUPPORTED);
+    // The memory may be readable.
+    cache.release(pages(cache, 0, 1, READ));
+    cache.unmapped(BASE, PAGE);
+    registrar.failures = [Status.UNSUPPORTED, Status.UNSUPPORTED];
+    for (const end of [1, 2, 2]) expect(cache.acquireRange(BASE, end * PAGE)).toBe(Status.UNSUPPORTED);
+    // The longer range has replaced the shorter one, which is tried again.
+    pages(cache, 0, 1);
+  });
+
+  it('is remembered with at most 1023 others', () => {
+    const { cache, registrar } = make();
+    const fail = (page: number): number => {
+      registrar.failures = [Status.UNSUPPORTED];
+      expect(cache.acquireRange(BASE + page * PAGE, PAGE)).toBe(Status.UNSUPPORTED);
+      return registrar.asked.length;
+    };
+    for (let page = 0; page < 1024; page++) expect(fail(2 * page)).toBe(page + 1);
+    expect(fail(0)).toBe(1024);
+    expect(fail(5000)).toBe(1025);
+    expect(fail(0)).toBe(1026);
+  });
+
+  it('of a buffer is tried again after the buffer was invalidated', () => {
+    const { cache, registrar } = make();
+    const owner = new ArrayBuffer(64);
+    registrar.failures = [Status.UNSUPPORTED];
+    expect(cache.acquire(owner)).toBe(Status.UNSUPPORTED);
+    expect(cache.invalidate(owner)).toBe(false);
     expect(cache.acquire(owner)).toMatchObject({ byteLength: 64 });
   });
 
@@ -311,6 +363,17 @@ describe('parts of buffers that are too long to be registered as a whole', () =>
     expect(cache.invalidate(large)).toBe(true);
     for (const region of [middle, middle, tail, joined]) cache.release(region);
     expect(registrar.live.size).toBe(1);
+  });
+
+  it('all end with the first release after the buffer was resized', () => {
+    const { cache, registrar } = make({ wholeBytesMax: PAGE });
+    const owner = new ResizableBuffer(8 * PAGE, { maxByteLength: 16 * PAGE });
+    const [first, second] = [0, 4].map((page) => cache.acquire(owner, page * PAGE, PAGE) as RcacheRegion<Pin>);
+    owner.resize(9 * PAGE);
+    cache.release(first!);
+    expect([first!.valid, second!.valid]).toEqual([false, false]);
+    cache.release(second!);
+    expect(registrar.live.size).toBe(0);
   });
 
   it('are never found for another buffer at the same address', () => {

@@ -1,8 +1,9 @@
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
+import { withoutDescriptors } from '../../../../test/fixtures/processes/no-descriptors.ts';
 import { SEGMENT_PROBES } from '../../../../test/fixtures/transports/own-segments.ts';
-import { isOwn } from '../../../sys/index.ts';
+import { Errno, isOwn } from '../../../sys/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -92,6 +93,43 @@ describe('a published key', () => {
     expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_STALE');
     expect(codeOf(() => other.open(packed))).toBe('ERR_RKEY_STALE');
     other.close();
+  });
+
+  it('that is released twice leaves the table to the other keys of it', () => {
+    const [first, second] = [reader.open(published(memory())), reader.open(published(memory()))];
+    first.release();
+    first.release();
+    // Idle tables that would replace one that seems idle.
+    const others = Array.from({ length: 17 }, () => new RkeyTable('test'));
+    for (const other of others) {
+      const one = memory();
+      other.publish(one, new Int32Array(0));
+      const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+      other.pack(one, packed, 0);
+      reader.open(packed).release();
+    }
+    expect(second.live).toBe(true);
+    second.release();
+    for (const other of others) other.close();
+  });
+
+  it('is not stale because this process lacks descriptors', async () => {
+    const packed = published(memory());
+    await withoutDescriptors(() => {
+      expect(() => reader.open(packed)).toThrow(expect.objectContaining({ errno: Errno.EMFILE }));
+    });
+    reader.open(packed).release();
+  });
+
+  it('is never one of a free slot', () => {
+    const packed = published(memory());
+    reader.open(packed).release();
+    // The words of a free slot: no generation, device, length and secret.
+    const free = packed.slice();
+    new DataView(free.buffer).setUint32(8, 5, true);
+    free.fill(0, 4, 8);
+    free.fill(0, 12, 40);
+    expect(codeOf(() => reader.open(free))).toBe('ERR_RKEY_MALFORMED');
   });
 
   it('is rejected by another memory domain', () => {

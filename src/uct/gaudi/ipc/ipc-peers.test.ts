@@ -18,7 +18,8 @@ const [LOCAL, REMOTE] = [13, 7];
 /** Repeats an operation until there are resources; both sides make progress. */
 async function driveBoth(here: IpcPeer, there: IpcPeer, start: () => Status): Promise<Status> {
   let status = start();
-  while (status === Status.NO_RESOURCE) {
+  // More than any answer takes, so that a fault is a failure.
+  for (let round = 0; round < 100_000 && status === Status.NO_RESOURCE; round++) {
     there.iface.progress();
     here.iface.progress();
     status = start();

@@ -1,0 +1,208 @@
+/** Faults in the endpoints, sockets and keys of tcp. */
+
+import type { Area } from './fault.ts';
+
+export const TCP_BASE: Area = {
+  name: 'tcp-base',
+  suites: ['src/uct/tcp', 'test/contract/uct'],
+  faults: [
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'link.puts.inFlight >= PUTS_MAX) return',
+      after: 'link.puts.inFlight > PUTS_MAX) return',
+      breaks: 'puts in flight have a bound',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'link.puts.sent += 1;\n    if',
+      after: 'if',
+      breaks: 'a short put is counted',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'link.gets.inFlight + frames > GETS_MAX',
+      after: 'link.gets.inFlight > GETS_MAX',
+      breaks: 'all frames of a get fit the bound',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'link.puts.inFlight + frames > PUTS_MAX',
+      after: 'link.puts.inFlight > PUTS_MAX',
+      breaks: 'all frames of a put fit the bound',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'writePut(frame.words, 0, key.words, remoteOffset + from, bytes);',
+      after: 'writePut(frame.words, 0, key.words, remoteOffset, bytes);',
+      breaks: 'each frame of a put has its place',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);',
+      after: 'writeGet(frame.words, 0, key.words, remoteOffset, bytes);',
+      breaks: 'each frame of a get has its place',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'transmitter.isCorked = false;',
+      after: '',
+      breaks: 'an uncorked endpoint sends at once',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'puts.inFlight + gets.inFlight > 0',
+      after: 'puts.inFlight > 0',
+      breaks: 'a fence waits for gets',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'return (id & AM_ID_MASK) === id;',
+      after: 'return id <= AM_ID_MASK;',
+      breaks: 'an id has no other bits',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'this.link.users -= 1;',
+      after: '',
+      breaks: 'a closed endpoint does not use its link',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'if (!transmitter.isEmpty || link.puts.sent !== sent) return',
+      after: 'if (!transmitter.isEmpty) return',
+      breaks: 'a message after puts counts no later put',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'total <= link.peerBytesMax',
+      after: 'total <= link.peerBytesMax + 1',
+      breaks: 'a message is no longer than the peer takes',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'const isInRun = transmitter.isCorked && total <= RUN_BODY_BYTES_MAX;',
+      after: 'const isInRun = transmitter.isCorked;',
+      breaks: 'long puts are frames of their own',
+    },
+    {
+      file: 'src/uct/tcp/endpoint.ts',
+      before: 'this.#closed ? Status.CANCELED : this.link.begin()',
+      after: 'this.link.begin()',
+      breaks: 'a closed endpoint does not connect',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (this.#watched[watched.token] !== watched) return;',
+      after: '',
+      breaks: 'a socket is removed once',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'this.#free.push(watched.token);',
+      after: '',
+      breaks: 'tokens are used again',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (this.#forWrite.has(watched)) this.update(watched);',
+      after: '',
+      breaks: 'a socket without output is not watched for room',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (this.#isArmed) return;\n    this.#isArmed = true;',
+      after: 'this.#isArmed = true;',
+      breaks: 'room is awaited once',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'this.#isArmed = false;\n    return',
+      after: 'return',
+      breaks: 'room is awaited again after it was found',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'this.#isScheduled = false;\n    this.end();',
+      after: 'this.end();',
+      breaks: 'later batches end too',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'let left = this.#begun.length; left > 0; left--',
+      after: '; this.#begun.length > 0; ',
+      breaks: 'batches that begin meanwhile are for the next call',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (this.#timer !== undefined || this.#closed) return;',
+      after: 'if (this.#timer !== undefined) return;',
+      breaks: 'closed heartbeats do not start',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'this.#closed = true;\n    this.#timer?.cancel();',
+      after: 'this.#closed = true;',
+      breaks: 'closed heartbeats leave no timer',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'this.#timer = undefined;\n      if',
+      after: 'if',
+      breaks: 'heartbeats go on',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (fd >= 0) tcpClose(fd);\n    this.reclaim();',
+      after: 'if (fd >= 0) tcpClose(fd);',
+      breaks: 'the reserve is filled again',
+    },
+    {
+      file: 'src/uct/tcp/sockets.ts',
+      before: 'if (this.#fd >= 0) return;\n    try',
+      after: 'try',
+      breaks: 'one descriptor is reserved',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'this.#words[slot * KEY_WORDS + 1]! < GENERATION_MAX',
+      after: 'true',
+      breaks: 'no generation occurs twice',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'difference |= words[at + i]! ^ this.#words[own + i]!;',
+      after: 'difference = words[at + i]! ^ this.#words[own + i]!;',
+      breaks: 'all words of a key are compared',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: '(memory.access & access) === access',
+      after: 'true',
+      breaks: 'a key gives only the access that the memory has',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'grown.set(this.#words);',
+      after: '',
+      breaks: 'keys stay valid when the table grows',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'this.#words[at + 1]! += 1;',
+      after: '',
+      breaks: 'a slot has another generation each time',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'if (this.find(words, 0, 0)?.byteLength === byteLength) return;',
+      after: 'if (this.find(words, 0, 0) !== undefined) return;',
+      breaks: 'a key has the length of its memory',
+    },
+    {
+      file: 'src/uct/tcp/key.ts',
+      before: 'this.#memories[slot] = undefined;\n',
+      after: '',
+      breaks: 'a revoked key finds nothing',
+    },
+  ],
+};

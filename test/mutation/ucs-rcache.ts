@@ -1,0 +1,202 @@
+/** Faults in the registration cache. */
+
+import type { Area } from './fault.ts';
+
+export const UCS_RCACHE: Area = {
+  name: 'ucs-rcache',
+  suites: ['src/ucs/rcache', 'test/contract/uct/gaudi'],
+  faults: [
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: '(region.protection & protection) === protection',
+      after: '(region.protection & protection) !== 0',
+      breaks: 'a region serves requests for less protection, not for more',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.counters.puts++;\n    if (--region.references === 0)',
+      after: 'if (--region.references === 0)',
+      breaks: 'releases are counted',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (region.references <= 0) throw',
+      after: 'if (region.references < 0) throw',
+      breaks: 'a region that is idle cannot be released',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (this.#unmaps.byteLength <= this.maxUnreleased || this.#isDeferred) return;',
+      after: 'if (this.#unmaps.byteLength < this.maxUnreleased || this.#isDeferred) return;',
+      breaks: 'exactly maxUnreleased bytes may wait',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#isDeferred = false;\n      this.progress();',
+      after: 'this.progress();',
+      breaks: 'a second task is deferred after the first has run',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#isDeferred = true;',
+      after: '',
+      breaks: 'one task is deferred at a time',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(gone);',
+      after: 'if (this.numRegions > this.#ranges.size + 1) this.#dropBuffersIn(gone);',
+      breaks: 'the only region of a buffer is found when its memory is unmapped',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: '    this.#forgetFailures();\n  }\n\n  /**\n   * Evicts',
+      after: '  }\n\n  /**\n   * Evicts',
+      breaks: 'a failed registration is tried again after memory was unmapped',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#failures.clear();\n    this.#failureEpoch++;',
+      after: 'this.#failures.clear();',
+      breaks: 'failures of buffers are forgotten too',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#forgetFailures();\n    this.#unmaps.take();',
+      after: 'this.#unmaps.take();',
+      breaks: 'a purge forgets failures',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (region.references++ > 0) return;\n    this.#numInUse++;',
+      after: 'if (region.references++ > 1) return;\n    this.#numInUse++;',
+      breaks: 'a region in use counts once',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (known.count++ === 0) this.#watch.register',
+      after: 'if (known.count++ === 1) this.#watch.register',
+      breaks: 'the collection of a buffer is watched from its first region on',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (--buffer.count === 0) this.#watch.unregister(buffer);',
+      after: 'if (--buffer.count < 0) this.#watch.unregister(buffer);',
+      breaks: 'a buffer without regions is not watched',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'failed.value.protection === protection',
+      after: 'failed.value.protection !== 0',
+      breaks: 'a failure counts for its protection only',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#failures.size >= FAILURES_MAX',
+      after: 'this.#failures.size > FAILURES_MAX',
+      breaks: 'at most 1024 failures are remembered',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'for (const old of this.#failures.overlapping(alone.start, alone.end)) this.#failures.delete(old.start);',
+      after: '',
+      breaks: 'a failure replaces those that it overlaps',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: "typeof registration === 'number' && bounds !== alone",
+      after: "typeof registration === 'number' && bounds === alone",
+      breaks: 'a merge that fails is repeated alone',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'if (value.protection === protection) this.counters.regions_merged++;',
+      after: 'this.counters.regions_merged++;',
+      breaks: 'a region of another protection is not counted as merged',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);',
+      after: 'this.#trim(0, byteLength > this.maxSize ? 0 : byteLength);',
+      breaks: 'there is room for the new region before it is registered',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'byteLength > this.maxSize ? 0 : byteLength',
+      after: 'byteLength',
+      breaks: 'a region longer than the bound does not evict all others',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'registration === Status.NO_MEMORY && this.evictIdle()',
+      after: 'registration === Status.NO_RESOURCE && this.evictIdle()',
+      breaks: 'idle regions give way when there is no memory',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'region.owner = undefined;\n    if (!region.valid) {',
+      after: 'if (!region.valid) {',
+      breaks: 'an idle region does not keep its buffer alive',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'this.#regions.touch(region);\n    if (buffer',
+      after: 'if (buffer',
+      breaks: 'the region released last is evicted last',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'else if (region.byteLength > this.maxSize) this.#evict(region);',
+      after: 'else if (region.byteLength >= this.maxSize) this.#evict(region);',
+      breaks: 'a region as long as the bound stays',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'owner?.byteLength !== buffer.byteLength) this.#lost(buffer);',
+      after: 'owner?.byteLength !== buffer.byteLength) this.#evict(region);',
+      breaks: 'a buffer that was resized while in use loses all its regions',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'status !== Status.BUSY &&',
+      after: '',
+      breaks: 'a registration that failed with BUSY is tried again',
+    },
+    {
+      file: 'src/ucs/rcache/rcache.ts',
+      before: 'buffer.failure = Status.OK;\n',
+      after: '',
+      breaks: 'invalidating a buffer forgets its failure',
+    },
+    {
+      file: 'src/ucs/rcache/region.ts',
+      before: 'this.#ranges.overlapping(start - 1, end + 1)',
+      after: 'this.#ranges.overlapping(start, end)',
+      breaks: 'adjacent ranges are merged',
+    },
+    {
+      file: 'src/ucs/rcache/region.ts',
+      before: 'this.#bytes -= range.end - range.start;',
+      after: '',
+      breaks: 'bytes that are reported twice count once',
+    },
+    {
+      file: 'src/ucs/rcache/region.ts',
+      before: 'this.#ranges = new IntervalMap();\n    this.#bytes = 0;',
+      after: 'this.#ranges = new IntervalMap();',
+      breaks: 'after ranges were taken no bytes wait',
+    },
+    {
+      file: 'src/ucs/rcache/region.ts',
+      before: 'alignment = Math.max(alignment, value.alignment);',
+      after: '',
+      breaks: 'a merged region has the largest alignment',
+    },
+    {
+      file: 'src/ucs/rcache/region.ts',
+      before: 'return this.buffer === undefined ? 0 : this.start - this.buffer.start;',
+      after: 'return 0;',
+      breaks: 'a part of a buffer has its offset',
+    },
+  ],
+};
