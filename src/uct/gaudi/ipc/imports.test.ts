@@ -1,12 +1,19 @@
 /** The imports of a memory domain: several cards and owners, owners that are silent, full or end, and what is left of an import that fails. */
 
-import { readdirSync, unlinkSync } from 'node:fs';
+import { unlinkSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { finish } from '../../../../test/contract/uct/uct-fixture.ts';
 import { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { asProcesses, useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
-import { connectUnix, listenUnix, ownIdentity, SocketType, type UnixSocket } from '../../../sys/index.ts';
+import {
+  connectUnix,
+  listenUnix,
+  openFileDescriptors,
+  ownIdentity,
+  SocketType,
+  type UnixSocket,
+} from '../../../sys/index.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { ManualClock, systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -31,8 +38,6 @@ import { LOCAL_OWNERS } from './shared-memory.ts';
 const fixture = useIpcPeers();
 
 const BYTES = Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8);
-/** Number of open descriptors of this process. */
-const openFileDescriptors = (): number => readdirSync('/proc/self/fd').length;
 /** Calls of progress in which an owner answers several times. */
 const ROUNDS = 1000;
 
