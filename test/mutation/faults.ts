@@ -10,6 +10,7 @@ import { DRIVER_MEMORY } from './driver-memory.ts';
 import { DRIVER_SIGNALS } from './driver-signals.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
+import { EMULATOR_PARTS } from './emulator-parts.ts';
 import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
@@ -91,4 +92,5 @@ export const AREAS: readonly Area[] = [
   TCP_CM,
   TCP_CONNECT,
   TCP_BASE,
+  EMULATOR_PARTS,
 ];

@@ -7,6 +7,7 @@ import { HL_MEM } from '../../uapi/index.ts';
 import { deviceMemoryAlloc, deviceMemoryFree, deviceMemoryMap, GaudiErrorCode, memoryUnmap } from '../index.ts';
 import { getDramUsage } from '../info/device-info.ts';
 import { PhysicalArenaSource } from './arena-source.ts';
+import { DmabufImports, deviceMappedMemoryExportDmabufFd } from './dmabuf.ts';
 
 const fixture = useEmulatedDevice();
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
@@ -125,5 +126,51 @@ describe('a mapping of host memory', () => {
     mapping.unmap();
     expect([mapping.live, device.pinnedBytes, call.mock.calls.length]).toEqual([false, 0, 1]);
     memory.close();
+  });
+});
+
+describe('an imported dma-buf', () => {
+  it('begins at its offset, and is unmapped by its own address', () => {
+    const device = fixture.setUp();
+    const imports = new DmabufImports(device.card);
+    vi.spyOn(imports, 'canImport', 'get').mockReturnValue(true);
+    const memory = vi.spyOn(device.card, 'memory').mockReturnValue({ device_virt_addr: 0x1000n } as never);
+    const mapping = imports.register(0, 4096, 256);
+    expect(memory.mock.lastCall?.[0]).toMatchObject({ reg_dmabuf_fd_fd: 0, reg_dmabuf_fd_length: 4352n });
+    expect([mapping.address, mapping.baseAddress, mapping.byteLength]).toEqual([0x1100n, 0x1000n, 4096]);
+    expect([0x10ffn, 0x2100n].map((address) => imports.touches(address, 1))).toEqual([false, false]);
+    expect([0x10ffn, 0x20ffn].map((address) => imports.touches(address, 2))).toEqual([true, true]);
+    const unmap = vi.spyOn(device.card, 'tryMemory').mockReturnValueOnce(0);
+    mapping.unmap();
+    expect(unmap.mock.lastCall?.[0]).toMatchObject({ unmap_device_virt_addr: 0x1000n });
+    expect([mapping.live, imports.count]).toEqual([false, 0]);
+    vi.restoreAllMocks();
+  });
+
+  it.each([
+    [0, true],
+    [-Errno.EBADF, true],
+    [-Errno.EINVAL, false],
+  ])('is possible if the driver answers %s to an invalid one: %s', (result, canImport) => {
+    const device = fixture.setUp();
+    const imports = new DmabufImports(device.card);
+    vi.spyOn(device.card, 'tryMemory').mockReturnValue(result);
+    expect(imports.canImport).toBe(canImport);
+    vi.restoreAllMocks();
+  });
+});
+
+describe('an exported dma-buf', () => {
+  it('is of the range that was asked for', () => {
+    const device = fixture.setUp();
+    const memory = vi.spyOn(device.card, 'memory').mockReturnValue({ fd: 99 } as never);
+    expect(deviceMappedMemoryExportDmabufFd(device, 0x4000n, 512, 1024, 3)).toBe(99);
+    expect(memory.mock.lastCall?.[0]).toMatchObject({
+      export_dmabuf_fd_addr: 0x4000n,
+      export_dmabuf_fd_mem_size: 512n,
+      export_dmabuf_fd_offset: 1024n,
+      flags: 3,
+    });
+    vi.restoreAllMocks();
   });
 });
