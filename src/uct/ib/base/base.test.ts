@@ -1,14 +1,19 @@
 /** The parts that ib is made of, over devices that execute nothing: slots, completions in batches, inline data, regions, keys, memory in use. */
 
 import { describe, expect, it } from 'vitest';
-import { Errno, SyscallError } from '../../../sys/index.ts';
-import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { Errno, mapAnonymous, SyscallError } from '../../../sys/index.ts';
+import { loadConfig } from '../../../ucs/config/config.ts';
+import { createLog, LogLevel } from '../../../ucs/debug/log.ts';
+import { MEMORY_TYPE_COUNT, MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { ManualClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { AccessFlag, Wc, WcStatus } from '../../../verbs/abi.ts';
 import { MemAccess } from '../../api/memory-domain.ts';
+import { hostRange } from '../../base/host/memory.ts';
+import { IB_CONFIG_TABLE } from './config.ts';
 import type { IbDevice } from './device.ts';
 import { DEVICES_MAX, IbKeyTable, keyBytes } from './key.ts';
-import { accessFlags, IbMemory, IbRegions } from './memory.ts';
+import { accessFlags, IbMemory, IbRegions, IbRegistry } from './memory.ts';
 import { CqReader, connectionStatusOfWc, inlineBytesOf, SlotMemory, statusOfWc } from './queues.ts';
 
 function region(lkey: number): { readonly lkey: number; readonly rkey: number; closes: number; close(): void } {
@@ -144,6 +149,57 @@ describe('regions', () => {
   });
 });
 
+describe('registrations', () => {
+  function open() {
+    const made: ReturnType<typeof region>[] = [];
+    const regMr = () => {
+      const one = region(made.length);
+      made.push(one);
+      return one;
+    };
+    const config = loadConfig([IB_CONFIG_TABLE]);
+    const log = createLog('ib', LogLevel.FATAL, () => undefined);
+    const registry = new IbRegistry([{ pd: { regMr } } as unknown as IbDevice], {
+      log,
+      clock: new ManualClock(),
+      config,
+    });
+    return { registry, made };
+  }
+
+  it.each([Errno.ENOMEM, Errno.EAGAIN])('that are idle give way when a device answers %s', (errno) => {
+    const { registry, made } = open();
+    registry.release(registry.acquire(new Uint8Array(8)).region);
+    let calls = 0;
+    const regions = registry.onDevices(0, () => {
+      calls += 1;
+      if (calls === 1) throw new SyscallError('ibv_reg_mr', errno, '');
+      return region(9) as never;
+    });
+    expect([calls, [...regions.lkeys], made[0]!.closes]).toEqual([2, [9], 1]);
+    const fail = (): never => {
+      throw new SyscallError('ibv_reg_mr', errno, '');
+    };
+    expect(() => registry.onDevices(0, fail)).toThrow(expect.objectContaining({ errno }));
+  });
+
+  it('of a range are not found after they were invalidated', () => {
+    const { registry, made } = open();
+    const memory = mapAnonymous(4096);
+    const range = hostRange(memory.address, 4096);
+    const [first, second] = [0, 1].map(() => registry.acquire(range).region);
+    expect(second).toBe(first);
+    registry.invalidate(first!);
+    expect(first!.valid).toBe(false);
+    const next = registry.acquire(range).region;
+    expect(next).not.toBe(first);
+    for (const each of [first, second, next]) registry.release(each!);
+    expect(made.map(({ closes }) => closes)).toEqual([1, 0]);
+    registry.rcache.close();
+    memory.close();
+  });
+});
+
 describe('memory', () => {
   it('stays registered until its last transfer has ended', () => {
     const memory = memoryOf(new Uint8Array(8));
@@ -218,7 +274,7 @@ describe('a key', () => {
     table.pack(memoryOf(new Uint8Array(8)), { iova: 0, rkeys } as unknown as IbRegions, many, 0);
     expect(() => new IbKeyTable().unpack(many)).toThrow(expect.objectContaining({ code: 'ERR_RKEY_MALFORMED' }));
     const odd = memoryOf(new Uint8Array(8));
-    Object.assign(odd, { memoryType: Object.keys(MemoryType).length });
+    Object.assign(odd, { memoryType: MEMORY_TYPE_COUNT });
     expect(() => new IbKeyTable().unpack(packedOf(table, odd))).toThrow(
       expect.objectContaining({ code: 'ERR_RKEY_MALFORMED' }),
     );
