@@ -87,13 +87,6 @@ describe('latencies', () => {
       ['<=16K', 1, 0],
     ]);
   });
-
-  it('are of a limited number of kinds', () => {
-    acquireLatencies();
-    for (let kind = 0; kind < 600; kind++) end(`kind ${kind}`, 1);
-    releaseLatencies();
-    expect(latencies()).toHaveLength(512);
-  });
 });
 
 it('a filter keeps a node without counters for the sake of its children', () => {
