@@ -5,10 +5,13 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { withoutDescriptors } from '../../../test/fixtures/processes/no-descriptors.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import {
   addSeals,
   close as closeFd,
+  connectUnix,
+  Errno,
   gettid,
   listenUnix,
   memfdCreate,
@@ -18,6 +21,7 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
+import { LogLevel } from '../../ucs/debug/log.ts';
 import { ManualClock, systemClock } from '../../ucs/sys/clock.ts';
 import { inspectProcesses } from './inspect-client.ts';
 import { acquireServer, releaseServer, SNAPSHOT_SEALS } from './inspect-server.ts';
@@ -128,6 +132,64 @@ describe('the socket of a thread', () => {
     );
     expect(acquireServer({ mode: 'try', runtimeDirectory: runtime, clock: CLOCK, log })).toBe(true);
     releaseServer();
+  });
+});
+
+describe('a server', () => {
+  expectNoLeaks();
+
+  it('that has run out of descriptors warns once, and serves the client that waits when there are some', async () => {
+    const { log, records } = createTestLog();
+    const clock = new ManualClock();
+    acquireServer({ mode: 'yes', runtimeDirectory: runtime, clock, log });
+    const client = await withoutDescriptors(async () => {
+      const connected = connectUnix(join(folder, readdirSync(folder)[0]!), SocketType.SEQPACKET);
+      while (clock.pendingTimers === 0) await new Promise(setImmediate);
+      // Neither can it poll again.
+      clock.advance(1e9);
+      return connected;
+    }, 1);
+    expect(records.map(({ level, message }) => [level, /^inspect: .*EMFILE/.test(message)])).toEqual([
+      [LogLevel.WARN, true],
+      [LogLevel.DEBUG, true],
+    ]);
+    const fds: number[] = [];
+    expect(client.recvmsg(new Uint8Array(8), fds)).toBe(-Errno.EAGAIN);
+    clock.advance(1e9);
+    let received = -Errno.EAGAIN;
+    for (let turn = 0; turn < 1000 && received === -Errno.EAGAIN; turn++) {
+      await new Promise(setImmediate);
+      received = client.recvmsg(new Uint8Array(8), fds);
+    }
+    expect([received, fds.length, clock.pendingTimers]).toEqual([1, 1, 0]);
+    for (const fd of fds) closeFd(fd);
+    client.close();
+    releaseServer();
+  });
+
+  it.runIf(process.getuid?.() === 0)('gives nothing to another user', async () => {
+    const { log } = createTestLog();
+    acquireServer({ mode: 'yes', runtimeDirectory: runtime, clock: CLOCK, log });
+    const path = join(folder, readdirSync(folder)[0]!);
+    for (const each of [runtime, dirname(folder), folder]) chmodSync(each, 0o755);
+    chmodSync(path, 0o666);
+    process.seteuid!(65_534);
+    let client: UnixSocket;
+    try {
+      client = connectUnix(path, SocketType.SEQPACKET);
+    } finally {
+      process.seteuid!(0);
+    }
+    const fds: number[] = [];
+    let received = -Errno.EAGAIN;
+    for (let turn = 0; turn < 1000 && received === -Errno.EAGAIN; turn++) {
+      await new Promise(setImmediate);
+      received = client.recvmsg(new Uint8Array(8), fds);
+    }
+    for (const fd of fds) closeFd(fd);
+    client.close();
+    releaseServer();
+    expect([received, fds]).toEqual([0, []]);
   });
 });
 
