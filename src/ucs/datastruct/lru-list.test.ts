@@ -44,4 +44,19 @@ describe('LruList', () => {
       }),
     );
   });
+
+  it('uses the slots of removed entries again', () => {
+    const list = new LruList<Named>();
+    const entries = [1, 2, 3].map((id) => ({ id, byteLength: id, slot: 0 }));
+    for (const entry of entries) list.add(entry);
+    for (let id = 4; id < 100; id++) {
+      const removed = entries.shift()!;
+      list.remove(removed);
+      const added = { id, byteLength: 1, slot: 0 };
+      entries.push(added);
+      list.add(added);
+      expect(added.slot).toBe(removed.slot);
+    }
+    expect(ids(list)).toEqual([97, 98, 99]);
+  });
 });

@@ -20,6 +20,13 @@ describe('Ring', () => {
     expect(ring.peek()).toBeUndefined();
   });
 
+  it('that is empty again has no first item', () => {
+    const ring = new Ring<string>(4);
+    ring.push('a');
+    expect(ring.shift()).toBe('a');
+    expect([ring.peek(), ring.at(0), ring.isEmpty]).toEqual([undefined, undefined, true]);
+  });
+
   it('rejects capacities that are not a power of two', () => {
     for (const bad of [0, -2, 3, 1.5, 2 ** 31, Number.NaN]) expect(() => new Ring(bad)).toThrow(/capacity/);
   });

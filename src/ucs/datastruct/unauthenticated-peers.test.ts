@@ -1,6 +1,6 @@
 /** Which unauthenticated peer is evicted at the bounds. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { UnauthenticatedPeers } from './unauthenticated-peers.ts';
 
 const PEERS = Array.from({ length: 8 }, (_, id) => ({ id }));
@@ -33,5 +33,32 @@ describe('UnauthenticatedPeers', () => {
     expect(unauthenticatedPeers.excess('a')).toBeUndefined();
     unauthenticatedPeers.add(PEERS[0]!, 'a');
     expect([unauthenticatedPeers.excess('a'), unauthenticatedPeers.excess('b')]).toEqual([PEERS[0], PEERS[0]]);
+  });
+
+  it('has room for another peer of an address when one has left', () => {
+    const peers = new UnauthenticatedPeers<object>(4);
+    const [first, second] = [{}, {}];
+    peers.add(first, 'a');
+    peers.add(second, 'a');
+    expect(peers.excess('a')).toBe(first);
+    peers.delete(first);
+    expect(peers.excess('a')).toBeUndefined();
+  });
+
+  it('keeps no address whose peers are gone, of which there can be any number', () => {
+    const forget = vi.spyOn(Map.prototype, 'delete');
+    try {
+      const peers = new UnauthenticatedPeers<object>(8);
+      const [first, second] = [{}, {}];
+      peers.add(first, 'fd00::7');
+      peers.add(second, 'fd00::7');
+      const gone = (): boolean => forget.mock.calls.some(([key]) => key === 'fd00::7');
+      peers.delete(first);
+      expect(gone()).toBe(false);
+      peers.delete(second);
+      expect(gone()).toBe(true);
+    } finally {
+      forget.mockRestore();
+    }
   });
 });

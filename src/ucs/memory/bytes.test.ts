@@ -1,7 +1,7 @@
 /** Copies between byte arrays: between buffers, and within one, with overlapping ranges. */
 
 import fc from 'fast-check';
-import { expect } from 'vitest';
+import { expect, it } from 'vitest';
 import { property } from '../../../test/fixtures/property.ts';
 import { copyBytes, moveBytes, storeWords } from './bytes.ts';
 
@@ -53,3 +53,14 @@ property(
     expect(target).toEqual(expected);
   },
 );
+
+it('moves each short length by a few bytes, up and down', () => {
+  for (let byteLength = 1; byteLength <= 34; byteLength++) {
+    for (const by of [1, 2, -1, -2]) {
+      const bytes = Uint8Array.from({ length: 48 }, (_, i) => i + 1);
+      const expected = bytes.slice().copyWithin(4 + by, 4, 4 + byteLength);
+      moveBytes(bytes, 4 + by, bytes, 4, byteLength);
+      expect(bytes).toEqual(expected);
+    }
+  }
+});

@@ -169,6 +169,19 @@ describe('a profile', () => {
     ).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
+  it('that gets more memory when it is full goes on with the oldest event', () => {
+    const begun = (): readonly number[] =>
+      read().traceEvents.flatMap(({ ph, ts }) => (ph === 'b' ? [ts as number] : []));
+    const small = start(['log'], 1024)!;
+    for (let i = 1; i <= 6; i++) put(i * 1000, i * 1000 + 1);
+    const large = start(['log'], 2048)!;
+    for (let i = 7; i <= 11; i++) put(i * 1000, i * 1000 + 1);
+    large.release();
+    small.release();
+    expect(begun()).toEqual([4, 5, 6, 7, 8, 9, 10, 11]);
+    expect(read().otherData).toMatchObject({ lost: 3 });
+  });
+
   it('refuses a file that cannot be written, and leaves no subscriber', () => {
     const path = fileIn('missing/profile');
     expect(() => start(['log'], 1024, path)).toThrow(
