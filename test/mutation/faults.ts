@@ -1,7 +1,8 @@
 /** All faults, by area. */
 
-import { ASSEMBLY } from './assembly.ts';
+import type { Area } from './fault.ts';
 import { ASSEMBLY_INSPECT } from './assembly-inspect.ts';
+import { ASSEMBLY } from './assembly.ts';
 import { COLL } from './coll.ts';
 import { DRIVER_BASE } from './driver-base.ts';
 import { DRIVER_INFO } from './driver-info.ts';
@@ -11,7 +12,6 @@ import { DRIVER_SIGNALS } from './driver-signals.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
 import { EMULATOR_PARTS } from './emulator-parts.ts';
-import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
 import { GAUDI_IPC } from './gaudi-ipc.ts';
@@ -28,6 +28,12 @@ import { LIBUCX } from './libucx.ts';
 import { POSIX_DIRECTORY } from './posix-directory.ts';
 import { POSIX_ENDPOINT } from './posix-endpoint.ts';
 import { POSIX_RING } from './posix-ring.ts';
+import { SYS_BASE } from './sys-base.ts';
+import { SYS_EVENT } from './sys-event.ts';
+import { SYS_FILE } from './sys-file.ts';
+import { SYS_MEMORY } from './sys-memory.ts';
+import { SYS_PROCESS } from './sys-process.ts';
+import { SYS_SOCKET } from './sys-socket.ts';
 import { TCP_BASE } from './tcp-base.ts';
 import { TCP_CM } from './tcp-cm.ts';
 import { TCP_CONNECT } from './tcp-connect.ts';
@@ -35,15 +41,15 @@ import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
 import { TOOLS_VALUES } from './tools-values.ts';
 import { TOOLS_VIEWS } from './tools-views.ts';
-import { UCP } from './ucp.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
-import { UCS } from './ucs.ts';
+import { UCP } from './ucp.ts';
 import { UCS_BASE } from './ucs-base.ts';
 import { UCS_RCACHE } from './ucs-rcache.ts';
 import { UCS_RECORDS } from './ucs-records.ts';
+import { UCS } from './ucs.ts';
 import { UCT_BASE } from './uct-base.ts';
 import { VERBS } from './verbs.ts';
 
@@ -93,4 +99,10 @@ export const AREAS: readonly Area[] = [
   TCP_CONNECT,
   TCP_BASE,
   EMULATOR_PARTS,
+  SYS_EVENT,
+  SYS_SOCKET,
+  SYS_PROCESS,
+  SYS_MEMORY,
+  SYS_BASE,
+  SYS_FILE,
 ];

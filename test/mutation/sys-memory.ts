@@ -1,0 +1,190 @@
+/** Faults in sys/memory: partial copies, probes of pages, seals, descriptors on failure paths. */
+
+import type { Area } from './fault.ts';
+
+export const SYS_MEMORY: Area = {
+  name: 'sys-memory',
+  suites: ['test/integration/process/', 'test/contract/'],
+  faults: [
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'setVector(words, 0, local + done, byteLength - done);',
+      after: 'setVector(words, 0, local, byteLength - done);',
+      breaks: 'a copy goes on where it stopped',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'setVector(words, 1, remote + done, byteLength - done);',
+      after: 'setVector(words, 1, remote + done, byteLength);',
+      breaks: 'a copy reads no more than asked for',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'return done > 0 || code === 0 ? done : -code;',
+      after: 'return code === 0 ? done : -code;',
+      breaks: 'a copy that stops has copied bytes',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: '  words[word + 1] = highOf(base);\n',
+      after: '',
+      breaks: 'a vector has an address of 64 bits',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'Math.max(page, address), 1);\n    }\n    setVector(probeVectors.words, 0, sink, count);',
+      after: 'address, 1);\n    }\n    setVector(probeVectors.words, 0, sink, count);',
+      breaks: 'every page of a range is read',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'setVector(probeVectors.words, 0, sink, count);',
+      after: 'setVector(probeVectors.words, 0, sink, 1);',
+      breaks: 'one byte of each page is read',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'Math.floor((address + byteLength - 1) / PAGE_SIZE)',
+      after: 'Math.floor((address + byteLength) / PAGE_SIZE)',
+      breaks: 'a range ends before the next page',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: '(i * (pages - 1)) / (count - 1)',
+      after: '(i * (pages - 1)) / count',
+      breaks: 'the last page is checked',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'count === 1 ? 0 : Math',
+      after: 'false ? 0 : Math',
+      breaks: 'a range of one page is checked',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: '? isProcessMemoryWritable(process.pid, address, byteLength) && isReadable(address, byteLength)',
+      after: '? isReadable(address, byteLength)',
+      breaks: 'an older kernel finds pages that are not writable',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'if (Number.parseInt(end!, 16) <= checked) continue;',
+      after: 'if (Number.parseInt(end!, 16) < checked) continue;',
+      breaks: 'a mapping that ends at the range is not part of it',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'if (checked >= address + byteLength) return true;',
+      after: 'if (checked > address + byteLength) return true;',
+      breaks: 'a range may end with its mapping',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: " || write !== 'w') return false;",
+      after: ') return false;',
+      breaks: 'a range without the right to write is not writable',
+    },
+    {
+      file: 'src/sys/memory/memory.ts',
+      before: 'const O_CLOEXEC = 0x80000;',
+      after: 'const O_CLOEXEC = 0;',
+      breaks: 'an address space is close-on-exec',
+    },
+    {
+      file: 'src/sys/memory/memfd.ts',
+      before: 'fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, start, length)',
+      after: 'fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, 0, start)',
+      breaks: 'a hole is where it was asked for',
+    },
+    {
+      file: 'src/sys/memory/memfd.ts',
+      before: '    } finally {\n      fclose(stream);\n    }',
+      after: '    } finally {\n    }',
+      breaks: 'a stream is closed',
+    },
+    {
+      file: 'src/sys/memory/memfd.ts',
+      before: 'if (seals < 0) throw new SyscallError',
+      after: 'if (seals < -1) throw new SyscallError',
+      breaks: 'the seals of no memfd are an error',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: 'address <= 0 || address % PAGE_SIZE !== 0',
+      after: 'address <= 0',
+      breaks: 'foreign memory begins with a page',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: '    if (this.#closed) return;\n    this.#closed = true;\n    this.#unmap();',
+      after: '    this.#unmap();',
+      breaks: 'foreign memory is returned once',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: '    this.#unmap();\n',
+      after: '',
+      breaks: 'foreign memory is returned',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: 'PROT_READ_WRITE, flags, -1, 0) === address',
+      after: 'PROT_READ_WRITE, flags, -1, 0) === 0',
+      breaks: 'a placeholder is unmapped with its view',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: 'MapFlag.NORESERVE | MAP_FIXED_NOREPLACE',
+      after: 'MapFlag.NORESERVE',
+      breaks: 'views of returned memory read zeros',
+    },
+    {
+      file: 'src/sys/memory/foreign-memory.ts',
+      before: 'if (code === Errno.EINVAL || code === Errno.EIDRM) return undefined;',
+      after: 'if (code === Errno.EIDRM) return undefined;',
+      breaks: 'a segment that does not exist is none',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: 'byteLength % PAGE_SIZE !== 0',
+      after: 'byteLength < PAGE_SIZE',
+      breaks: 'a window has whole pages',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: 'if (byteLength > max) throw',
+      after: 'if (byteLength > 2 * max) throw',
+      breaks: 'a window has a limit',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: '  countMapping(byteLength, 1);\n',
+      after: '',
+      breaks: 'a large mapping is counted',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: '  countMapping(byteLength, -1);\n',
+      after: '',
+      breaks: 'a removed large mapping is not counted',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: 'SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL',
+      after: 'SealFlag.SHRINK | SealFlag.GROW',
+      breaks: 'the seals of shareable memory cannot be added to',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: '  } catch (error) {\n    closeDescriptor(fd);\n    throw error;',
+      after: '  } catch (error) {\n    throw error;',
+      breaks: 'shareable memory that cannot be mapped leaves no descriptor',
+    },
+    {
+      file: 'src/sys/memory/shared-window.ts',
+      before: '    this.closeFile();\n    super.close();',
+      after: '    super.close();',
+      breaks: 'closed memory closes its file',
+    },
+  ],
+};
