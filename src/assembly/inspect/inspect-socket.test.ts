@@ -12,6 +12,7 @@ import {
   close as closeFd,
   connectUnix,
   Errno,
+  ftruncate,
   gettid,
   listenUnix,
   memfdCreate,
@@ -228,6 +229,30 @@ describe('the answer of a process', () => {
     expect([answer!.snapshot, answer!.failure]).toEqual([undefined, expect.stringMatching(failure)]);
   });
 
+  it('is not read beyond a limit', async () => {
+    const [answer] = await asked((client) => {
+      const fd = memfdCreate('test', { sealing: true });
+      ftruncate(fd, 256 * 2 ** 20 + 1);
+      addSeals(fd, SNAPSHOT_SEALS);
+      client.sendmsg(new Uint8Array(1), [fd]);
+      closeFd(fd);
+    });
+    expect(answer!.failure).toBe('the snapshot has 268435457 bytes');
+  });
+
+  it('that has come leaves no timer', async () => {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    const listener = listenUnix(join(folder, nameOf()), SocketType.SEQPACKET);
+    const clock = new ManualClock();
+    const answers = inspectProcesses({ ...query(), clock });
+    const client = listener.accept()!;
+    client.sendmsg(Buffer.from('none'));
+    expect(await answers).toMatchObject([{ failure: 'none' }]);
+    expect(clock.pendingTimers).toBe(0);
+    client.close();
+    listener.close();
+  });
+
   it('is missing where the connection is closed: a failure if the process still listens, else it has ended', async () => {
     expect(await asked(() => {})).toMatchObject([{ pid: process.pid, failure: 'closed without an answer' }]);
     expect(await asked((_client, listener) => listener.close())).toEqual([]);
@@ -304,6 +329,8 @@ describe('the sockets of a user', () => {
 
   it('can be tried without a trace, but for a folder that was there', () => {
     expect(trySocketFolder(runtime)).toBe(folder);
+    expect(readdirSync(runtime)).toEqual([]);
+    trySocketFolder(join(runtime, 'missing'));
     expect(readdirSync(runtime)).toEqual([]);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     writeFileSync(join(folder, 'x'), '');

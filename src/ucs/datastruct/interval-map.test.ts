@@ -63,6 +63,24 @@ describe('IntervalMap', () => {
     expect(() => map.insert(5, Number.NaN, 0)).toThrow(/end/);
   });
 
+  it.each([1, 2000])('of %s intervals covers each whole interval, until it is removed or cleared', (count) => {
+    const map = new IntervalMap<number>();
+    for (let i = 0; i < count; i++) map.insert(i * 100, i * 100 + 50, i);
+    const last = (count - 1) * 100;
+    const covered = () => [map.covering(last, last + 50), map.covering(last + 49, last + 50)];
+    // The second time from recent finds, if there are any.
+    for (let time = 0; time < 2; time++) {
+      expect(covered()).toEqual([count - 1, count - 1]);
+      expect([map.covering(last, last + 51), map.covering(last - 1, last + 1)]).toEqual([undefined, undefined]);
+    }
+    map.delete(last);
+    expect(covered()).toEqual([undefined, undefined]);
+    map.insert(last, last + 50, count - 1);
+    expect(covered()).toEqual([count - 1, count - 1]);
+    map.clear();
+    expect(covered()).toEqual([undefined, undefined]);
+  });
+
   it('agrees with a list on random operations', () => {
     const bound = fc.nat(60);
     const operation = fc.record({
