@@ -39,6 +39,7 @@ import { TCP_CM } from './tcp-cm.ts';
 import { TCP_CONNECT } from './tcp-connect.ts';
 import { TCP_CONNECTION } from './tcp-connection.ts';
 import { TCP_FRAMES } from './tcp-frames.ts';
+import { TOOLS_RUNS } from './tools-runs.ts';
 import { TOOLS_VALUES } from './tools-values.ts';
 import { TOOLS_VIEWS } from './tools-views.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
@@ -105,4 +106,5 @@ export const AREAS: readonly Area[] = [
   SYS_MEMORY,
   SYS_BASE,
   SYS_FILE,
+  TOOLS_RUNS,
 ];
