@@ -94,6 +94,57 @@ describe('Meter', () => {
     meter.stop();
     expect(meter.result()).toMatchObject({ iterations: 1, overallNs: 100, percentileNs: 100 });
   });
+
+  it('has the whole run in a report without new iterations', () => {
+    const clock = new ManualClock(1000);
+    const meter = new Meter({ ...OPTIONS, clock });
+    meter.start();
+    run(meter, clock, [100, 300]);
+    meter.report();
+    clock.advance(200);
+    expect(meter.report()).toMatchObject({ iterations: 2, averageNs: 300, overallNs: 300, averageMessages: 1e9 / 300 });
+    run(meter, clock, [50]);
+    expect(meter.report()).toMatchObject({ iterations: 3, averageNs: 50, overallNs: 650 / 3 });
+  });
+
+  it('has a percentile of the latest iterations, and a band around the median', () => {
+    const clock = new ManualClock(1000);
+    const meter = new Meter({ ...OPTIONS, clock, iterations: 10_000, percentile: 0 });
+    meter.start();
+    // The first are replaced, which are the shortest; each of the 10 000 is timed.
+    run(meter, clock, Array<number>(100).fill(1));
+    run(
+      meter,
+      clock,
+      Array.from({ length: 2048 }, (_, i) => 1000 + (i % 100)),
+    );
+    meter.stop();
+    const { percentileNs, lowNs, medianNs, highNs } = meter.result();
+    expect([percentileNs, lowNs, medianNs, highNs]).toEqual(
+      [1000, 1010, 1050, 1090].map((ns) => expect.closeTo(ns, -1)),
+    );
+    expect(percentileNs).toBe(1000);
+  });
+
+  it('leaves the time of reading the clock out', () => {
+    const clock = new ManualClock(1000);
+    const { nowNs } = clock;
+    // Each reading takes 30 ns.
+    const slow = Object.assign(Object.create(clock) as ManualClock, {
+      nowNs: () => {
+        clock.advance(30);
+        return nowNs.call(clock);
+      },
+    });
+    const meter = new Meter({ ...OPTIONS, clock: slow });
+    meter.start();
+    for (let i = 0; i < 5; i++) {
+      clock.advance(100);
+      meter.count();
+    }
+    meter.stop();
+    expect(meter.result()).toMatchObject({ percentileNs: 100, lowNs: 100, highNs: 100 });
+  });
 });
 
 describe('percentileOf', () => {

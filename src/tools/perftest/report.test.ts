@@ -1,9 +1,12 @@
 /** The output of perftest, line by line, as ucx_perftest 1.13 prints the same values. */
 
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Measurement } from './measure.ts';
 import { specOf } from './options.ts';
-import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine } from './report.ts';
+import { batchLine, describeTest, ReportFile, type ReportOptions, resultHeader, resultLine } from './report.ts';
 
 const PLAIN: ReportOptions = { csv: false, finalOnly: false, numeric: false, extra: false, batchFiles: [] };
 const MEASUREMENT: Measurement = {
@@ -101,6 +104,36 @@ describe('describeTest', () => {
     expect(text).toMatch(/AM header size: 16 /);
     expect(describeTest(specOf({ t: 'ucp_am_bw', m: 'gaudi' }), false)).not.toContain('emulated');
     expect(describeTest(specOf({ t: 'put_lat', x: 'gaudi_ipc', d: 'gaudi0' }), true)).toMatch(/Cards: +emulated/);
+  });
+});
+
+describe('a test', () => {
+  it('is described with its threads and its wait mode, if they are not the usual ones', () => {
+    const rows = (options: Parameters<typeof specOf>[0]): string =>
+      describeTest(specOf(options), false).replaceAll(/ +/g, ' ');
+    expect(rows({ t: 'tag_bw', T: '2', E: 'sleep' })).toMatch(/Threads: 2 [^]*Wait mode: sleep /);
+    expect(rows({ t: 'tag_bw' })).not.toMatch(/Threads|Wait mode/);
+  });
+
+  it('is part of a report, which is closed when it is written, and removed after a failure', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-report-'));
+    const path = join(folder, 'report.html');
+    const descriptors = (): number => readdirSync('/proc/self/fd').length;
+    try {
+      const before = descriptors();
+      const report = new ReportFile(path);
+      report.begin(true);
+      report.add(specOf({ t: 'tag_bw' }), MEASUREMENT, 'posix/memory');
+      report.begin(false);
+      report.write();
+      expect(descriptors()).toBe(before);
+      expect(readFileSync(path, 'utf8')).toMatch(/Emulated cards took part/);
+      new ReportFile(path).discard();
+      expect([existsSync(path), descriptors()]).toEqual([false, before]);
+      expect(() => new ReportFile(join(folder, 'missing', 'x'))).toThrow(/--report/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
 

@@ -70,6 +70,30 @@ describe('the summary of a profile', () => {
     expect(text).toMatch(/^worker 1 +put\/zcopy +3 +3\.50 us .* 2\.9 KiB +1\.00 +CANCELED 1$/m);
   });
 
+  it('has the busy time once where events contain each other, and the longest total first', () => {
+    const short = { ...put(0, 100), name: 'short' };
+    const spans = [put(1000, 5000), put(2000, 2500), put(3000, 4000), short, short, short, short, SUBMISSION];
+    const { rows } = summarize(readProfile(file(chromeTrace(spans, [], 0, BY))));
+    expect(rows.map(({ name, count, totalNs }) => [name, count, totalNs])).toEqual([
+      ['put/zcopy', 3, 5500],
+      ['CS on queue 8', 1, 1000],
+      ['short', 4, 400],
+    ]);
+    expect(rows[0]).toMatchObject({ meanNs: 5500 / 3, bytesPerSecond: (3000 * 1e9) / 4000 });
+    expect(rows[1]!.failed).toEqual({});
+  });
+
+  it('has no event that ends twice', () => {
+    const event = { id: 1, cat: 'request', name: 'x', ts: 1, args: { on: 'worker 1' } };
+    const traceEvents = [
+      { ...event, ph: 'b' },
+      { ...event, ph: 'e' },
+      { ...event, ph: 'e' },
+    ];
+    const path = file(JSON.stringify({ traceEvents, otherData: { title: 'x', lost: 0, accumulated: [] } }));
+    expect(() => readProfile(path)).toThrow(/event 1 ends without a begin/);
+  });
+
   it('has the sums of mode accum', () => {
     const sum = { timeline: 'worker 1', name: 'tag/short', count: 4, totalNs: 40, minNs: 5, maxNs: 20, bytes: 32 };
     const summary = summarize(readProfile(file(chromeTrace([], [sum], 0, BY))));
