@@ -111,7 +111,7 @@ describe('a test', () => {
   it('is described with its threads and its wait mode, if they are not the usual ones', () => {
     const rows = (options: Parameters<typeof specOf>[0]): string =>
       describeTest(specOf(options), false).replaceAll(/ +/g, ' ');
-    expect(rows({ t: 'tag_bw', T: '2', E: 'sleep' })).toMatch(/Threads: 2 [^]*Wait mode: sleep /);
+    expect(rows({ t: 'tag_bw', T: '2', E: 'sleep' })).toMatch(/Threads: 2 [\s\S]*Wait mode: sleep /);
     expect(rows({ t: 'tag_bw' })).not.toMatch(/Threads|Wait mode/);
   });
 
