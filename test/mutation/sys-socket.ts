@@ -65,6 +65,7 @@ export const SYS_SOCKET: Area = {
       before: 'view.setUint32(8, 0, true);',
       after: '',
       breaks: 'no address of an earlier call is sent to',
+      equivalent: 'Linux reads no length of an address that is not given',
     },
     {
       file: 'src/sys/socket/unix-socket.ts',
