@@ -1,8 +1,7 @@
 /** All faults, by area. */
 
-import type { Area } from './fault.ts';
-import { ASSEMBLY_INSPECT } from './assembly-inspect.ts';
 import { ASSEMBLY } from './assembly.ts';
+import { ASSEMBLY_INSPECT } from './assembly-inspect.ts';
 import { COLL } from './coll.ts';
 import { DRIVER_BASE } from './driver-base.ts';
 import { DRIVER_INFO } from './driver-info.ts';
@@ -12,6 +11,7 @@ import { DRIVER_SIGNALS } from './driver-signals.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
 import { EMULATOR_PARTS } from './emulator-parts.ts';
+import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
 import { GAUDI_IPC } from './gaudi-ipc.ts';
@@ -42,15 +42,15 @@ import { TCP_FRAMES } from './tcp-frames.ts';
 import { TOOLS_RUNS } from './tools-runs.ts';
 import { TOOLS_VALUES } from './tools-values.ts';
 import { TOOLS_VIEWS } from './tools-views.ts';
+import { UCP } from './ucp.ts';
 import { UCP_CONNECTIONS } from './ucp-connections.ts';
 import { UCP_MESSAGES } from './ucp-messages.ts';
 import { UCP_RNDV } from './ucp-rndv.ts';
 import { UCP_TRANSFER } from './ucp-transfer.ts';
-import { UCP } from './ucp.ts';
+import { UCS } from './ucs.ts';
 import { UCS_BASE } from './ucs-base.ts';
 import { UCS_RCACHE } from './ucs-rcache.ts';
 import { UCS_RECORDS } from './ucs-records.ts';
-import { UCS } from './ucs.ts';
 import { UCT_BASE } from './uct-base.ts';
 import { VERBS } from './verbs.ts';
 
