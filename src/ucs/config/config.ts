@@ -1,11 +1,10 @@
 /**
- * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Pure: environment
- * and files are parameters. Syntax of values: value.ts and list.ts; files: file.ts.
+ * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Environment and files are parameters.
  *
  * Names are `UCX_` + table prefix + field. A field of a sub-table can be set with the prefix of the sub-table and with the prefix of every table around
- * it; the outermost overrides the others: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose table has no
- * prefix of its own, `UCX_GAUDI_COPY_RCACHE_X` that of one cache. For one name the environment overrides the files, and explicit options override
- * everything.
+ * it; the outermost overrides the others: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose table is
+ * embedded without a prefix, `UCX_GAUDI_COPY_RCACHE_X` that of one cache. For one name the environment overrides the files, and explicit options
+ * override everything.
  */
 
 import { checkString } from '../type/check-options.ts';

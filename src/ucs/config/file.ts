@@ -1,4 +1,4 @@
-/** Configuration files of UCX (`ucx.conf`): their folders and their syntax. It does not interpret the assignments; see config.ts. */
+/** Configuration files of UCX (`ucx.conf`): their folders and their syntax. */
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { join } from 'node:path';

@@ -1,7 +1,4 @@
-/**
- * The composite value types of UCX's configuration: lists, allow-lists with negation, ranges and globs, and key-value lists.
- * Scalars are in value.ts.
- */
+/** The composite value types of UCX's configuration: lists, allow-lists with negation, ranges and globs, and key-value lists. */
 
 import type { ConfigType } from './value.ts';
 

@@ -1,7 +1,4 @@
-/**
- * Prints a configuration as `ucx_info -c` and `ucp_config_print` do: lines `NAME=value` that can be read back as a `ucx.conf` or an
- * environment. It does not determine values; see config.ts.
- */
+/** Prints a configuration as `ucx_info -c` and `ucp_config_print` do: lines `NAME=value` that can be read back as a `ucx.conf` or an environment. */
 
 import type { ConfigEntry } from './config.ts';
 

@@ -1,6 +1,5 @@
 /**
- * The scalar value types of UCX's configuration: parsing a text to a value, and printing a value as a text that parses to the same
- * value. It has no variables and sources; see config.ts. Lists are in list.ts.
+ * The scalar value types of UCX's configuration: parsing a text to a value, and printing a value as a text that parses to the same value.
  *
  * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: words are case-insensitive, and
  * text after a number is an error where UCX ignores it.

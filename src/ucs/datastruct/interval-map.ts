@@ -1,8 +1,7 @@
 /**
  * An ordered map from disjoint half-open intervals [start, end) of Numbers to values, for looking up the owner of an address. Sized for millions of
- * intervals:
- * a list of sorted chunks, so that insertion and removal move one chunk, and a table of recent finds in front of the binary search. It neither
- * merges nor splits intervals, because that depends on the values.
+ * intervals: a list of sorted chunks, so that insertion and removal move one chunk, and a table of recent finds in front of the binary search. The
+ * caller merges and splits intervals, because that depends on the values.
  */
 
 import { invalidParam } from '../type/error.ts';

@@ -1,7 +1,6 @@
 /**
- * Entries in the order of their last use, with the sum of their sizes, for the eviction of registration caches. It does not decide which entry may be
- * evicted. The links are numbers in one array: using an entry touches no other entry and stores no reference that the garbage
- * collector would have to trace.
+ * Entries in the order of their last use, with the sum of their sizes, for the eviction of registration caches. The links are numbers in one array:
+ * using an entry touches no other entry and stores no reference that the garbage collector would have to trace.
  */
 
 /** What an entry must have. An entry is in one list at most. */

@@ -1,7 +1,4 @@
-/**
- * A pool of reusable objects with a fixed bound, which the hot path uses instead of `new`. It is not a memory pool, and it does not reset the fields of an
- * object: the caller of `get` does.
- */
+/** A pool of reusable objects with a fixed bound, which the hot path uses instead of `new`. The caller of `get` resets the fields of an object. */
 
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';

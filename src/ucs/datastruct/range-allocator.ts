@@ -1,6 +1,6 @@
 /**
- * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. It computes numbers only:
- * it neither owns nor touches the memory, HBM or virtual addresses that the numbers stand for.
+ * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. The ranges are plain numbers, for HBM and for virtual
+ * addresses.
  *
  * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks are 80 KiB per table. Allocation examines
  * more than one candidate only if a block is long enough but its alignment padding is not.

@@ -1,6 +1,6 @@
 /**
- * Recent finds of a large interval map, by the page of the address: a small table in front of its search, like the TLB of a processor. The
- * bounds are in one typed array, so that a lookup costs two cache lines. It contains only intervals that are in the map.
+ * Recent finds of a large interval map, by the page of the address: a small table in front of its search, like the TLB of a processor. The bounds are
+ * in one typed array, so that a lookup costs two cache lines.
  */
 
 const SETS_BITS = 12;

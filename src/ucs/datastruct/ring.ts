@@ -1,7 +1,4 @@
-/**
- * A bounded first-in-first-out queue of objects within one process. Allocates nothing after
- * construction. Not the ring of shared memory between processes.
- */
+/** A bounded first-in-first-out queue of objects within one process. Allocates nothing after construction. */
 
 import { invalidParam } from '../type/error.ts';
 

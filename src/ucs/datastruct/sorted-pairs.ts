@@ -1,6 +1,6 @@
 /**
- * A growing sequence of pairs of Numbers in lexicographic order, kept in two Float64Arrays: search is binary, insertion and
- * removal are one memmove. Not a map: the pair is the key. The building block of the range allocator.
+ * A growing sequence of pairs of Numbers in lexicographic order, kept in two Float64Arrays: search is binary, insertion and removal are one memmove.
+ * The pair is the key. The building block of the range allocator.
  */
 
 const INITIAL_CAPACITY = 16;

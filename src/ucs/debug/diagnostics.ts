@@ -1,6 +1,6 @@
 /**
- * Instrumentation: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing
- * without subscribers: publishers check `hasSubscribers` first, which V8 folds to a constant. Nothing is published here.
+ * Instrumentation: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing without subscribers: publishers check
+ * `hasSubscribers` first, which V8 folds to a constant.
  *
  * Times are those of the clock of the context in nanoseconds: only differences are meaningful.
  */

@@ -1,4 +1,4 @@
-/** The UCX-wide fields (prefix `UCX_` alone) that every program has. Fields of a layer or transport are in tables of their own. */
+/** The UCX-wide fields (prefix `UCX_` alone) that every program has. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { isItem } from '../config/list.ts';

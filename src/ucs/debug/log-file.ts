@@ -1,6 +1,6 @@
 /**
- * Destinations of log records: the file of UCX_LOG_FILE, or standard error without it. Files are bounded and rotated as in UCX: `log`, `log.1`, ... up to
- * the oldest. It does not filter records; see log.ts.
+ * Destinations of log records: the file of UCX_LOG_FILE, or standard error without it. Files are bounded and rotated as in UCX: `log`, `log.1`, ... up
+ * to the oldest.
  */
 
 import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';

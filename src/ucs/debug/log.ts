@@ -1,5 +1,5 @@
 /**
- * Logging with the levels of UCX. Not a global: a log is passed as a parameter. Files: log-file.ts.
+ * Logging with the levels of UCX. A log is a parameter, not a global.
  *
  * Style: lower case, the cause and not a guess, errno text always. An error is logged once, where it is detected. Contents of
  * memory are never logged.

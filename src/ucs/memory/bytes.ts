@@ -1,7 +1,6 @@
 /**
- * Copies between byte arrays, without an engine call for a few bytes. It does not check ranges. Comparison of short byte arrays, such as keys and
- * names in messages: `Buffer.compare` costs a call of C++ for each. Whether a byte array, which may have been detached or shortened, still has its
- * bytes. It does not check that an offset is an integer. Whether a value is a byte array.
+ * Copies between byte arrays, without an engine call for a few bytes. Comparison of short byte arrays, such as keys and names in messages:
+ * `Buffer.compare` costs a call of C++ for each. Checks that a value is a byte array, and that its buffer is not detached or shortened.
  */
 
 import { types } from 'node:util';

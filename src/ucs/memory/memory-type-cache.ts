@@ -1,7 +1,6 @@
 /**
- * Memory types of device memory: ranges keyed by (device, address). Allocators add a range before they return its address, and remove it
- * when they free it; this file detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same
- * address, and the entries are independent.
+ * Memory types of device memory: ranges keyed by (device, address). Allocators add a range before they return its address, and remove it when they free
+ * it. Cards share virtual address ranges, so two cards may each have an entry at the same address, and the entries are independent.
  *
  * A miss means host memory, provided that every allocation is reported. Entries are whole allocations and are never
  * merged, so that a lookup also returns start and length of the allocation.

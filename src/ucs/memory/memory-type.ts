@@ -1,6 +1,5 @@
 /**
- * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds. It does not detect memory types:
- * memory domains and the memory type cache do.
+ * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds.
  *
  * Source: UCX `src/ucs/memory/memory_type.{h,c}`, master with Gaudi support.
  */

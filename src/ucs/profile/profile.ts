@@ -1,6 +1,6 @@
 /**
- * The profile of a thread: subscribes to the diagnostics channels and writes the recorded events to one file at the end. The library does not depend
- * on it; without a profile there is no subscriber, and nothing is published.
+ * The profile of a thread: subscribes to the diagnostics channels and writes the recorded events to one file at the end. Without a profile the channels
+ * have no subscriber, and events cost nothing.
  */
 
 import { closeSync, ftruncateSync, writeSync } from 'node:fs';

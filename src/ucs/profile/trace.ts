@@ -1,4 +1,4 @@
-/** Converts recorded events to a Chrome trace: the JSON that Perfetto and chrome://tracing read. Pure. */
+/** Converts recorded events to a Chrome trace: the JSON that Perfetto and chrome://tracing read. */
 
 /** An event with a start and an end. */
 export interface TraceSpan {

@@ -1,7 +1,7 @@
 /**
- * Collaborators, bounds, defaults and counters of a registration cache. No behaviour; the cache is in rcache.ts. The fields that every registration
- * cache has (`ucs_config_rcache_table`), to be embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and
- * PURGE_ON_FORK are missing: nothing in Node hooks memory calls, or forks without exec.
+ * Collaborators, bounds, defaults and counters of a registration cache. The fields that every registration cache has (`ucs_config_rcache_table`), to be
+ * embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory
+ * calls, or forks without exec.
  */
 
 import type { ConfigTable } from '../config/config.ts';

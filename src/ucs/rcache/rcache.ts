@@ -1,7 +1,7 @@
 /**
  * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is identified by its buffer, never by
  * address: a new buffer at an old address cannot hit a stale registration. Foreign memory, known by its address only, is looked up in a map of regions;
- * its owner reports when it is unmapped ({@link Rcache.unmapped}). The cache does not register memory itself: the registrar does.
+ * its owner reports when it is unmapped ({@link Rcache.unmapped}). The registrar registers the memory.
  *
  * References: the table (a WeakMap) and the lists refer to a region, a region in use refers to its ArrayBuffer, an idle region does
  * not. So an unused ArrayBuffer can be collected while its registration is in the cache; the callback of the collector, a task of the

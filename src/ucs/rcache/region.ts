@@ -1,8 +1,7 @@
 /**
- * One region of the registration cache, and the regions of one ArrayBuffer. It does not decide which region is found, kept or removed; see rcache.ts.
- * Unmapped ranges of addresses that a cache has not processed yet. Reports come at any time, inside any callback, so they are only recorded;
- * overlapping ones are merged. Bounded: beyond the bound, the whole address space counts as unmapped. The bounds of a new region of the registration
- * cache: aligned, and joined with overlapping regions. Pure: changes nothing.
+ * One region of the registration cache, and the regions of one ArrayBuffer. Unmapped ranges of addresses that a cache has not processed yet. Reports
+ * come at any time, inside any callback, so they are only recorded; overlapping ones are merged. Bounded: beyond the bound, the whole address space
+ * counts as unmapped. The bounds of a new region of the registration cache: aligned, and joined with overlapping regions.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';

@@ -1,4 +1,4 @@
-/** Statistics as data: a tree of named counters. Nothing is counted here. */
+/** Statistics as data: a tree of named counters. */
 
 /** Counters by name. Totals since the start, unless their documentation says that they are levels. */
 export type Counters = Readonly<Record<string, number>>;

@@ -1,4 +1,4 @@
-/** Writes the statistics of one context when its trigger fires, and at the end. It counts nothing. */
+/** Writes the statistics of one context when its trigger fires, and at the end. */
 
 import { isAllowed, matchesItem } from '../config/list.ts';
 import type { Log } from '../debug/log.ts';

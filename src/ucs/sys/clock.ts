@@ -1,7 +1,4 @@
-/**
- * Time as a parameter: the interface `Clock`, the clock of the system and a clock for tests. Not a calendar:
- * a clock counts nanoseconds from an arbitrary origin.
- */
+/** Time as a parameter: the interface `Clock`, the clock of the system and a clock for tests. A clock counts nanoseconds from an arbitrary origin. */
 
 import { performance } from 'node:perf_hooks';
 import { invalidParam } from '../type/error.ts';

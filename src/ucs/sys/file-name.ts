@@ -1,5 +1,5 @@
 /**
- * File names that identify the process: the `%` templates of UCX's log, statistics and profile files. Opens nothing.
+ * File names that identify the process: the `%` templates of UCX's log, statistics and profile files.
  *
  * Source: `ucs_fill_filename_template` in UCX `src/ucs/sys/string.c`.
  */

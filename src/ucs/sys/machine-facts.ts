@@ -1,7 +1,4 @@
-/**
- * Facts about this machine for the conditions in the sections of configuration files. Not a description of hardware: it has only the facts that UCX's
- * files use.
- */
+/** Facts about this machine for the conditions in the sections of configuration files. Limited to the facts that UCX's files use. */
 
 import { readFileSync } from 'node:fs';
 

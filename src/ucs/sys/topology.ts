@@ -1,7 +1,4 @@
-/**
- * Topology of a machine: PCI addresses, the path between two devices, and their distance. Pure: it reads nothing; callers
- * pass the places of devices in sysfs.
- */
+/** Topology of a machine: PCI addresses, the path between two devices, and their distance. Callers pass the paths of devices in sysfs. */
 
 import { invalidParam } from '../type/error.ts';
 

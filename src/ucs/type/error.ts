@@ -1,6 +1,6 @@
 /**
- * The exception of the control path and of promises: `UcxError`, with a stable code, a status and typed details.
- * Not for the data path, which returns {@link Status} integers.
+ * The exception of the control path and of promises: `UcxError`, with a stable code, a status and typed details. The data path returns {@link Status}
+ * integers instead.
  */
 
 import { startAtCaller } from './caller-stack.ts';

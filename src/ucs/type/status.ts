@@ -1,5 +1,5 @@
 /**
- * The status integers of UCX (`ucs_status_t`), which every data-path call returns. Not exceptions; see error.ts for those.
+ * The status integers of UCX (`ucs_status_t`), which every data-path call returns.
  *
  * 0 is success, 1 is "in progress", negative values are failures, grouped by the largest entity they affect.
  * Source: UCX `src/ucs/type/status.h`, release 1.22.

@@ -1,6 +1,5 @@
 /**
- * Binds objects to the thread that made them: structuredClone, postMessage and workerData refuse them with an error that states the reason. It checks
- * nothing by itself.
+ * Binds objects to the thread that made them: structuredClone, postMessage and workerData refuse them with an error that states the reason.
  *
  * The clone algorithm copies the fields of an object in order and refuses a symbol by its description, in every version of Node.js.
  * `markAsUncloneable` is not in all of them, and its error states no reason.
