@@ -1,6 +1,6 @@
 /**
- * The ABI of libibverbs as data: values of its enums, and the structs that programs fill in and read, as offsets in 32-bit words. It has been the same from
- * rdma-core v15 to v57 (infiniband/verbs.h). Nothing here calls the library.
+ * The ABI of libibverbs as data: values of its enums, and the structs that programs fill in and read, as offsets in 32-bit words. It has been the same
+ * from rdma-core v15 to v57 (infiniband/verbs.h).
  */
 
 /** Kinds of work requests (enum ibv_wr_opcode). */

@@ -1,5 +1,5 @@
 /**
- * The verbs port: the interface between the ib transport and RDMA devices, implemented over libibverbs and by emulated devices. Types only, no behaviour.
+ * The verbs port: the interface between the ib transport and RDMA devices, implemented over libibverbs and by emulated devices.
  *
  * The port is the interface of libibverbs: work requests and completions are its structs, byte for byte (see abi.ts), and failures its errno. The transport
  * cannot distinguish a real device from an emulated one.

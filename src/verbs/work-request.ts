@@ -1,4 +1,4 @@
-/** Writes work requests into a block, as the structs of the ABI. It neither posts nor checks them. */
+/** Writes work requests into a block, as the structs of the ABI. */
 
 import { highOf } from '../ucs/type/int64.ts';
 import { RecvWr, SendWr, Sge } from './abi.ts';

@@ -1,6 +1,6 @@
 /**
  * 64-bit values as two 32-bit words, low first, as in headers, argument blocks and registers. Numbers are exact below 2^53; larger values are
- * bigints, or stay two words. The functions take words instead of arrays, so that reads stay monomorphic at their call sites. 
+ * bigints, or stay two words. The functions take words instead of arrays, so that reads stay monomorphic at their call sites.
  */
 
 const HIGH = 0x1_0000_0000;

@@ -1,5 +1,5 @@
 /**
- * Connection managers (uct_cm): two programs connect by a socket address before either has the worker address of the other. Types only.
+ * Connection managers (uct_cm): two programs connect by a socket address before either has the worker address of the other.
  *
  * A client sends private data to a listener. The listener's program accepts with private data of its own, or rejects, and the client confirms the
  * acceptance. Nothing else is exchanged: the workers connect with this data.

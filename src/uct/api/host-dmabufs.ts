@@ -1,4 +1,4 @@
-/** Interface of a context to host memory that is a dma-buf, or can be exported as one. Types only. */
+/** Interface of a context to host memory that is a dma-buf, or can be exported as one. */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DmabufExport } from './memory-domain.ts';

@@ -1,6 +1,4 @@
-/**
- * Interfaces and endpoints: transports as capabilities and operations. Types and capability records only, no behaviour.
- */
+/** Interfaces and endpoints: transports as capabilities and operations. */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { UcxError } from '../../ucs/type/error.ts';

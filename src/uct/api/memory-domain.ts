@@ -1,5 +1,5 @@
 /**
- * Memory domains and the components that open them: allocate, register, query, detect, pack keys. Types and capability records only.
+ * Memory domains and the components that open them: allocate, register, query, detect, pack keys.
  *
  * A memory domain (MD) provides one kind of memory access: the registration for a transport, and the keys for peers.
  */

@@ -1,4 +1,4 @@
-/** Memory in transports: memory that a memory domain has registered or allocated, and the unpacked key of remote memory. Types only. */
+/** Memory in transports: memory that a memory domain has registered or allocated, and the unpacked key of remote memory. */
 
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 

@@ -1,6 +1,6 @@
 /**
  * Addresses of interfaces that are reachable in one context only: random, unique bytes. The open interfaces of a memory domain, which close with it.
- * It opens none. Base of endpoints of transports without messages and atomic operations: each of these calls returns UNSUPPORTED.
+ * Base of endpoints of transports without messages and atomic operations: each of these calls returns UNSUPPORTED.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';

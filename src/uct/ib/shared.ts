@@ -1,4 +1,7 @@
-/** What the connections and endpoints of one interface of ib share: its queues, opened together or not at all, and what is in flight on them. */
+/**
+ * The state that the connections and endpoints of one interface of ib share: its queues, opened together or not at all, and the work requests in flight
+ * on them.
+ */
 
 import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';

@@ -1,6 +1,6 @@
 /**
  * The frames of tcp on an established connection: the meaning of their words. Little-endian, padded to 8 bytes, so that every frame begins at a
- * multiple of 8 of the stream. Frames are written and read here, at any word of any memory; nothing is checked or sent.
+ * multiple of 8 of the stream.
  *
  * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding. 64-bit values
  * are two words, low first. Acknowledgements and answers have the order of their requests.

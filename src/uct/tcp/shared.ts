@@ -1,4 +1,4 @@
-/** What the connections, the endpoints and the connector of one interface share. It knows none of them. */
+/** The state that the connections, the endpoints and the connector of one interface share. */
 
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';

@@ -1,10 +1,9 @@
 /**
- * The sockets of an interface in one event set, and the handlers of those that are ready. It does not read or write sockets. Watches the socket of a
- * link for room from the event loop: frames that were reported as sent leave also if the program makes no progress. Frames whose end an operation
- * waits for are left to progress. The batches of frames of an interface that wait to be sent together. It does not decide which frames
- * wait: the transmitter does. Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats do not depend on progress of the
- * program. A descriptor that a listening socket reserves for the case that its process has no others: releasing it allows one peer to be accepted and
- * disconnected. A connection that is not accepted would wake the process continuously.
+ * The sockets of an interface in one event set, and the handlers of those that are ready. Waits in the event loop until the socket of a link is
+ * writable: frames reported as sent leave also if the program makes no progress. Progress sends frames whose completion an operation waits for. The
+ * batches of frames of an interface that wait to be sent together. Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats
+ * do not depend on progress of the program. A descriptor that a listening socket reserves for the case that its process has no others: releasing it
+ * allows one peer to be accepted and disconnected. A connection that is not accepted would wake the process continuously.
  */
 
 import { close, dup, Errno, EventSet, isSyscallError, ReadyFor, tcpAccept, tcpClose } from '../../sys/index.ts';

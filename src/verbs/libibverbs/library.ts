@@ -1,6 +1,6 @@
 /**
- * The functions of libibverbs that are called by name. Those of the data path are in the table of an open device. What the objects of an open device
- * share: its functions, scratch memory for their arguments, the check of their results. The objects are in modules of their own.
+ * The functions of libibverbs that are called by name. Those of the data path are in the table of an open device. The state that the objects of an open
+ * device share: its functions, scratch memory for their arguments, the check of their results.
  */
 
 import { DynamicLibrary, fcntl, lastErrno, type ScratchBlock, SyscallError } from '../../sys/index.ts';

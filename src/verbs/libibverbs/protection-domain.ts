@@ -1,4 +1,4 @@
-/** A protection domain of an open device, and what is created in it: memory regions, address handles, shared receive queues, queue pairs. Using the queues is in queues.ts. */
+/** A protection domain of an open device, and the objects created in it: memory regions, address handles, shared receive queues, queue pairs. */
 
 import { Errno, SyscallError, viewAt } from '../../sys/index.ts';
 import type {

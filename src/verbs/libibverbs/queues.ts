@@ -1,4 +1,4 @@
-/** Queues of an open device: completion queues and their channels, shared receive queues, queue pairs. Who creates them is in protection-domain.ts and libibverbs-context.ts. */
+/** Queues of an open device: completion queues and their channels, shared receive queues, queue pairs. */
 
 import { viewAt } from '../../sys/index.ts';
 import { QpState, type QpType } from '../abi.ts';

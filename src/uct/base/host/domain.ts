@@ -1,6 +1,6 @@
 /**
- * Base of memory domains whose registration of host memory is free, and which detect no memory types. The transport defines which memory has keys,
- * and the keys. Attributes of interfaces that access only host memory, on either side. Data only.
+ * Base of memory domains whose registration of host memory is free, and which detect no memory types. Attributes of interfaces that access only host
+ * memory, on either side.
  */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';

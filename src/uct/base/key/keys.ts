@@ -1,7 +1,6 @@
 /**
- * The memory for which a memory domain has created remote keys: packs keys, and finds the memory of a key. Revoking memory invalidates its keys. The
- * transport uses the memory. Fixed-size remote keys of memory domains: little-endian fields and a random secret. Packing only; keys are validated by
- * the memory domain that created them.
+ * The memory for which a memory domain has created remote keys: packs keys, and finds the memory of a key. Revoking memory invalidates its keys.
+ * Fixed-size remote keys of memory domains: little-endian fields and a random secret. The memory domain that created a key validates it.
  */
 
 import { isBytes } from '../../../ucs/memory/bytes.ts';

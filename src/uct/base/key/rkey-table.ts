@@ -1,7 +1,7 @@
 /**
- * Published remote keys: the owner of memory stores a slot for each key in a shared segment (an *rkey table*). Peers on this node read it to validate
- * a key and to get its payload (rkey-table-reader.ts). Revoking the slot invalidates the key at once. The transport defines the payload. The layout of tables
- * and of keys that refer to them is here too.
+ * Published remote keys: the owner of memory stores a slot for each key in a shared segment (an *rkey table*). Peers on this node read it to validate a
+ * key and to get its payload (rkey-table-reader.ts). Revoking the slot invalidates the key at once. Also the layout of tables and of keys that refer to
+ * them.
  */
 
 import { isBytes } from '../../../ucs/memory/bytes.ts';

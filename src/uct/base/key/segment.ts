@@ -1,5 +1,5 @@
 /**
- * Shared memory that only this user can access. Its packed name (segment-name.ts) is sent in addresses and keys. The creator defines the contents.
+ * Shared memory that only this user can access. Its packed name (segment-name.ts) is sent in addresses and keys.
  *
  * A segment belongs to the thread that created it and ends with `close()`. The kernel releases those without a path when their process ends; files of killed
  * processes and of terminated threads are removed by {@link scavenge}.

@@ -1,7 +1,6 @@
 /**
  * The cards of one program: selected by the environment or detected, and all opened at once, so that an unusable card or a missing capability
- * (UCX_GAUDI_COPY_*=y) is reported at the start and not at the first transfer; and their scale-out ports (UCX_GAUDI_COPY_NIC_SCALE_OUT), over which
- * no data is sent here.
+ * (UCX_GAUDI_COPY_*=y) is reported at the start and not at the first transfer; and their scale-out ports (UCX_GAUDI_COPY_NIC_SCALE_OUT).
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
  * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with older spellings as deprecated aliases. The settings of host memory registration apply to
- * every transport on the cards. Estimated cost of using unregistered host memory with a card: a pure function of the configuration. Limits and
- * directions of the transfers of a card, for all Gaudi transports. Constants only.
+ * every transport on the cards. Estimated cost of using unregistered host memory with a card: a function of the configuration. Limits and directions of
+ * the transfers of a card, for all Gaudi transports.
  */
 
 import type { ConfigTable } from '../../../ucs/config/config.ts';

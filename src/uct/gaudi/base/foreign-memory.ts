@@ -1,7 +1,6 @@
 /**
- * A dma-buf of device memory in the address space of a card, and its descriptor for further export. The memory domains register it. gaudi_ipc imports
- * memory of peers by itself. Finds the block for an address of device memory that the application owns, for use in transfers. The memory domains
- * register it.
+ * A dma-buf of device memory in the address space of a card, and its descriptor for further export. Finds the block for an address of device memory
+ * that the application owns, for use in transfers.
  */
 
 import {

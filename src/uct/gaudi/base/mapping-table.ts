@@ -1,6 +1,6 @@
 /**
  * GAUDI_MAPPING_TABLE: the card of each logical index. The value is JSON, converted from the output of `hl-smi -Q index,module_id,bus_id`:
- * `[{"index":0,"module_id":2,"bus_id":"0000:33:00.0"}, ...]`. Parses and checks it; opens no card.
+ * `[{"index":0,"module_id":2,"bus_id":"0000:33:00.0"}, ...]`.
  */
 
 import type { NamedCard } from '../../../hlthunk/index.ts';

@@ -1,9 +1,8 @@
 /**
- * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Importing dma-bufs
- * is in foreign-memory.ts. Completion of transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a
- * card reads it (structuredClone, postMessage, resize). The pages stay pinned, but their content may change, so the operation fails. This object
- * keeps no memory alive. The one-sided operations of a card in the attributes of interfaces: all of them, or none with the reason. The memory that
- * they reach depends on the transport.
+ * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Completion of
+ * transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a card reads it (structuredClone, postMessage,
+ * resize). The pages stay pinned, but their content may change, so the operation fails. The one-sided operations of a card in the attributes of
+ * interfaces: all of them, or none with the reason. The memory that they reach depends on the transport.
  */
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';

@@ -1,4 +1,4 @@
-/** The register blocks of an open card, for reading, as far as UCX_GAUDI_COPY_HW_BLOCK_ACCESS permits. No register is written. */
+/** Read access to the register blocks of an open card, as far as UCX_GAUDI_COPY_HW_BLOCK_ACCESS permits. */
 
 import {
   Device,

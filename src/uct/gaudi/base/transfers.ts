@@ -1,7 +1,7 @@
 /**
- * The transfers of one interface on one card: starts them, and counts them by direction, which determines the end of a flush. Endpoints check access.
- * The queues belong to the card, which other interfaces use too. The common part of endpoints whose transfers are those of the DMA engines of one
- * card: their order and their end. It does not find the remote memory.
+ * The transfers of one interface on one card: starts them, and counts them by direction, which determines the end of a flush. The queues belong to the
+ * card, which other interfaces use too. The common part of endpoints whose transfers are those of the DMA engines of one card: their order and their
+ * end.
  */
 
 import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';

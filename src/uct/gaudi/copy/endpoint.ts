@@ -1,6 +1,6 @@
 /**
- * The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. It does not select transports, but rejects what a card cannot do.
- * Names of gaudi_copy, and its remote keys: references to the memory, since both sides are this process.
+ * The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. Rejects transfers that a card cannot do. Names of gaudi_copy, and its
+ * remote keys: references to the memory, since both sides are this process.
  */
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';

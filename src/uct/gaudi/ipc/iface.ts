@@ -1,7 +1,6 @@
 /**
  * The transport gaudi_ipc on one card: its capabilities for memory of other processes and cards, and its reachability. Addresses of gaudi_ipc
- * interfaces: machine, node and process, by which a peer determines whether it can reach the memory, or why not. They contain no descriptors or
- * pointers.
+ * interfaces: machine, node and process, by which a peer determines whether it can reach the memory, or why not.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * The imported arenas of one memory domain: each mapped once for each local card, up to limits, evicted in the order of their last use, and never while a
- * transfer uses them. Obtaining arenas is not part of it.
+ * The imported arenas of one memory domain: each mapped once for each local card, up to limits, evicted in the order of their last use, and never while
+ * a transfer uses them.
  *
  * It uses the LRU order, limits and counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not by an address
  * of this process, it is in use while a transfer names it and not while a handle holds it, and its owner announces its end.

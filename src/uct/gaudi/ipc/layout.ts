@@ -1,7 +1,7 @@
 /**
  * The payload of a published key of gaudi_ipc, besides device and length: arena and offset of the memory, its card, and the channel service of its
- * owner. It contains no descriptors and no addresses. The messages of the channel service: a request contains a whole key, its answer a handle with a
- * descriptor, or a refusal. Notifications are not answers. Packing and validation only: either side may be hostile.
+ * owner. The messages of the channel service: a request contains a whole key, its reply a handle with a descriptor, or an error. Notifications have no
+ * request. Every field is validated: either side may be hostile.
  */
 
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';

@@ -1,7 +1,7 @@
 /**
  * The gaudi_ipc memory domain: device memory that other processes of this node may access, and the keys by which this process accesses theirs. It
- * allocates nothing. It registers allocations of gaudi_copy of the same context, imported dma-bufs, and host memory as the local side of transfers.
- * The component gaudi_ipc: makes the memory domain of the cards.
+ * registers allocations of gaudi_copy of the same context, imported dma-bufs, and host memory as the local side of transfers. The component gaudi_ipc:
+ * makes the memory domain of the cards.
  */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';

@@ -1,6 +1,6 @@
 /**
- * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service by which other processes get it, and
- * learn when it ends.
+ * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service that exports it to other processes and
+ * notifies them of its release.
  */
 
 import type { Log } from '../../../ucs/debug/log.ts';

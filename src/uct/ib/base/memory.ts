@@ -1,8 +1,8 @@
 /**
  * Memory of the memory domain of ib: regions with every device, for its own transfers and for peers. The memory regions of a memory domain. Those for
- * its own transfers are cached, and permit peers nothing; memory that its transfers only read has regions of its own instead, because the cached ones
- * permit writing. A key for peers has regions of its own, of its bytes alone, which end with it, so that peers cannot access memory that the program
- * has deregistered. Memory regions of the same bytes, one with every device of a memory domain.
+ * its own transfers are cached, and permit peers nothing; memory that its transfers only read has separate regions, because the cached ones permit
+ * writing. A key for peers has separate regions, of its bytes alone, which end with it, so that peers cannot access memory that the program has
+ * deregistered. Memory regions of the same bytes, one with every device of a memory domain.
  */
 
 import { addressOf, Errno, isSyscallError, PAGE_SIZE, type SyscallError } from '../../../sys/index.ts';

@@ -1,7 +1,8 @@
 /**
- * What an interface opens of a device: registered memory in slots of one length, for received messages and for bytes that are copied before they are sent;
- * completion queues, read in batches, whose completions that were found before a sleep are processed after it; the parameters of queue pairs; the status
- * of work completions in terms of transports. Objects that are made one after the other are closed in reverse order, also if one cannot be made.
+ * The objects that an interface creates on a device: registered memory in slots of one length, for received messages and for bytes that are copied
+ * before they are sent; completion queues, read in batches, whose completions that were found before a sleep are processed after it; the parameters of
+ * queue pairs; the status of work completions in terms of transports. Objects that are made one after the other are closed in reverse order, also if
+ * one cannot be made.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * The connections of one interface: by queue pair, those that close, each of which is destroyed once everything that was posted on it has ended, those
- * that have failed, and those that have credits to return to their peers. The window is that of the connection (FC_WND_SIZE).
+ * The connections of one interface: by queue pair, closing ones, each destroyed when its last work request has completed, failed ones, and those that
+ * have credits to return to their peers. The window is that of a connection (FC_WND_SIZE).
  */
 
 import { Status } from '../../../ucs/type/status.ts';

@@ -1,6 +1,5 @@
 /**
- * One reliable connection: a queue pair with the work requests that were posted to it. The connecting interface sends through it; the other one answers
- * with credits. connector.ts establishes it, and endpoints decide what is sent.
+ * One reliable connection: a queue pair with its posted work requests. The connecting interface sends through it; the other one replies with credits.
  */
 
 import { isSyscallError } from '../../../sys/index.ts';

@@ -1,6 +1,6 @@
 /**
- * The datagram queue pair of an interface: sends and receives the messages that make connections. They can be lost. Reading the datagrams of an
- * interface when they come: the event loop does it, so that peers do not wait for progress.
+ * The datagram queue pair of an interface: sends and receives the messages that make connections. They can be lost. Reads the datagrams of an interface
+ * from the event loop, so that peers do not wait for progress.
  */
 
 import { allocateScratch, EventAlarm, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';

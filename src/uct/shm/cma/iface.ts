@@ -1,6 +1,6 @@
 /**
  * The interface of cma: connects to processes of this machine and pid namespace whose memory this process may access. Checks whether this process may
- * read and write the memory of another one, and if not, which privilege is missing. No bytes are copied.
+ * read and write the memory of another one, and if not, which privilege is missing.
  */
 
 import { readFileSync, statSync } from 'node:fs';

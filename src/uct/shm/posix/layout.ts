@@ -1,5 +1,5 @@
 /**
- * Layout of a directory: where the senders to one interface announce their rings. The receiver's side is directory.ts, a sender's side peer.ts.
+ * Layout of a directory: where the senders to one interface announce their rings.
  *
  * A sender claims a slot by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only the receiver
  * frees slots. It marks a ring that it cannot read as REFUSED until the sender closes. Every change increments CHANGES, which the receiver polls.

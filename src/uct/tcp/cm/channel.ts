@@ -1,6 +1,6 @@
 /**
- * A connected socket of the connection manager, as bytes in both directions: plain, or after a handshake that proves the identities of both ends
- * (see {@link Channel.handshake}). No framing.
+ * A connected socket of the connection manager, as bytes in both directions: plain, or after a handshake that proves the identities of both ends (see
+ * {@link Channel.handshake}).
  */
 
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';

@@ -1,8 +1,7 @@
 /**
  * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects the end of the connection and
- * violations. The order of frames is checked by the two ends, in client.ts and server.ts. The event set and deadlines of one
- * connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until the next. It does not read or write
- * descriptors. Counters of a connection manager: totals since its creation. What its clients and attempts share.
+ * violations. The event set and deadlines of one connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until
+ * the next. Counters of a connection manager: totals since its creation. The state that its clients and attempts share.
  */
 
 import {

@@ -1,6 +1,5 @@
 /**
- * The frames of connection managers as bytes: packing, and reading from the pieces that a socket returns. No sockets, and no checks of the order of
- * frames.
+ * The frames of connection managers as bytes: packing, and reading from the pieces that a socket returns.
  *
  * Layout, little-endian: u32 magic, u8 version, u8 type, i16 status, u32 payload bytes, u32 CRC-32 of the 12 bytes before and the payload; payload.
  */

@@ -1,6 +1,5 @@
 /**
- * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets in one event set. It does not transfer
- * data of transports.
+ * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets in one event set.
  *
  * It carries the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it
  * a request.

@@ -1,6 +1,6 @@
 /**
  * The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. Also the time limit of connecting, which
- * does not count pauses of this process: it has not read what the peer has sent meanwhile.
+ * excludes pauses of this process, because it reads no messages of the peer then.
  */
 
 import {

@@ -1,6 +1,5 @@
 /**
- * A connection that is being established: the socket until both ends have exchanged hellos. It does not check the hello of the peer and has no
- * knowledge of links.
+ * A connection that is being established: the socket until both ends have exchanged hellos.
  *
  *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has come
  *                                      '---------------'

@@ -1,6 +1,6 @@
 /**
- * The hello of both ends of a new connection: the ids of the sender and of the interface that it addresses. Bytes only; the length is fixed, so that
- * no field has to be used before it is checked.
+ * The hello of both ends of a new connection: the ids of the sender and of the interface that it addresses. The length is fixed, so that no field has
+ * to be used before it is checked.
  *
  * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32
  * longest message that the sender accepts, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender (below), zeros in a

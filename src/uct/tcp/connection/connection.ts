@@ -1,6 +1,6 @@
 /**
- * A connection between two interfaces: one socket, the operations in flight on it, and its end. Endpoints use it. The interface decides which end
- * connects and which socket is used.
+ * A connection between two interfaces: one socket, the operations in flight on it, and its end. The interface decides which end connects and which
+ * socket is used.
  *
  *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down     fail() leads to `down` from every state; attach() also from `idle`
  *

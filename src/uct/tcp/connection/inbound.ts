@@ -1,6 +1,6 @@
 /**
- * What the frames of a peer do: messages go to their handler, bodies into memory, answers to the operations that wait for them, and gets are answered.
- * It does not know the connection, which ends if one of the frames is a violation of the protocol.
+ * Processes the frames of a peer: passes messages to their handler, bodies to memory and replies to their operations, and replies to gets. A protocol
+ * violation ends the connection.
  */
 
 import { Ring } from '../../../ucs/datastruct/ring.ts';

@@ -1,7 +1,7 @@
 /**
- * Operations that the peer has to answer, in the order of its answers: puts that it acknowledges, and gets. Flushes of a connection that wait for
+ * Operations that need a reply of the peer, in the order of the replies: puts that it acknowledges, and gets. Flushes of a connection that wait for
  * earlier puts, gets and messages, in order. The destination of a short get: a buffer of the program that is not registered, so its bytes are copied
- * and not received directly.
+ * after they are received.
  */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';

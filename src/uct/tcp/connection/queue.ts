@@ -1,4 +1,4 @@
-/** Queued frames, and their pool: each has a header or a whole frame in memory of its own, followed by pieces of other memory. */
+/** Queued frames, and their pool: each has a header or a whole frame in private memory, followed by ranges of other memory. */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -1,6 +1,6 @@
 /**
  * Key exchange between two ends of a connection: each proves that it has the shared key, and they agree on keys that no third party can derive, not
- * even one that learns the shared key later. Bytes in, bytes out: no socket.
+ * even one that learns the shared key later. Input and output are bytes.
  *
  * Each end sends a hello at once, with a nonce and a public key of X25519 that are used for this connection only, and then the proof that it has the
  * shared key: an HMAC of both hellos, with a key that HKDF derives from the shared key, the secret of X25519 and both hellos. Keys and proofs differ

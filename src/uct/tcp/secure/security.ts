@@ -1,7 +1,7 @@
 /**
- * Security required of connections: none, proof of the shared key, or encryption in addition. The implementation is elsewhere. The file of the shared
- * key: its permissions and the format of the key. Using the key is not part of it. The magic number at the start of a message, checked from its first
- * byte on: a foreign peer may send less than a header, and then wait.
+ * Security required of connections: none, proof of the shared key, or encryption in addition. The file of the shared key: its permissions and the
+ * format of the key. The magic number at the start of a message, checked from its first byte on: a foreign peer may send less than a header, and then
+ * wait.
  */
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';

@@ -1,7 +1,6 @@
 /**
- * The result of a key exchange: the keys of both directions, and how each end authenticates its first message. No socket. A socket whose data is sent
- * in encrypted records: outgoing bytes are copied and encrypted, and incoming records are decrypted as a whole before any byte is returned. It does
- * not own the socket.
+ * The result of a key exchange: the keys of both directions, and how each end authenticates its first message. A socket whose data is sent in encrypted
+ * records: outgoing bytes are copied and encrypted, and incoming records are decrypted as a whole before any byte is returned.
  */
 
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
