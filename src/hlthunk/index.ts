@@ -1,6 +1,6 @@
 /**
  * hl-thunk in TypeScript, with the names of the C library in camelCase; functions take the device first, where C has the file descriptor. Re-exports
- * only. The driver is not selected here: hlthunk.ts, the entry of the package, does that when it opens cards.
+ * only.
  */
 
 export { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';

@@ -1,8 +1,8 @@
 /**
  * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a typed error that
- * names the card. It does not interpret the calls; the data path has its own argument blocks. 64-bit device addresses as two signed 32-bit words,
- * because they exceed the integers that a JavaScript number holds exactly. Signed words are small integers of V8: they pass between functions without
- * allocation. Kernel structs with their field names in camelCase: `dram_free_mem` becomes `dramFreeMem`. Values are unchanged.
+ * names the card. 64-bit device addresses as two signed 32-bit words, because they exceed the integers that a JavaScript number holds exactly. Signed
+ * words are small integers of V8: they pass between functions without allocation. Kernel structs with their field names in camelCase: `dram_free_mem`
+ * becomes `dramFreeMem`. Values are unchanged.
  */
 
 import { cardLabel, type NamedCard } from '../../driver/card-names.ts';

@@ -1,7 +1,6 @@
 /**
- * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of dma.ts have their own path; they share the card's limit
- * of submissions with it (see DeviceDma). A reservation of encapsulated signals, as returned by reserveEncapsSignals. Reserving and waiting are in
- * signals.ts.
+ * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of DeviceDma share the card's limit of submissions. A
+ * reservation of encapsulated signals, as returned by reserveEncapsSignals.
  */
 
 import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';

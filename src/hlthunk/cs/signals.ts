@@ -1,6 +1,6 @@
 /**
- * Signals between queues, submitted by the driver: one queue signals a sync object, another one waits for it without the host. Packets of the program raise
- * encapsulated signals; command-submission.ts submits those.
+ * Signals between queues, submitted by the driver: one queue signals a sync object, another one waits for it without the host. Packets of the program
+ * raise encapsulated signals.
  *
  * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_signal_submission and the functions after it); cs_ioctl_signal_wait of Linux 6.12. Collective waits are
  * absent: no upstream driver accepts one.

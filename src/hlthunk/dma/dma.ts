@@ -1,6 +1,6 @@
 /**
- * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, holds the memory until the
- * transfer ends. The queues (queue.ts) execute the transfers; host memory is registered by the callers.
+ * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, holds the memory until the transfer ends. Callers
+ * register host memory.
  *
  * The real hl-thunk has no such calls: they are built from LIN_DMA packets, command submissions and waits. Nothing is allocated per
  * transfer. A failed check throws and submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.

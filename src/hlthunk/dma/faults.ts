@@ -1,5 +1,5 @@
 /**
- * Attribution of a fault of the card to transfers. A pure decision from the driver's records and the transfers in flight.
+ * Attribution of a fault of the card to transfers. It depends only on the driver's records and the transfers in flight.
  *
  * A transfer that may have faulted is a suspect. The driver records only the first fault of each kind; if the record certainly belongs to this
  * fault, its address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with one exception: if transfers use

@@ -1,6 +1,6 @@
 /**
- * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in
- * host memory shows which batch is done. It handles addresses and bytes; allocations and access rights are checked above.
+ * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in host memory
+ * shows which batch is done. The layer above checks allocations and access rights.
  *
  * A batch is submitted at once while the queue has a free slot, so a single request does not wait; otherwise requests
  * are queued and submitted together in the next batch. Requests of one queue complete in order.

@@ -1,6 +1,6 @@
 /**
- * One asynchronous DMA transfer: addresses, progress, result. State only; queue.ts drives it. Instrumentation of one DMA queue: counters for
- * statistics, and events for the subscribers of the diagnostics channels. It only records what the queue reports.
+ * One asynchronous DMA transfer: addresses, progress, result. Instrumentation of one DMA queue: counters for statistics, and events for the subscribers
+ * of the diagnostics channels.
  */
 
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';

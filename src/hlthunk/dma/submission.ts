@@ -1,7 +1,7 @@
 /**
- * The batches of one queue, and its ioctls: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all sleepers share. The
- * arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have to end. What a
- * batch contains, and what follows from its completion, is decided in queue.ts; sleeping is in dma.ts.
+ * The batches of one queue, and its ioctls: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all
+ * sleepers share. The arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have
+ * to end.
  */
 
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';

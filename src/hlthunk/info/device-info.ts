@@ -1,6 +1,5 @@
 /**
- * The INFO functions of hl-thunk that describe a card, on primary and control files alike. Fault records are in fault-info.ts,
- * NIC ports in nic.ts, event fds in events.ts. Nothing is cached: every call runs an ioctl.
+ * The INFO functions of hl-thunk that describe a card, on primary and control files alike. Every call runs an ioctl, without a cache.
  *
  * Records have the field names of the kernel's structs in camelCase, 64-bit fields as bigint. A field that an older kernel does
  * not fill is 0. Source: drm/habanalabs_accel.h, Linux 6.12. Errors: ERR_GAUDI_* by errno; ERR_GAUDI_DEVICE_BUSY in reset.

@@ -1,4 +1,4 @@
-/** Rows of HBM that the firmware has replaced: the record as data. device-info.ts requests it from the driver. */
+/** Rows of HBM that the firmware has replaced: the record as data. */
 
 import { CPUCP_REPLACED_ROWS_BYTES } from '../../uapi/index.ts';
 

@@ -1,7 +1,6 @@
 /**
- * Events of an open card: the one place that reads its event fd, which the driver signals. Events are recorded and passed to the DMA of the
- * card first, then to users, so that the order of readers does not matter. It resets nothing; dma/faults.ts
- * attributes the faults.
+ * Events of an open card: the one place that reads its event fd, which the driver signals. Events are recorded and passed to the DMA of the card first,
+ * then to users, so that the order of readers does not matter.
  *
  * Faults arrive before the completions of the spoiled transfers: reading the events after a completion yields all faults that can concern it.
  */

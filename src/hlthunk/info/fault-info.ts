@@ -1,6 +1,5 @@
 /**
- * Fault records of the driver: the first of each kind since the card was opened. Reading does not clear a record. Notifications
- * are in events.ts.
+ * Fault records of the driver: the first of each kind since the card was opened. Reading does not clear a record.
  *
  * Every function returns undefined if nothing is recorded or the kernel does not have the record. Timestamps are nanoseconds of the
  * kernel's real-time clock. Source: drm/habanalabs_accel.h, Linux 6.12; razwi also in the layout of 6.1.

@@ -1,6 +1,6 @@
 /**
- * The NIC ports of a card, as reported by the driver. Nothing is derived from the generation: values that an upstream kernel does not report
- * are undefined here. The usual purpose of each port is in the AsicProfile of the generation.
+ * The NIC ports of a card, as reported by the driver. Values that an upstream kernel does not report are undefined; the AsicProfile of the generation
+ * has the usual purpose of each port.
  */
 
 import type { DriverNode } from '../../driver/port.ts';

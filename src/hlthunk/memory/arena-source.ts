@@ -1,6 +1,5 @@
 /**
- * Memory for arenas: pages of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi).
- * It handles whole pages; blocks are made in arena.ts.
+ * Memory for arenas: pages of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi). The unit is a whole page.
  */
 
 import { Errno } from '../../sys/index.ts';

@@ -1,7 +1,4 @@
-/**
- * An arena: whole pages of device memory, mapped once and exported once, and its blocks. device-arenas.ts selects the arena of a
- * block and releases arenas.
- */
+/** An arena: whole pages of device memory, mapped once and exported once, and its blocks. */
 
 import { close as closeFd, dup, isSyscallError, noteDescriptor } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';

@@ -1,9 +1,9 @@
 /**
- * Allocator of device memory: blocks of any size in arenas, because the driver allocates pages of up to 768 MiB. It does not
- * move blocks and keeps at most one empty arena.
+ * Allocator of device memory: blocks of any size in arenas, because the driver allocates pages of up to 768 MiB. Blocks have fixed addresses; at most
+ * one empty arena is kept.
  *
- * A block comes from the fullest arena that has room, best fit within it; a new arena is one page of gaudi2, 512 MiB where pages
- * are smaller, or as many pages as a large block needs.
+ * A block comes from the fullest arena with enough free space, best fit within it; a new arena is one page of gaudi2, 512 MiB where pages are smaller,
+ * or as many pages as a large block needs.
  */
 
 import { Errno } from '../../sys/index.ts';

@@ -1,7 +1,4 @@
-/**
- * Device memory by its address, for transfers: memory mapped by the raw calls, and physical memory of gaudi and SRAM, which the
- * program manages itself. Blocks, which have an allocator, are in device-arenas.ts.
- */
+/** Device memory by its address, for transfers: memory mapped by the raw calls, and physical memory of gaudi and SRAM, which the program manages. */
 
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import type { CardFile } from '../base/card-file.ts';

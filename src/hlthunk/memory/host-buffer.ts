@@ -1,6 +1,4 @@
-/**
- * Host memory with a fixed address, for programs that pass addresses to a card (hlthunk_malloc, hlthunk_free). Pinning is in host-memory.ts.
- */
+/** Host memory with a fixed address, for programs that pass addresses to a card (hlthunk_malloc, hlthunk_free). */
 
 import { isSyscallError, type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import { checkLength, GaudiErrorCode, gaudiError, invalidArgument, ioctlError } from '../base/gaudi-error.ts';

@@ -1,6 +1,6 @@
 /**
- * Host memory in the address space of a card: mapping pins the pages and assigns a device address. It neither owns the memory nor
- * caches mappings, which is the task of the registration cache above.
+ * Host memory in the address space of a card: mapping pins the pages and assigns a device address. The caller owns the memory, and the registration
+ * cache above caches mappings.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';

@@ -1,4 +1,4 @@
-/** Options for opening a device, and their check. The card is selected in open.ts. */
+/** Options for opening a device, and their check. */
 
 import type { Log } from '../../ucs/debug/log.ts';
 import {

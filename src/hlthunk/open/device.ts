@@ -1,5 +1,5 @@
 /**
- * An open card: its file and everything made through it. Opening is in open.ts, information about the card in device-info.ts.
+ * An open card: its file and everything made through it.
  *
  * A device has the card to itself: the driver allows one compute context. Closing releases everything, in the order that
  * hardware needs: transfers end, descriptors and mappings that hold the file are closed, the file is closed (the driver then waits for the

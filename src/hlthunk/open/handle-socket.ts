@@ -1,6 +1,6 @@
 /**
- * Sends a descriptor and the bytes that belong to it to another process of the same user: SCM_RIGHTS over a Unix socket, for which Node.js has no call. Each
- * call transfers one handle; for keys of registered memory gaudi_ipc has a channel service of its own.
+ * Sends a descriptor and the bytes that belong to it to another process of the same user: SCM_RIGHTS over a Unix socket, for which Node.js has no call.
+ * Each call transfers one handle.
  */
 
 import { chmodSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Handles of device memory for other processes: a dma-buf, sent by SCM_RIGHTS, and bytes with the position of the memory in it. The bytes
- * contain no descriptor and no pointer. Callers send both to the other process.
+ * Handles of device memory for other processes: a dma-buf, sent by SCM_RIGHTS, and bytes with the position of the memory in it. Callers send both to
+ * the other process.
  *
  * The real hl-thunk has no such calls: they are built from the export and the import of dma-bufs.
  */

@@ -1,6 +1,6 @@
 /**
- * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; if all fail, the last error other than
- * ENOENT is reported. Device state is in device.ts.
+ * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; if all fail, the last error other than ENOENT is
+ * reported.
  */
 
 import { cardLabel, indexOf, type NamedCard, namedCards } from '../../driver/card-names.ts';

@@ -1,7 +1,7 @@
 /**
- * Shared libraries that are located at run time: opening, functions, addresses of data. Functions of the C library that sys itself calls are in
- * libc.ts. Arguments are not checked: a wrong declaration is a SIGSEGV. JavaScript functions that C calls: a function pointer, without exceptions
- * across the frames of C. Not for frequent calls from other threads: each waits for the event loop (30 us).
+ * Shared libraries that are located at run time: opening, functions, addresses of data. Arguments are not checked: a wrong declaration is a SIGSEGV.
+ * JavaScript functions that C calls: a function pointer, without exceptions across the frames of C. Not for frequent calls from other threads: each
+ * waits for the event loop (30 us).
  */
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';

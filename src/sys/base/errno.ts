@@ -1,5 +1,5 @@
 /**
- * The error numbers of Linux on x86-64 with their names and texts. Data only; the exception is in syscall-error.ts.
+ * The error numbers of Linux on x86-64 with their names and texts.
  *
  * Source: Linux `include/uapi/asm-generic/errno-base.h` and `errno.h` (6.18). Texts as in `strerror(3)`, in lower case.
  */

@@ -1,7 +1,6 @@
 /**
- * The C library: declarations of the functions that sys/ calls. Internal to sys/; besides memory views, fd polling and run-time libraries
- * (dynamic-library.ts), the only user of koffi. Not an API: no checks, no retries, no typed errors; a wrong address is a SIGSEGV.
- * The wrapping modules repeat calls that a signal interrupts, so that callers of sys/ see EINTR only from {@link futex} and ioctl.
+ * The C library: declarations of the functions that sys/ calls. Internal to sys/. Arguments are unchecked: a wrong address is a SIGSEGV. The wrapping
+ * modules repeat calls that a signal interrupts, so that callers of sys/ see EINTR only from {@link futex} and ioctl.
  *
  * Every pointer is an integer and every address a JavaScript Number: the fastest form (16 ns a call), nothing is allocated
  * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments used here (sound on x86-64).

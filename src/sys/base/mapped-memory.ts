@@ -2,10 +2,10 @@
  * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, accessed through views made once.
  * For more than 4 GiB see shared-window.ts, for memory owned by other code {@link viewAt}.
  *
- * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
- * *graveyard*): stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected.
- * A mapping that is never closed is never unmapped while its thread lives: a leak that {@link mappedMemoryStatistics} shows, instead of a crash
- * of code that kept only the address. What an ended worker thread leaves is released later (thread-resources.ts).
+ * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the *graveyard*):
+ * stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected. A mapping that is never closed is
+ * never unmapped while its thread lives: a leak that {@link mappedMemoryStatistics} shows, instead of a crash of code that kept only the address.
+ * Mappings of an ended worker thread are released later (thread-resources.ts).
  */
 
 import { isMainThread } from 'node:worker_threads';

@@ -1,6 +1,5 @@
 /**
- * The libuv event loop of this thread: polled descriptors and their callback. Internal to sys/, like libc.ts; subscriptions
- * are in poll.ts.
+ * The libuv event loop of this thread: polled descriptors and their callback. Internal to sys/.
  *
  * The handles are those of koffi, which closes them when the thread is torn down. Its callback is not used: libuv also calls it after the thread was
  * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.

@@ -1,5 +1,5 @@
 /**
- * Sleeping and waking on a 32-bit word in shared memory, between threads and between processes. Not a lock.
+ * Sleeping and waking on a 32-bit word in shared memory, between threads and between processes.
  *
  * A wait blocks the thread with its event loop: use it in workers, or for very short times. Waking a thread that sleeps on another
  * CPU takes about 20 us: spin first.

@@ -1,7 +1,4 @@
-/**
- * Kind and size of open files; named pipes, and files whose space is reserved before they are mapped. Opening and reading
- * are in file.ts.
- */
+/** Kind and size of open files; named pipes, and files whose space is reserved before they are mapped. */
 
 import * as fs from 'node:fs';
 import { Errno } from '../base/errno.ts';

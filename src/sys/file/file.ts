@@ -1,6 +1,6 @@
 /**
- * Files and descriptors by number. For the control path: a failing read costs microseconds. Mapping is in mapped-memory.ts. Device control by ioctl.
- * No knowledge of devices, no retries: the caller handles EINTR and EAGAIN.
+ * Files and descriptors by number. For the control path: a failing read costs microseconds. Device control by ioctl, without retries: the caller
+ * handles EINTR and EAGAIN.
  */
 
 import * as fs from 'node:fs';

@@ -1,6 +1,4 @@
-/**
- * The connection of a file system in user space to the kernel (/dev/fuse), and its backing files for passthrough. It does not interpret messages.
- */
+/** The connection of a file system in user space to the kernel (/dev/fuse), and its backing files for passthrough. */
 
 import { fstatSync } from 'node:fs';
 import { Errno } from '../base/errno.ts';

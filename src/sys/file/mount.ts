@@ -1,6 +1,4 @@
-/**
- * Mounts, and the mount namespace of a thread. Needs CAP_SYS_ADMIN. The caller decides what is mounted where.
- */
+/** Mounts, and the mount namespace of a thread. Needs CAP_SYS_ADMIN. */
 
 import { readFileSync } from 'node:fs';
 import { errno, mountCall, umount2, unshareCall } from '../base/libc.ts';

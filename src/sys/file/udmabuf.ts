@@ -1,6 +1,4 @@
-/**
- * Dma-bufs of host memory: created from memfds by /dev/udmabuf, and distinguished from other descriptors. Mapping them is in mapped-memory.ts.
- */
+/** Dma-bufs of host memory: created from memfds by /dev/udmabuf, and distinguished from other descriptors. */
 
 import { accessSync, constants, fstatSync, statfsSync } from 'node:fs';
 import { Errno, errnoName } from '../base/errno.ts';

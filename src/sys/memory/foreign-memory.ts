@@ -1,6 +1,6 @@
 /**
- * Memory that a C library of this process has mapped and will unmap: one view, which stays safe to access after that. Mappings of this package are in
- * mapped-memory.ts. Segments of System V of other libraries.
+ * Memory that a C library of this process has mapped and will unmap: one view, which stays safe to access after that. Segments of System V of other
+ * libraries.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';

@@ -1,6 +1,6 @@
 /**
- * Anonymous files in memory, for sharing between processes and for mapping. Mappings are in mapped-memory.ts and shared-window.ts. Captures text that
- * a C function writes to a stream (FILE *): an in-memory stream, whose text is read when it is closed. No file is involved.
+ * Anonymous files in memory, for sharing between processes and for mapping. Captures text that a C function writes to a stream (FILE *): an in-memory
+ * stream, whose text is read when it is closed.
  */
 
 import {

@@ -1,8 +1,7 @@
 /**
- * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise. Memory
- * of an address space, by system calls: safe for all addresses. The address space of another process is a descriptor of its /proc/<pid>/mem, which
- * stays with it when its threads end, when its process starts another program, and when its number is given to another process: then nothing is
- * accessible any more.
+ * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise. Memory of
+ * an address space, by system calls: safe for all addresses. The address space of another process is a descriptor of its /proc/<pid>/mem, which remains
+ * bound to it when its threads end, when its process starts another program, and when its pid is reused: accesses then fail.
  */
 
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** Identity of a process for its peers: pid, start time, and pid namespace. Fixed-size bytes for names, keys and addresses. It grants no permission. */
+/** Identity of a process for its peers: pid, start time, and pid namespace. Fixed-size bytes for names, keys and addresses. */
 
 import { pidNamespace } from './namespace.ts';
 import { getpid, isProcessAlive, processStartTime } from './process.ts';

@@ -1,8 +1,7 @@
 /**
- * Processes and threads: identity, end, scheduling. Starting them is in worker-thread.ts and node:child_process. Replaces the program of this process
- * (execve). Starting other processes is in node:child_process. Signals of faults, such as SIGSEGV: a process can wait for a debugger at one, where it
- * would end. The environment of the C libraries. In a worker thread, process.env is a separate copy and never reaches C; in the main thread both are
- * the same.
+ * Processes and threads: identity, end, scheduling. Replaces the program of this process (execve). Signals of faults, such as SIGSEGV: a process can
+ * wait for a debugger at one, where it would end. The environment of the C libraries. In a worker thread, process.env is a separate copy and never
+ * reaches C; in the main thread both are the same.
  */
 
 import { readFileSync } from 'node:fs';

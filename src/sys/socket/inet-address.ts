@@ -1,6 +1,5 @@
 /**
- * Addresses of the internet families: text and port here, struct sockaddr_in and sockaddr_in6 for the kernel. Host names are
- * resolved by the callers.
+ * Addresses of the internet families: text and port in TypeScript, struct sockaddr_in and sockaddr_in6 for the kernel. Callers resolve host names.
  *
  * Source: Linux `include/uapi/linux/in.h`, `in6.h`.
  */

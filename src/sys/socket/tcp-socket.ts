@@ -1,6 +1,6 @@
 /**
- * TCP sockets by descriptor, nonblocking: connect, listen, accept, send and receive by address, options. Frequent calls return `-errno`
- * and allocate nothing; waiting is in event-set.ts. No framing, no buffering.
+ * TCP sockets by descriptor, nonblocking: connect, listen, accept, send and receive by address, options. Frequent calls return `-errno` and allocate
+ * nothing.
  *
  * Source of constants: Linux `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`, `include/uapi/linux/tcp.h`.
  */

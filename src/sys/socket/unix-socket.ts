@@ -1,6 +1,6 @@
 /**
- * Unix-domain sockets that transfer descriptors (SCM_RIGHTS) and report the peer's credentials (SO_PEERCRED). Nonblocking; for waiting
- * see pollReadable. For small control messages: every message goes through one staging buffer of 64 KiB. No framing on streams.
+ * Unix-domain sockets that transfer descriptors (SCM_RIGHTS) and report the peer's credentials (SO_PEERCRED). Nonblocking; for waiting see
+ * pollReadable. For small control messages: every message goes through one staging buffer of 64 KiB.
  */
 
 import { rmSync } from 'node:fs';

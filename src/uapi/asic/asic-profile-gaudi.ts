@@ -1,5 +1,5 @@
 /**
- * The constants of gaudi (HL-205). No card's state.
+ * The constants of gaudi (HL-205).
  *
  * Source: drivers/accel/habanalabs/gaudi/gaudi.c, gaudiP.h and include/gaudi, Linux 6.12; first sync objects from
  * drm/habanalabs_accel.h. NIC ports: docs.habana.ai, Distributed Training Overview (HLS-1).

@@ -1,5 +1,5 @@
 /**
- * The constants of gaudi2 (HL-225). No card's state.
+ * The constants of gaudi2 (HL-225).
  *
  * Source: drivers/accel/habanalabs/gaudi2/gaudi2.c, gaudi2P.h and include/gaudi2, Linux 6.12. Numbers computed by the driver's
  * property code (first sync object, monitor) are results for an unbinned card. NIC ports: docs.habana.ai, HLS-2.

@@ -1,5 +1,5 @@
 /**
- * The ids by which INFO names engines in masks and fault records (enum gaudi_engine_id, enum gaudi2_engine_id). Numbers only.
+ * The ids by which INFO names engines in masks and fault records (enum gaudi_engine_id, enum gaudi2_engine_id).
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */

@@ -1,5 +1,5 @@
 /**
- * The register blocks of gaudi2 that MEMORY MAP_BLOCK hands to users, and the registers in them that public headers name. Data only.
+ * The register blocks of gaudi2 that MEMORY MAP_BLOCK hands to users, and the registers in them that public headers name.
  *
  * Which blocks, and their sizes: gaudi2_user_mapped_blocks_init, drivers/accel/habanalabs/gaudi2/gaudi2.c, Linux 6.12. Addresses:
  * include/gaudi2/asic_reg/gaudi2_blocks_linux_driver.h; registers: the *_regs.h files beside it. The memory of an ARC (DCCM) lies 0x8000 before

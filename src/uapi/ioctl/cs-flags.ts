@@ -1,6 +1,5 @@
 /**
- * Flags, statuses and limits of the CS and WAIT_CS ioctls. Layouts are in structs-cs.ts.
- * The C name of an entry is the object's name, `_` and the key.
+ * Flags, statuses and limits of the CS and WAIT_CS ioctls. The C name of an entry is the object's name, `_` and the key.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */

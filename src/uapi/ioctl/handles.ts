@@ -1,6 +1,6 @@
 /**
- * Handles and mmap cookies: the 64-bit values by which a file names command buffers, hardware blocks and timestamp buffers.
- * Encoding only; the driver knows which handles exist. Handles of MEMORY ALLOC are plain small numbers instead.
+ * Handles and mmap cookies: the 64-bit values by which a file names command buffers, hardware blocks and timestamp buffers. Handles of MEMORY ALLOC are
+ * plain small numbers instead.
  *
  * A cookie is a type in bits 59 to 63 and an id shifted by the page size: `type << 59 | id << 12`. It is passed to mmap as the offset.
  * Hot code keeps the two 32-bit words; an id below 2^20 sits in the low word, a larger one reaches into the high word.

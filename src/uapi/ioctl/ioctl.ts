@@ -1,5 +1,5 @@
 /**
- * The request numbers of the six habanalabs ioctls, in both families. No system call is made here.
+ * The request numbers of the six habanalabs ioctls, in both families.
  *
  * Layout of a request (asm-generic/ioctl.h): number in bits 0 to 7, type in 8 to 15, argument bytes in 16 to 29, direction in 30
  * and 31. All of ours read and write. Source: misc/habanalabs.h, Linux 6.1 ('H'), and drm/habanalabs_accel.h, Linux 6.12 (DRM).

@@ -1,6 +1,6 @@
 /**
- * Ops of the INFO ioctl and the bits that its answers carry. The answers' layouts are in structs-info.ts and structs-info-events.ts.
- * The C name of an entry is the object's name, `_` and the key; that of HL_INFO_OP is `HL_INFO_` and the key.
+ * Ops of the INFO ioctl and the bits in its results. The C name of an entry is the object's name, `_` and the key; that of HL_INFO_OP is `HL_INFO_` and
+ * the key.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */

@@ -1,6 +1,6 @@
 /**
- * Control words of QMAN packets: opcodes, sizes, bit fields, builders and field accessors for gaudi and gaudi2.
- * Whole packets are in packets.ts. Builders are for set-up: callers compute a control word once and write it many times.
+ * Control words of QMAN packets: opcodes, sizes, bit fields, builders and field accessors for gaudi and gaudi2. Builders are for set-up: callers
+ * compute a control word once and write it many times.
  *
  * Every packet begins with two 32-bit words: a value (or size, or configuration) at byte 0 and the control word at byte 4.
  * Source: drivers/accel/habanalabs/include/gaudi/gaudi_packets.h and gaudi2/gaudi2_packets.h, Linux 6.12; fields marked (hl-thunk)

@@ -1,6 +1,6 @@
 /**
- * The struct-layout engine: one table per C struct gives its size, offsets, word indices, encoder and decoder.
- * Not a general C parser: little-endian, natural alignment (x86-64 System V), no bit fields, no nested tables.
+ * The struct-layout engine: one table per C struct gives its size, offsets, word indices, encoder and decoder. Limits: little-endian, natural alignment
+ * (x86-64 System V), no bit fields, no nested tables.
  *
  * `encode` and `decode` are the cold API (bigint, allocation). Hot paths index a Uint32Array by {@link Struct.words}.
  */

@@ -1,5 +1,5 @@
 /**
- * The CB ioctl: create, destroy and query a kernel command buffer. Layout only.
+ * The CB ioctl: create, destroy and query a kernel command buffer.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12; the same in misc/habanalabs.h of Linux 6.1.
  */

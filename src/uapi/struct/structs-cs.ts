@@ -1,5 +1,5 @@
 /**
- * The CS and WAIT_CS ioctls: command submission, its chunks, and waiting. Layout only; flags are in cs-flags.ts.
+ * The CS and WAIT_CS ioctls: command submission, its chunks, and waiting.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12; the same in misc/habanalabs.h of Linux 6.1 except for the fields marked `only`.
  */

@@ -1,5 +1,5 @@
 /**
- * The DEBUG ioctl: coresight set-up and debug mode. Layout only; ops are in ioctl/operations.ts.
+ * The DEBUG ioctl: coresight set-up and debug mode.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12; the same in misc/habanalabs.h of Linux 6.1.
  */

@@ -1,5 +1,5 @@
 /**
- * Answers of INFO about faults, and the attestation reports. Records only: nothing here decides when a fault is recorded.
+ * Results of INFO about faults, and the attestation reports.
  *
  * A timestamp of 0 means that nothing was recorded. Source: drm/habanalabs_accel.h, Linux 6.12.
  */

@@ -1,6 +1,5 @@
 /**
- * The INFO ioctl: its arguments and the answers that describe a healthy device. Answers about faults are in structs-info-events.ts.
- * No ops (ioctl/operations.ts) and no behaviour.
+ * The INFO ioctl: its arguments and the results that describe a healthy device.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12. Layouts that differ in misc/habanalabs.h of Linux 6.1 are in structs-info-6-1.ts.
  */

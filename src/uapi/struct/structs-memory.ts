@@ -1,5 +1,5 @@
 /**
- * The MEMORY ioctl: allocate, free, map, unmap, export device memory; map host memory. Layout only; ops are in ioctl/operations.ts.
+ * The MEMORY ioctl: allocate, free, map, unmap, export device memory; map host memory.
  *
  * A nested C member `alloc.mem_size` is the field `alloc_mem_size` here. Source: drm/habanalabs_accel.h, Linux 6.12, and
  * misc/habanalabs.h, Linux 6.1 (`export_dmabuf_fd.handle`, which is `addr` in 6.12). `reg_dmabuf_fd` is in the vendor's
