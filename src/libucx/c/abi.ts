@@ -1,6 +1,5 @@
 /**
- * The part of the C interface of libucp that is used here, as data: sizes and offsets of structs, field masks, flags, codes. No behaviour;
- * functions are in functions.ts.
+ * The used part of the C interface of libucp, as data: sizes and offsets of structs, field masks, flags, codes.
  *
  * Source: ucp/api/ucp.h and ucp_def.h of UCX 1.13 to 1.23, x86-64. In these versions a struct only ever grew at its end, so that every offset is
  * valid in all of them. Members that are not in {@link SINCE_MINOR} exist in all of them. A library reads and writes the members in the field mask

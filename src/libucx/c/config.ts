@@ -1,4 +1,4 @@
-/** The configuration table of the engine over libucp, `UCX_LIBUCP_*`. All other variables are read by libucp itself. */
+/** The configuration table of the engine over libucp, `UCX_LIBUCP_*`. libucp reads all other variables. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
 import { restricted, stringType } from '../../ucs/config/value.ts';

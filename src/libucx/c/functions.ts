@@ -1,5 +1,5 @@
 /**
- * The functions of libucp that are used here, each declared once. Arguments are not checked: a wrong address is a SIGSEGV.
+ * The declarations of the used functions of libucp. Arguments are unchecked: a wrong address is a SIGSEGV.
  *
  * Pointers and handles are Numbers. Other types:
  * - a status is `int8_t`: ucs_status_t is an enumeration packed into one byte, and C leaves the rest of the register undefined;

@@ -1,7 +1,7 @@
 /**
- * The shared memory of libucp's transport posix: whether its directory takes files and has space. If not, no worker of libucp can be created,
- * although other transports work: then posix is left out. Descriptors for libucp: where few are left, it ends the process by an assertion, or leaves
- * out transports. So they are counted before a call that takes some.
+ * The shared memory of libucp's transport posix: whether its directory takes files and has space. If not, no worker of libucp can be created, although
+ * other transports work: then posix is left out. The free descriptors, counted before a call of libucp that opens some: with too few, libucp aborts by
+ * an assertion or omits transports.
  */
 
 import { randomUUID } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. What libucp says about a request: the transports and
- * devices that carried it. It says so as text, in one of two forms; it says nothing of some operations.
+ * Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. The debug text of a request: the transports and devices
+ * that carried it, in one of two forms; empty for some operations.
  */
 
 import type { EndpointAttributes } from '../../api/contract/endpoint.ts';

@@ -1,6 +1,6 @@
 /**
- * Worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2), as far as this engine must know them: the names of the transports in
- * them. libucp omits a transport whose name it does not know.
+ * Worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2), parsed for the names of their transports. libucp omits a
+ * transport whose name it does not know.
  */
 
 /** Low four bits of the first byte. */

@@ -1,6 +1,6 @@
 /**
- * A context over libucp: the library, the memory mapped with it, and a native context beside it, which manages and moves memory of cards on this machine.
- * Communication is in the workers.
+ * A context over libucp: the library, the memory mapped with it, and a native context beside it, which manages and moves memory of cards on this
+ * machine.
  */
 
 import { ClosableContext } from '../../api/awaited/context.ts';

@@ -1,7 +1,6 @@
 /**
- * Opens the context of libucp of a program, and refuses one without a transport over which endpoints can be made, with the transports of this machine
- * that have messages: libucp says "no such device", or fails every endpoint later. The handle of a context of libucp: creating it, and the text that
- * libucp prints about it. Its use is in context.ts.
+ * Opens the context of libucp of a program. Fails without a transport for endpoints, and names the usable transports of this machine: libucp reports
+ * only "no such device", or fails every endpoint later. The handle of a context of libucp: creating it, and the text that libucp prints about it.
  */
 
 import { FEATURES } from '../../api/contract/context.ts';

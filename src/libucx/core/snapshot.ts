@@ -1,4 +1,4 @@
-/** The snapshot of a worker over libucp: what this library knows of its endpoints and requests. It changes nothing. */
+/** The snapshot of a worker over libucp: its endpoints and requests, as far as this library tracks them. */
 
 import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
 import { printSocketAddress } from '../../api/contract/listener.ts';

@@ -1,6 +1,6 @@
 /**
- * The handle of a worker of libucp: creating it, its address, its descriptor. Its use is in worker.ts. The peers that operations of a worker over
- * libucp may wait for, for the warning about idle ones: libucp does not tell what an operation waits for.
+ * The handle of a worker of libucp: creating it, its address, its descriptor. The peers that operations of a worker over libucp may wait for, for the
+ * warning about idle ones: libucp does not report the peer of a pending operation.
  */
 
 import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';

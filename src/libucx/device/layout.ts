@@ -1,6 +1,6 @@
 /**
- * Messages between workers of this engine about memory of cards: those of api/layout, as headers of active messages of libucp. Encoding only; received
- * messages may be invalid.
+ * Messages between workers of this engine about memory of cards: those of api/layout, as headers of active messages of libucp. Received messages may be
+ * invalid.
  *
  * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
  *   others       as in api/layout: PUT, GET and ATOMIC, answered by REPLY, a GET before that by DATA

@@ -1,7 +1,4 @@
-/**
- * A list of puts or gets over libucp: one operation for each block, then a flush, then the notification of its end. Its arguments were checked by
- * libucx/endpoint/message-endpoint.ts.
- */
+/** A list of puts or gets over libucp: one operation for each block, then a flush, then the notification of its end. */
 
 import type { Request } from '../../api/contract/request.ts';
 import { entryError } from '../../api/list/list.ts';

@@ -1,6 +1,6 @@
 /**
- * An operation on memory of cards, made of parts, and the tracker of those in flight: flushes wait for them, and closing their endpoint ends them. Parts are
- * steps, which end by themselves, and waits, which a failure of the operation ends; what they are is in the other files of this folder.
+ * An operation on memory of cards, made of parts, and the tracker of those in flight: flushes wait for them, and closing their endpoint ends them.
+ * Parts are steps, which always complete, and waits, which a failure of the operation ends.
  *
  * ```
  * STARTING --start() returns--> RUNNING --last part ends: the request ends too--> ENDED

@@ -1,4 +1,4 @@
-/** Selects the path of a put or get that accesses memory of a card. It moves nothing. */
+/** Selects the path of a put or get that accesses memory of a card. */
 
 import type { ExplainedOperation } from '../../api/contract/endpoint.ts';
 import type { Explanation } from '../../api/contract/explanation.ts';

@@ -1,4 +1,4 @@
-/** Receives the data of active messages over libucp into memory of any kind, for programs and for the engine itself. Arrival of messages is in arrivals.ts. */
+/** Receives the data of active messages over libucp into memory of any kind, for programs and for the engine. */
 
 import { lengthOf } from '../../api/awaited/endpoint.ts';
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';

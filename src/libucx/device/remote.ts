@@ -1,9 +1,9 @@
 /**
- * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker executes and
- * answers them. libucp carries the payload of a put, and the bytes that answer a get, by its own active messages and rendezvous: so no windows are
- * asked for here, as ucp/rma/software.ts does. The owner's side is service.ts.
+ * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker executes them and
+ * replies. libucp carries the payload of a put and of the reply to a get by active messages and its rendezvous, so this engine requests no windows.
  *
- * Each operation waits for room at the peer, then sends its message and waits for the reply; a get also for its bytes, which may come before or after it.
+ * Each operation waits for credit of the peer, then sends its message and waits for the reply; a get also for its bytes, which may come before or after
+ * it.
  */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';

@@ -1,8 +1,7 @@
 /**
- * Messages whose bytes are at least in part in memory of cards. When one is sent, libucp asks for any of its bytes, inside its calls, and gets them
- * before its call returns; fragments are read ahead. When one is received, the pieces that libucp delivers are gathered in fragments, which the cards
- * copy meanwhile, and the receive ends with the last copy. So these are not the slices of api/staging/transfer.ts, which wait for fragments and
- * begin in order. request/local.ts decides which messages take this way.
+ * Messages whose bytes are at least in part in memory of cards. For a send, libucp requests any range of bytes inside its calls, and gets it before its
+ * call returns; fragments are read ahead. For a receive, delivered ranges are gathered in fragments, which the cards copy meanwhile, and the receive
+ * ends with the last copy. Ranges come in any order and cannot wait for a fragment, unlike the slices of api/staging/transfer.ts.
  */
 
 import { eachPart, holdsBytes, hostBytes, type LocalRange, type Piece } from '../../api/memory/local.ts';

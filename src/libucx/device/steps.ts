@@ -1,6 +1,6 @@
 /**
- * Staging in one worker of this engine. The fragments and the copies between them and cards are those of api/staging; here is what libucp needs beyond them:
- * tasks for the next progress, because its calls are not permitted inside its callbacks, and copies that a callback of libucp waits for.
+ * Staging in one worker of this engine: the fragments and copies of api/staging, tasks for the next progress, because calls of libucp are not permitted
+ * inside its callbacks, and copies that a callback of libucp waits for.
  */
 
 import type { MemoryHandle } from '../../api/contract/memory.ts';

@@ -1,7 +1,4 @@
-/**
- * Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. The
- * paths are in operation.ts, staged-transfer.ts, remote.ts and datatype.ts.
- */
+/** Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';

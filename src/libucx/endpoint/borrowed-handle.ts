@@ -1,6 +1,6 @@
 /**
- * The handle of an endpoint that libucp has made for a peer which sends to this worker. libucp owns it, and frees it without a callback when the connection to the
- * peer ends (ucp_ep_set_failed: "destroy endpoint which is not exposed to a user").
+ * The handle of an endpoint that libucp has created for a sending peer. libucp owns it, and frees it without a callback when the connection to the peer
+ * ends (ucp_ep_set_failed: "destroy endpoint which is not exposed to a user").
  */
 
 import { viewAt } from '../../sys/index.ts';

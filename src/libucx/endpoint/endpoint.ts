@@ -1,4 +1,4 @@
-/** An endpoint over libucp: put, get, atomic operations, flush and fence on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
+/** An endpoint over libucp: put, get, atomic operations, flush and fence on memory that libucp reaches. */
 
 import { resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
 import type {

@@ -1,4 +1,4 @@
-/** Explanations of operations over libucp: the protocol, and the path for memory of cards. Text and data, no decisions. */
+/** Explanations of operations over libucp: the protocol, and the path for memory of cards. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
 import {

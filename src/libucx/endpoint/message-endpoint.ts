@@ -1,6 +1,6 @@
 /**
- * The messages and streams of an endpoint over libucp: sending, and the stream that it receives. It moves no memory of the peer. The lists and
- * notifications of one endpoint over libucp: their checks. How they run is in libucx/device/list.ts.
+ * The messages and streams of an endpoint over libucp: sends, and the receives of its stream. Checks of the lists and notifications of one endpoint
+ * over libucp.
  */
 
 import { ClosableEndpoint } from '../../api/awaited/endpoint.ts';

@@ -1,4 +1,4 @@
-/** The endpoints of one worker, by their handles of libucp, and their failures, which libucp reports inside its calls. It creates none: see create.ts. */
+/** The endpoints of one worker, by their handles of libucp, and their failures, which libucp reports inside its calls. */
 
 import { NativeCallback } from '../../sys/index.ts';
 import { endpointFail } from '../../ucs/debug/diagnostics.ts';

@@ -1,6 +1,6 @@
 /**
- * Endpoints to programs that do not use this library, until their peer has answered: libucp waits without a limit for a peer that cannot answer, because it
- * has no transport for that, or does not run any more. A flush ends once the lanes are connected.
+ * Endpoints to programs that do not use this library, until their peer has replied: libucp waits without a limit for a peer that cannot reply, because
+ * it lacks a transport for the reply or has exited. A flush ends once the lanes are connected.
  */
 
 import type { WorkerOptions } from '../../api/contract/worker.ts';

@@ -1,4 +1,4 @@
-/** What the parts of the engine over libucp know of a context and of an endpoint, and the records that they pass to each other. */
+/** The interfaces of context and endpoint inside the engine over libucp, and the records that its parts pass to each other. */
 
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { Engine } from '../../api/contract/explanation.ts';

@@ -1,4 +1,4 @@
-/** Teardown of one worker: the operations that it waits for, and its close timeout. libucp never ends some operations of a peer that is gone. */
+/** Teardown of one worker: the operations that it waits for, and its close timeout. libucp never completes some operations of a failed peer. */
 
 import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type { Request } from '../../api/contract/request.ts';

@@ -1,11 +1,11 @@
 /**
- * The segments of shared memory in remote keys of libucp. libucp 1.13 ends the process if it cannot attach one (uct_rkey_release of a part that it has not
- * unpacked), so they are looked for before it is asked.
+ * The segments of shared memory in remote keys of libucp. libucp 1.13 ends the process if it cannot attach one (uct_rkey_release of a part that it has
+ * not unpacked), so this engine checks them before it unpacks a key.
  *
  * A packed key (UCX: src/ucp/core/ucp_rkey.c) has 8 bytes with a bit for each memory domain, the memory type, and for each domain a length and as many bytes:
  * of sysv the id of the segment (u32) and its address (u64), of posix the name of its file (u64), its address and its length (src/uct/sm/mm).
  *
- * Where a process runs, in addresses and keys of this engine: the boot of its machine, its namespaces, its identity. It grants no permission.
+ * The location of a process in addresses and keys of this engine: the boot id of its machine, its namespaces, its identity.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Mapping is in memory-map.ts. Decides, from
- * data, whether libucp accepts addresses of cards or needs host fragments, and why. It calls neither libucp nor a card.
+ * Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Decides, from data, whether libucp accepts
+ * addresses of cards or needs host fragments, and why.
  */
 
 import type { MemoryHandle } from '../../api/contract/memory.ts';

@@ -1,6 +1,6 @@
 /**
  * The mapped memory of a context over libucp: host memory is registered with libucp, and all memory with the transports of the node, which check it and
- * detect its type. It moves no bytes.
+ * detect its type.
  */
 
 import type { Context } from '../../api/contract/context.ts';

@@ -1,6 +1,6 @@
 /**
- * Receives of the streams of one worker. They are queued here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp
- * drops them when the endpoint fails, and the next receive copies them. Sending is in libucx/endpoint/message-endpoint.ts.
+ * Receives of the streams of one worker. This engine queues them, because libucp cannot cancel them: bytes are taken as soon as they have arrived,
+ * since libucp drops them when the endpoint fails, and the next receive copies them.
  *
  * ```
  * STARTING --the call returns--> WAITING --bytes, failure, cancellation: the request ends too--> ENDED

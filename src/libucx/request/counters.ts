@@ -1,7 +1,6 @@
 /**
- * The operations of a worker over libucp for the program: counters by operation, and the events of ended operations. Parts of other operations are not
- * counted, and transfers by the transports of the node are counted by their interfaces. libucp does not disclose how it moves bytes, so there are no counters
- * of protocols.
+ * The operations of a worker over libucp for the program: counters by operation, and the events of ended operations. Interfaces count the transfers by
+ * the transports of the node. libucp does not report its protocols, so they have no counters.
  */
 
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';

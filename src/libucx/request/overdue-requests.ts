@@ -1,7 +1,7 @@
 /**
- * Requests of failed endpoints that libucp does not end. It ends them when all lanes of their endpoint are flushed, and a lane of shared memory never is if its
- * queue was full when the peer died (1.13: uct_mm_ep_flush returns NO_RESOURCE). They are ended here after a time limit, and what they use is kept until libucp
- * ends them after all, or the worker closes.
+ * Requests of failed endpoints that libucp does not end. It ends them when all lanes of their endpoint are flushed, and a lane of shared memory never
+ * is if its queue was full when the peer died (1.13: uct_mm_ep_flush returns NO_RESOURCE). This engine ends them after a time limit, and keeps their
+ * memory until libucp ends them after all, or the worker closes.
  */
 
 import type { ScratchBlock } from '../../sys/index.ts';

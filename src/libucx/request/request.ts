@@ -1,5 +1,5 @@
 /**
- * A request of the engine over libucp. requests.ts starts it, polling.ts detects its end.
+ * A request of the engine over libucp.
  *
  * ```
  * FREE --begin()--> POLLED or REPORTED --libucp has ended it--> ENDED --end()--> COMPLETED --free()--> FREE

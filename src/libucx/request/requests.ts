@@ -1,6 +1,4 @@
-/**
- * The requests of one worker: taken from their pool with the parameters for libucp, started, given back. polling.ts detects their end.
- */
+/** The requests of one worker: taken from their pool with the parameters for libucp, started, given back. */
 
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { CoarseClock } from '../../api/snapshot/summary.ts';

@@ -1,6 +1,6 @@
 /**
- * Atomic operations on words of remote memory: by a transport that supports them, otherwise by the worker of the peer, which executes them one
- * after the other. Operations of one kind are atomic among themselves; a program accesses each word by one kind only.
+ * Atomic operations on words of remote memory: by a transport that supports them, otherwise by the worker of the peer, which executes them one after
+ * the other. Only operations of one kind are atomic with each other, so a program accesses each word by one kind only.
  */
 
 import { ATOMIC_ACCESS } from '../../api/contract/memory.ts';

@@ -1,7 +1,4 @@
-/**
- * A connection to a worker: the requests that wait on it for resources or for the peer, and the end of all of them when it ends. Its data is in
- * peer-lanes.ts. Endpoints of the API use connections; establishing them is the task of wireup/.
- */
+/** A connection to a worker: the requests that wait on it for resources or for the peer, and the end of all of them when it ends. */
 
 import { writeClose } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';

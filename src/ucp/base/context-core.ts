@@ -1,7 +1,4 @@
-/**
- * What the protocols and workers of a context use of it: the settings, the opened memory domains, the memory mapped with them, and the unpacking of remote
- * keys. The API on top of it is in core/context.ts.
- */
+/** The core of a context, below its API: the settings, the opened memory domains, the memory mapped with them, and the unpacking of remote keys. */
 
 import { ClosableContext } from '../../api/awaited/context.ts';
 import type { Engine } from '../../api/contract/explanation.ts';

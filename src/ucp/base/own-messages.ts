@@ -1,6 +1,6 @@
 /**
- * Messages of the protocols themselves that wait for room: each that was posted, and the one CREDIT message of a connection, by which a receiver returns
- * credit. It returns all credit that is free when it is sent. Messages of the application are in request/operation-requests.ts.
+ * Control messages of the protocols that wait for resources: queued ones, and the one CREDIT message of a connection, which returns all credit that is
+ * free when it is sent.
  */
 
 import { CreditCode, writeCredit } from '../../api/layout/control.ts';

@@ -1,4 +1,4 @@
-/** The data of a connection: its numbers, its lanes, the limits of its messages, and what is known of the peer. It queues nothing. */
+/** The data of a connection: its numbers, its lanes, the limits of its messages, and the properties of the peer. */
 
 import type { SocketAddresses } from '../../api/contract/listener.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';

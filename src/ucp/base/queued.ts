@@ -1,6 +1,6 @@
 /**
- * What a connection queues, and may wait for: a request, or a message of a protocol itself. The queue is a list through the objects themselves, so that
- * it has no bound of its own. What the program sees of a request is in request/request.ts.
+ * An entry of the pending queue of a connection: a request, or a control message of a protocol. The queue is an intrusive list, so its length is
+ * unbounded.
  *
  *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: it waits for resources, and is started again from there
  *    ^                   |                            |

@@ -1,6 +1,6 @@
 /**
- * What the protocols and connections of a worker use of it: its interfaces, its requests and their start, the record of the operation that begins, its
- * counters and reports, and its connections by number. The API on top of it is in core/worker.ts.
+ * The core of a worker, below its API: its interfaces, its requests and their start, the record of the operation that begins, its counters and reports,
+ * and its connections by number.
  */
 
 import { hostname } from 'node:os';

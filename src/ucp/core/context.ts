@@ -1,7 +1,4 @@
-/**
- * A context of the native engine, as a program sees it: mapping memory, queries, workers, snapshots and closing. What workers and protocols use of it is in
- * base/context-core.ts.
- */
+/** A context of the native engine, as a program sees it: mapping memory, queries, workers, snapshots and closing. */
 
 import type { Context as ApiContext, ContextAttributes } from '../../api/contract/context.ts';
 import type {

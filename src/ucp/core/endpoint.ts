@@ -1,7 +1,4 @@
-/**
- * An endpoint: a connection to a worker as the API shows it, and the operations over it in both tiers. How they run is decided in the
- * folders of the protocols.
- */
+/** An endpoint: a connection to a worker as the API shows it, and the operations over it in both tiers. */
 
 import { ClosableEndpoint, resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
 import type {

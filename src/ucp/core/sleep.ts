@@ -1,6 +1,4 @@
-/**
- * Sleeping on the events of transports, without blocking the event loop. It drives nothing.
- */
+/** Sleeping on the events of transports, without blocking the event loop. */
 
 import { SLEEP_NS_MAX } from '../../api/progress/progress-driver.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';

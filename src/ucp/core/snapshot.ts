@@ -1,6 +1,6 @@
 /**
- * The snapshot of a worker of the native engine: reads its endpoints, requests and unexpected messages. It changes nothing. What a pending request of
- * the native engine waits for, from its state. It decides nothing.
+ * The snapshot of a worker of the native engine: reads its endpoints, requests and unexpected messages. The reason why a request of the native engine
+ * is pending, from its state.
  */
 
 import { printSocketAddress } from '../../api/contract/listener.ts';

@@ -1,6 +1,6 @@
 /**
- * The endpoints of one worker, by their connections: makes them, watches their peers, and ends them when a peer is gone. It makes no connections;
- * wireup/ does. The peers that operations of a worker of the native engine wait for, for the warning about idle ones.
+ * The endpoints of one worker, by their connections: makes them, watches their peers, and ends them when a peer has failed. The peers that operations
+ * of a worker of the native engine wait for, for the warning about idle ones.
  */
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';

@@ -1,6 +1,4 @@
-/**
- * A worker of the native engine, as a program sees it: its operations, their progress, and its end. What its protocols use of it is in base/worker-core.ts.
- */
+/** A worker of the native engine, as a program sees it: its operations, their progress, and its end. */
 
 import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
 import { MessageQueues, Notifications } from '../../api/awaited/messages.ts';

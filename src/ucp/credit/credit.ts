@@ -1,9 +1,9 @@
 /**
- * The window of a connection at the receiver: bytes that the peer may send before the receiver asks for them. Messages use credit when they arrive, and
- * return it when their memory is free again; a quarter of the window is returned to the peer at once. It sends nothing itself: see ucp/base/own-messages.ts.
+ * The window of a connection at the receiver: bytes that the peer may send before the receiver requests them. Messages use credit when they arrive, and
+ * return it when their memory is free again; a quarter of the window is returned to the peer at once.
  *
  * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the
- * credit. It cannot distinguish these cases; so a peer that may lack credit, and will get none soon, is told once that its messages are held.
+ * credit. It cannot distinguish these cases; so a peer that may lack credit, and will get none soon, is notified once that its messages are held.
  */
 
 /** Offers of one connection that are kept until they are matched. More break the protocol: a sender does not offer more before one has ended. */

@@ -1,7 +1,7 @@
 /**
- * Rails: a long transfer over a network is divided between the devices that reach the peer, in proportion to their bandwidth. Pure; transports within
- * a node are not divided, as the same processors would do the work. Sizes at which operations change their protocol, and the scheme of a rendezvous,
- * from the configuration. It chooses no protocol.
+ * Rails: a long transfer over a network is divided between the devices that reach the peer, in proportion to their bandwidth. Transports within a node
+ * are not divided, as the same processors would do the work. Sizes at which operations change their protocol, and the scheme of a rendezvous, from the
+ * configuration.
  */
 
 import { UcxError } from '../../ucs/type/error.ts';

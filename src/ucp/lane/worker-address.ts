@@ -1,6 +1,5 @@
 /**
- * The wire form of a worker address: the id of the worker and the addresses of its interfaces. Bytes only: which of them are used is
- * decided in lanes.ts.
+ * A packed worker address: the id of the worker and the addresses of its interfaces.
  *
  * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 flags, 16 bytes worker id; per entry u8 length and bytes of each of transport,
  * device and address; with flag 1 u8 length and bytes of a name; u32 CRC-32 of everything before.

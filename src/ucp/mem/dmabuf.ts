@@ -1,7 +1,7 @@
 /**
- * Registers foreign device memory by its dma-buf, with the memory domains that accept dma-bufs. Host memory behind a dma-buf is mapped, and
- * registered like other host memory: see memory-map.ts. Registers device memory with memory domains that do not know the device, such as those of
- * network cards: by a dma-buf from a memory domain that knows it. Memory that cannot be registered in this way is staged; that is no failure.
+ * Registers foreign device memory by its dma-buf, with the memory domains that accept dma-bufs. Host memory behind a dma-buf is mapped, and registered
+ * like other host memory. Registers device memory with memory domains that do not know the device, such as those of network cards: by a dma-buf from a
+ * memory domain that knows it. Memory that cannot be registered in this way is staged.
  */
 
 import { fstatSync } from 'node:fs';

@@ -1,6 +1,4 @@
-/**
- * Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys.
- */
+/** Mapped memory of a context: the result of memMap, usable as local memory of every operation and as the origin of remote keys. */
 
 import type { Piece, PieceOf } from '../../api/memory/local.ts';
 import { type MemoryOwner, OwnedMemory } from '../../api/memory/owned.ts';

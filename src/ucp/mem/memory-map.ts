@@ -1,6 +1,6 @@
 /**
- * The memory that a context has mapped: allocated or registered with every memory domain that can, found by its bytes, and released. It moves
- * no bytes; keys of it are packed here and unpacked by the context.
+ * The mapped memory of a context: allocated or registered with every memory domain that supports it, found by its bytes, packed as remote keys, and
+ * released.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
  * Finds the type of the memory at an address: in the memory-type cache of a context, which memory domains and reports of the program fill, or by asking
- * the memory domains that detect memory. It allocates and registers nothing.
+ * the memory domains that detect memory.
  */
 
 import type { AddressedMemory, MemoryInfo, TypeEvent } from '../../api/contract/memory.ts';

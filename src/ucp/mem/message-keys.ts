@@ -1,8 +1,8 @@
 /**
- * The keys of own memory in the messages of one connection. Those of the peer are kept by api/memory/key-cache.ts.
+ * The keys of own memory in the messages of one connection.
  *
  * Keys that are published to other processes work without their connection: they end with it only if no other peer has them. So own memory gets a
- * registration of its own for each connection, where a memory domain publishes keys.
+ * separate registration for each connection, where a memory domain publishes keys.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';

@@ -1,4 +1,4 @@
-/** UCX_PROTO_INFO: prints which protocols a worker chooses, or has used, as tables in boxes of text, like UCX. It chooses nothing. */
+/** UCX_PROTO_INFO: prints which protocols a worker chooses, or has used, as tables in boxes of text, like UCX. */
 
 import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 import { matchesItem } from '../../ucs/config/list.ts';

@@ -1,6 +1,6 @@
 /**
- * The choice of protocol and lane for put and get: a pure function of the operation, the memory on both sides and the capabilities of
- * the lanes. It starts nothing; the same input gives the same plan.
+ * The choice of protocol and lane for put and get: a pure function of the operation, the memory on both sides and the capabilities of the lanes. The
+ * same input gives the same plan.
  *
  * Every protocol of every lane has a cost that is linear in the size over a range of sizes. The plan is the lower envelope of those lines;
  * equal costs go to the earlier lane.

@@ -1,4 +1,4 @@
-/** The configuration of ucp: the fields of UCX's protocol layer that are honoured here. */
+/** The configuration of ucp: the supported fields of UCX's protocol layer. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
 import {

@@ -1,6 +1,5 @@
 /**
  * The transports and devices that UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES allow a context, and the names in them that this machine does not have.
- * It only decides; resources.ts opens the resources.
  */
 
 import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';

@@ -1,7 +1,4 @@
-/**
- * The memory domains and transports that a context has opened, and those that it has not, with the reason: what selection and
- * explain() draw from.
- */
+/** The opened memory domains and transports of a context, and the unusable ones with the reason, for selection and explain(). */
 
 import type { Config } from '../../ucs/config/config.ts';
 import { matchesItem } from '../../ucs/config/list.ts';

@@ -1,6 +1,6 @@
 /**
- * The explanation of operations on a connection: collects its inputs. The text is made in ucp/proto/explain.ts. Predicts the candidate that moves the
- * bytes of a rendezvous, for explanations. The rendezvous itself decides by the keys that it receives.
+ * The explanation of operations on a connection: collects its inputs. Predicts the candidate that moves the bytes of a rendezvous, for explanations.
+ * The rendezvous itself decides by the keys that it receives.
  */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';

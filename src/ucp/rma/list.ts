@@ -1,6 +1,6 @@
 /**
- * Lists of puts and gets, and notifications of their end: checks them once, and runs the phases of their requests. Divides the blocks of a list
- * between the devices of a network: a long block like a put, shorter ones in turns. Pure.
+ * Lists of puts and gets, and notifications of their end: checks them once, and runs the phases of their requests. Divides the blocks of a list between
+ * the devices of a network: a long block like a put, shorter ones in turns.
  */
 
 import type {

@@ -1,7 +1,4 @@
-/**
- * Put, get and flush of endpoints: one path without a request for short puts and gets, and one with a request for everything else. What the owner of the memory
- * executes is in software.ts; puts and gets of the protocols themselves are in transfer/transfer.ts.
- */
+/** Put, get and flush of endpoints: one path without a request for short puts and gets, and one with a request for everything else. */
 
 import { GET_ACCESSES, PUT_ACCESSES } from '../../api/contract/memory.ts';
 import type { RequestParams } from '../../api/contract/request.ts';

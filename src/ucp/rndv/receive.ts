@@ -1,6 +1,6 @@
 /**
- * The receiving side of a rendezvous whose bytes the sender moves: it asks for windows, at most as many at a time as peers may fill fragments, and puts arriving
- * bytes in their place. The sender decides how it moves a window.
+ * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as peers may fill fragments, and
+ * stores arriving bytes at their offsets.
  *
  * ```
  * ASKING --first DATA--> IN_MESSAGES

@@ -1,7 +1,6 @@
 /**
- * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it asks
- * for the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window: see receive.ts and
- * send.ts. When a message is offered is decided by the protocols.
+ * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it
+ * requests the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window.
  *
  * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */

@@ -1,5 +1,5 @@
 /**
- * A message that is sent by rendezvous: its memory, its operations in flight, and its end; and the windows of it that the receiver asks for.
+ * A message sent by rendezvous: its memory, its operations in flight, its end, and the windows that the receiver requests.
  *
  * ```
  * OFFERED --first write to the receiver--> WRITING --first ATP--> NAMED

@@ -1,7 +1,7 @@
 /**
- * The sending side of a stream: requests in order, message by message, as far as there is credit. A send without credit waits here and not in the
- * queue of its connection, so that it holds nothing else up. Messages of a stream that leave out of mapped memory, without a copy (uct_ep_am_zcopy),
- * and the end of the sends that they belong to: when transports do not use their memory any more. How much may be sent is decided before.
+ * The sending side of a stream: requests in order, message by message, as far as there is credit. A send without credit waits in its stream instead of
+ * the queue of its connection, so that it does not delay other operations. Zero-copy messages of a stream from mapped memory (uct_ep_am_zcopy): their
+ * sends end when transports have released the memory.
  */
 
 import { CreditCode, writeCredit } from '../../api/layout/control.ts';

@@ -1,5 +1,5 @@
 /**
- * Tag matching: which receive takes which message. Receives and messages wait here in order until they meet; it moves no bytes.
+ * Tag matching: which receive takes which message. Receives and messages wait in order until they match.
  *
  * A receive matches a message when their tags agree in the bits of its mask; among several the earliest posted receive and the earliest
  * message win. Receives of a full mask and messages are also in buckets by tag, so that neither is searched for among all of them.

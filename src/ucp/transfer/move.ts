@@ -1,4 +1,4 @@
-/** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. Which memory is decided elsewhere. */
+/** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. */
 
 import { eachPart } from '../../api/memory/local.ts';
 import type { Operation } from '../../api/operation/call.ts';

@@ -1,7 +1,7 @@
 /**
- * The plan of puts and gets between two memories: which lane and protocol carry which sizes. It moves nothing. The lane that writes the windows of a
- * rendezvous whose memory no lane reaches directly, for explanations and estimates. The rendezvous itself decides by the keys that it receives. The
- * length from which a receiver reads a tagged message from the memory of the sender, if UCX_RNDV_THRESH does not set one.
+ * The plan of puts and gets between two memories: which lane and protocol carry which sizes. The lane that writes the windows of a rendezvous whose
+ * memory no lane reaches directly, for explanations and estimates. The rendezvous decides by the keys that it receives. The length from which a
+ * receiver reads a tagged message from the memory of the sender, if UCX_RNDV_THRESH does not set one.
  */
 
 import { Operation } from '../../api/operation/call.ts';

@@ -1,4 +1,4 @@
-/** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
+/** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. */
 
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../../api/memory/local.ts';
 import { Operation } from '../../api/operation/call.ts';

@@ -1,7 +1,6 @@
 /**
- * One put or get over one lane: fills its request, and starts it; of the program, or of the protocol itself (a rendezvous that accesses memory of the
- * peer, staging), which needs no request of the pool of the program. Which lane and protocol is decided in plan.ts. Host memory
- * that is not mapped is registered for the operation.
+ * One put or get over one lane: fills its request, and starts it; for the program, or for a protocol (a rendezvous that accesses memory of the peer,
+ * staging), without a request of the program's pool. Host memory that is not mapped is registered for the operation.
  */
 
 import { hostBytes, type LocalRange } from '../../api/memory/local.ts';

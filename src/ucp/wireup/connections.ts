@@ -1,15 +1,15 @@
 /**
- * The connections of one worker: made by the application or by a peer that connects, paired in the order in which both ends made them, and found by
- * the number that messages name. It moves no data.
+ * The connections of one worker: made by the application or by a peer that connects, paired in the order in which both ends made them, and found by the
+ * number that messages name.
  *
- * A number is no proof: a message counts for a connection only if it came from an interface that the address of the peer names.
+ * A number is not a proof: a message counts for a connection only if it came from an interface that the address of the peer names.
  *
- * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both asks with
- * its worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it
- * or not. Two ends that ask at the same time answer each other by their questions.
+ * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both asks with its
+ * worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it or
+ * not. Simultaneous connect: each request also serves as the reply to the other.
  *
- * Connections that were agreed on by socket addresses (listener.ts) are outside of this numbering: the server makes its half and tells its number, and the
- * client's half attaches to it, as the first message between them.
+ * Connections that were agreed on by socket addresses (listener.ts) are outside of this numbering: the server makes its half and sends its number, and
+ * the client's half attaches to it, as the first message between them.
  */
 
 import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';

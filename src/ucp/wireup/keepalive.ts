@@ -1,7 +1,4 @@
-/**
- * Keepalive: detects peers that have failed, by periodic checks and by immediate reports of transports. It does not end their connections: the worker
- * does.
- */
+/** Keepalive: detects peers that have failed, by periodic checks and by immediate reports of transports. */
 
 import { progressInBackground } from '../../api/progress/progressable.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';

@@ -1,5 +1,5 @@
 /**
- * The request of a list of puts or gets, and of its notification. Its blocks are in rma/list-move.ts.
+ * The request of a list of puts or gets, and of its notification.
  *
  *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
  *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^

@@ -1,6 +1,6 @@
 /**
- * A ucp operation that did not end in its call, or whose request was wanted: the base class of all kinds. Pooled: after `free()` the object belongs to
- * another operation. Its states are those of queued.ts; the memory of each kind is in operation-requests.ts.
+ * A pending or requested UCP operation: the base class of all kinds. Pooled: after `free()` the object belongs to another operation. Its states are
+ * those of queued.ts.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * The work requests of a queue pair: written into memory in order, posted at once or held back, and kept until they have ended. What their end does is
- * the task of the connection. The new value of a word under an atomic operation that the device executes as compare and swap.
+ * The work requests of a queue pair: written into memory in order, posted at once or held back, and kept until they have ended. The new value of a word
+ * under an atomic operation that the device executes as compare and swap.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
