@@ -1,4 +1,4 @@
-/** The parts of a context that all engines share: its workers, and closing. The engines open and close their own resources. */
+/** The parts of a context that all engines share: its workers, and closing. */
 
 import { mergeStats, type StatsNode } from '../../ucs/stats/stats-node.ts';
 import { closedError } from '../../ucs/type/error.ts';

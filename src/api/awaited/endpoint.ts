@@ -1,6 +1,6 @@
 /**
- * The awaited operations of an endpoint over its nbx operations, its errors and its end, the same for every engine. The engines implement put and
- * get, because only they know what has to be flushed.
+ * The awaited operations of an endpoint over its nbx operations, its errors and its end, the same for every engine. The engines implement put and get,
+ * which need engine-specific flushes.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';

@@ -1,7 +1,6 @@
 /**
- * What a worker has received and the program has not taken yet: an active message with its header and data, valid during the call unless the handler
- * retains it; the queues behind `for await` over active messages; the notifications of puts. The engine decides how the data of a rendezvous is
- * fetched.
+ * Received messages of a worker until the program takes them: an active message with its header and data, valid during the call unless the handler
+ * retains it; the queues behind `for await` over active messages; the notifications of puts.
  */
 
 import { invalidParam, statusError, type UcxError } from '../../ucs/type/error.ts';

@@ -1,4 +1,4 @@
-/** The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile. */
+/** The awaited tier on top of the nbx tier: turns requests into promises. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { statusError, throwIfAborted } from '../../ucs/type/error.ts';

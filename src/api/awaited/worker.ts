@@ -1,7 +1,6 @@
 /**
- * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. The engines implement progress
- * and the nbx operations. Connecting to listeners: checking the options, and trying the addresses of a host in turn. The engine connects to a single
- * address.
+ * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. Connecting to listeners: checking
+ * the options, and trying the addresses of a host in turn.
  */
 
 import { isIP } from 'node:net';

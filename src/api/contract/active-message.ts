@@ -1,4 +1,4 @@
-/** The interface of active messages: ids, headers, eager messages and rendezvous messages. Types and checks only. */
+/** The interface of active messages: ids, headers, eager messages and rendezvous messages. */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam, tooLong } from '../../ucs/type/error.ts';

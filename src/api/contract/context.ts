@@ -1,6 +1,6 @@
 /**
- * The interface of a context, which owns memory, configuration and devices. Types only. The features of a context that a program can select
- * (ucp_feature), by UCX's names. Each engine decides what to omit without a feature.
+ * The interface of a context, which owns memory, configuration and devices. The features of a context that a program can select (ucp_feature), by UCX's
+ * names.
  */
 
 import type { Config } from '../../ucs/config/config.ts';

@@ -1,4 +1,4 @@
-/** The interface of an endpoint, a connection to a worker: the operations of both tiers. Types only. */
+/** The interface of an endpoint, a connection to a worker: the operations of both tiers. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';

@@ -1,6 +1,4 @@
-/**
- * Error handling of an endpoint: the callbacks for a connection that ends. It does not end requests; the connection does.
- */
+/** Error handling of an endpoint: the callbacks for a connection that ends. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

@@ -1,6 +1,6 @@
 /**
  * The result of explain(), for every engine: which protocol is used for which sizes, the other candidates, why they were rejected, and its text. The
- * interface of an engine, which runs the operations of a context. Types only.
+ * interface of an engine, which runs the operations of a context.
  */
 
 /** A rejected transport or protocol. */

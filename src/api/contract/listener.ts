@@ -1,7 +1,7 @@
 /**
- * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`, until the
- * program accepts or rejects each (ucp_conn_request_h). It does not handle sockets; connection managers do. The callbacks of AbortSignals are shared
- * by all operations of a thread: one listener for each signal, because Node warns about a signal with more than ten.
+ * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`, until the program
+ * accepts or rejects each (ucp_conn_request_h). The callbacks of AbortSignals are shared by all operations of a thread: one listener for each signal,
+ * because Node warns about a signal with more than ten.
  */
 
 import { lookup } from 'node:dns/promises';

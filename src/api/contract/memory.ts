@@ -1,5 +1,5 @@
 /**
- * Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. Types only. The protection of mapped memory
+ * Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. The protection of mapped memory
  * (ucp_mem_map_params_t.prot): its names in the API, and the access flags of transports that they stand for.
  */
 

@@ -1,6 +1,6 @@
 /**
- * A request, an operation that was not finished when its call returned; what operations take: parameters, tags of 64 bits, lists of puts and gets;
- * and the checks of it. It runs nothing.
+ * A request, an operation still pending when its call returned; the parameters of operations, with 64-bit tags and lists of puts and gets, and their
+ * checks.
  */
 
 import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';

@@ -1,6 +1,6 @@
 /**
  * The state of a context at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data that JSON can
- * carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Types and bounds only. Counts by name.
+ * carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Counts by name.
  */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';

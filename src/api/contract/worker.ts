@@ -1,4 +1,4 @@
-/** The interface of a worker, which communicates and makes progress. Types only. */
+/** The interface of a worker, which communicates and makes progress. */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/type/status.ts';

@@ -1,5 +1,5 @@
 /**
- * AM and AM_RTS: active messages, with their data or offered by rendezvous. Who handles them is in am/.
+ * AM and AM_RTS: active messages, with their data or offered by rendezvous.
  *
  * AM
  *   0     endpoint

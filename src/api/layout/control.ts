@@ -1,5 +1,5 @@
 /**
- * WIREUP and CLOSE: two workers make a connection and end it. They are handled in wireup/connections.ts.
+ * WIREUP and CLOSE: two workers make a connection and end it.
  *
  * WIREUP
  *   0     endpoint; NO_ENDPOINT in a REQUEST

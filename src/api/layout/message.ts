@@ -1,6 +1,6 @@
 /**
- * The ids of the messages of ucp, and how long each is at least. Their contents are in the modules beside this one. Trace of messages
- * (UCX_LOG_LEVEL=data): a line for each message that is sent or received; undefined when disabled. Never their contents.
+ * The ids of the messages of ucp, and how long each is at least. Trace of messages (UCX_LOG_LEVEL=data): a line for each sent or received message,
+ * without its contents; undefined when disabled.
  */
 
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';

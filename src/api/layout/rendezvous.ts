@@ -1,5 +1,5 @@
 /**
- * RTR: the receiver of a rendezvous asks its sender for a window of the message. Senders handle it in ucp/rndv/rendezvous.ts. DATA, ATP and REPLY follow below.
+ * RTR: the receiver of a rendezvous requests a window of the message from its sender. DATA, ATP and REPLY follow below.
  *
  *   0     endpoint
  *   1     request of the sender

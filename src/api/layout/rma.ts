@@ -1,6 +1,5 @@
 /**
- * PUT, GET and GET_READY: software put and get, for memory that no transport reaches. How they run is in ucp/rma/software.ts, and over libucp in
- * libucx/device/service.ts, which answers a GET with DATA and a REPLY.
+ * PUT, GET and GET_READY: software put and get, for memory that no transport reaches. Over libucp, DATA and a REPLY answer a GET.
  *
  * PUT, GET
  *   0     endpoint

@@ -1,5 +1,5 @@
 /**
- * STREAM: the next bytes of a stream. Their order is that of the messages.
+ * STREAM: the next bytes of a stream. The order of the messages is that of the bytes.
  *
  *   0     endpoint
  *   1     STREAM_ASKED or 0

@@ -1,5 +1,5 @@
 /**
- * TAG, TAG_SYNC and TAG_RTS: tagged messages, with their data or offered by rendezvous. Which receive takes them is decided in tag/.
+ * TAG, TAG_SYNC and TAG_RTS: tagged messages, with their data or offered by rendezvous.
  *
  * TAG, TAG_SYNC
  *   0     endpoint

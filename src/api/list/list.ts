@@ -1,7 +1,6 @@
 /**
- * The blocks of a list: checked, expanded, and merged where they are adjacent. It moves nothing, and does not know which transport will. Entries of
- * lists, made from other forms of local memory. Their check is that of lists. The blocks of a list as an engine moves them, and the memory and keys
- * that they use: of one move, or prepared for many.
+ * The blocks of a list: checked, expanded, and merged where they are adjacent. Entries of lists, made from other forms of local memory. The blocks of a
+ * list for the engine, with their memory and keys: for one move, or prepared for many.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';

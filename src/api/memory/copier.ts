@@ -1,7 +1,4 @@
-/**
- * Copies between host bytes and the mapped memory of one context, of any type, by an endpoint to a worker of its own. It does not access memory of
- * peers.
- */
+/** Copies between host bytes and the mapped memory of one context, of any type, by a loopback endpoint of a private worker. */
 
 import { copyBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';

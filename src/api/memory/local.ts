@@ -1,6 +1,6 @@
 /**
- * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. It does not access device memory. Worker
- * addresses and remote keys as programs give them: their types, the engine that packed them, options for those of programs without this library.
+ * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Worker addresses and remote keys as programs
+ * give them: their types, the engine that packed them, options for those of programs without this library.
  */
 
 import { copyBytes, hasBytes, isBytes } from '../../ucs/memory/bytes.ts';

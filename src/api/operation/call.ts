@@ -1,6 +1,6 @@
 /**
- * The arguments of one operation, on their way from the edge of the API to the request that takes what it needs: one record for each worker, filled
- * in place, so that inner functions take one argument instead of eight. It checks nothing.
+ * The arguments of one operation, from the API to the request: one record for each worker, filled in place, so that inner functions take one argument
+ * instead of eight.
  */
 
 import type { LocalBuffer, RemoteKey } from '../contract/memory.ts';

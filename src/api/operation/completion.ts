@@ -1,4 +1,4 @@
-/** Operations that consist of parts: a count of parts that have not ended, as transports use it. It does not start the parts. */
+/** Operations that consist of parts: the count of pending parts, as a completion of transports. */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../../uct/api/iface.ts';

@@ -1,6 +1,6 @@
 /**
  * Automatic progress of a worker that the program does not drive: bounded turns of the event loop while there is work, and a sleep on the events of the
- * transports otherwise. It does not keep the process alive. Awaited operations, which do, are driven by progress-driver.ts.
+ * transports otherwise. It does not keep the process alive; awaited operations do.
  */
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads';

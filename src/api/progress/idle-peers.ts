@@ -1,7 +1,4 @@
-/**
- * Tells why operations wait: peers whose programs have asked for progress by hand, and do not make any. A warning for each peer, once. It looks at most
- * once a second, and does not influence the operations.
- */
+/** Warns once for each peer whose program selected manual progress and makes none while operations wait for it. Checks at most once a second. */
 
 /** The time without progress before a warning, and between two looks. */
 const IDLE_MS = 1000;

@@ -1,6 +1,6 @@
 /**
- * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps until an event of the
- * transports. It does not depend on requests. Without awaited operations the program drives the worker, or automatic-progress.ts.
+ * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps until an event of the transports. Without
+ * awaited operations the program drives the worker, or automatic-progress.ts.
  */
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';

@@ -1,4 +1,4 @@
-/** What makes progress and has events, for those that drive it. */
+/** The interface of an object with progress and events. */
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 

@@ -1,4 +1,4 @@
-/** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. It does not drive progress. */
+/** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { throwIfAborted } from '../../ucs/type/error.ts';

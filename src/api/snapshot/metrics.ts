@@ -1,7 +1,6 @@
 /**
- * Snapshots as metrics: families with names, types and labelled values, in the form that registries of prom-client collect. Pure data; nothing is
- * counted and no registry is made here. The metrics of contexts in a registry of prom-client that a program has: every family is registered once, and
- * collects from all contexts of the registry. It does not load prom-client.
+ * Snapshots as metrics: families with names, types and labelled values, in the form that registries of prom-client collect. The metrics of contexts in
+ * the prom-client registry of a program: every family is registered once, and collects from all contexts of the registry.
  */
 
 import { DMABUF_CLASS } from '../../ucs/stats/dmabuf-counts.ts';

@@ -1,6 +1,6 @@
 /**
  * The port of staging: copies between device memory and host memory, and the context and worker that offer them to another engine. Over it, atomic
- * operations on words of device memory that the worker of the owner runs, one after the other. Which words a peer may use is checked before.
+ * operations on words of device memory that the worker of the owner runs, one after the other.
  */
 
 import type { Status } from '../../ucs/type/status.ts';

@@ -1,4 +1,4 @@
-/** Pool of fragments: pieces of pinned host memory of one length, a bounded number, given out in the order of the requests. It copies nothing. */
+/** Pool of fragments: pieces of pinned host memory of one length, a bounded number, given out in the order of the requests. */
 
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

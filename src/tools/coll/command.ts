@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx coll`: arguments and output. rank.ts implements the ranks. */
+/** Command `gaudi-ucx coll`: arguments and output. */
 
 import { extname } from 'node:path';
 import { Command } from 'commander';

@@ -1,7 +1,4 @@
-/**
- * Processes of the exchange, one for each card or node: starts them, sends them commands, detects their end, and ends them. card-holder.ts executes the
- * commands.
- */
+/** Processes of the exchange, one for each card or node: starts them, sends them commands, detects their end, and ends them. */
 
 import type { ChildProcess } from 'node:child_process';
 import { extname } from 'node:path';

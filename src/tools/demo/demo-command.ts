@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx demo`: arguments, and the order of its two parts, which one-card.ts and exchange.ts implement. */
+/** Command `gaudi-ucx demo`: arguments, and the order of its two parts. */
 
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';

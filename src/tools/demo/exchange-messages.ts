@@ -1,4 +1,4 @@
-/** Messages between the demonstration and its processes, over the IPC channel of node:child_process. Types only. */
+/** Messages between the demonstration and its processes, over the IPC channel of node:child_process. */
 
 /** Operation by which the cards exchange their slices. */
 export type Round = 'put' | 'get' | 'tag';

@@ -1,6 +1,7 @@
 /**
- * The second part of the demonstration: one process per card, of one node or of a node each, with its own slice of a file in the HBM of its card. Each sends
- * its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair is measured by itself.
+ * The second part of the demonstration: one process per card, of one node or of a node each, with its own slice of a file in the HBM of its card. Each
+ * sends its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair is measured
+ * separately.
  */
 
 import { createHash } from 'node:crypto';

@@ -1,4 +1,4 @@
-/** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. They evaluate the facts that facts.ts has read. */
+/** Checks of `gaudi-ucx doctor` for frequent errors of deployments, each with its remedy. */
 
 import { cardLabel, cardLines } from '../../assembly/open-node.ts';
 import { formatBytes } from '../base/text-table.ts';

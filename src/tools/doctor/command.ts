@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx doctor`: checks for frequent errors of deployments. What it creates to try whether that works is removed. */
+/** Command `gaudi-ucx doctor`: checks for frequent errors of deployments. Files created by a check are removed. */
 
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';

@@ -1,4 +1,4 @@
-/** Facts of `gaudi-ucx doctor` about the machine, the process and the node, which checks.ts evaluates. Values of missing files are undefined. */
+/** Facts of `gaudi-ucx doctor` about the machine, the process and the node. Values of missing files are undefined. */
 
 import { readFileSync, readlinkSync, statfsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';

@@ -1,6 +1,6 @@
 /**
  * Command `gaudi-ucx explain`: prints the transport and protocol that an operation between two memories uses for each size, and the reasons against the
- * alternatives. It transfers nothing.
+ * alternatives.
  */
 
 import { Command } from 'commander';

@@ -1,4 +1,4 @@
-/** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block. Read only. */
+/** `info --blocks`: register blocks that the driver of a card maps for users, and the registers of one block, read only. */
 
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
 import type { Program } from '../../assembly/program/program.ts';

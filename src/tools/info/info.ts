@@ -1,4 +1,4 @@
-/** Data and text of `gaudi-ucx info`. command.ts selects the parts; each part has a file of its own. */
+/** Data and text of `gaudi-ucx info`. */
 
 import { components } from '../../assembly/context.ts';
 import { findUcxLibrary, type UcxLibrary } from '../../assembly/engine.ts';

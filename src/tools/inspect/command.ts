@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx inspect`: prints contexts, workers, endpoints and pending requests of running processes of this user. It does not change them. */
+/** Command `gaudi-ucx inspect`: prints contexts, workers, endpoints and pending requests of running processes of this user. */
 
 import { existsSync } from 'node:fs';
 import { Command } from 'commander';

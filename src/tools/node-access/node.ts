@@ -1,7 +1,6 @@
 /**
  * The node that a command uses: that of the kernel driver, a node server, or an emulated node of this process, with the options that describe it. A
- * command that starts programs serves its own node through a socket in a temporary folder, which other programs do not find, unlike that of `node
- * up`. It opens no card.
+ * command that starts programs serves its own node through a socket in a temporary folder, which other programs do not find, unlike that of `node up`.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';

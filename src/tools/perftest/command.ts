@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx perftest`: options and output of client, server and loopback. session.ts runs the tests. */
+/** Command `gaudi-ucx perftest`: options and output of client, server and loopback. */
 
 import { basename } from 'node:path';
 import { setFlagsFromString } from 'node:v8';

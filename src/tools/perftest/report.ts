@@ -1,6 +1,6 @@
 /**
- * Formats the output of perftest: headers, rows and CSV with the columns of ucx_perftest. File of a report: opened before the first test, written
- * after the last. page.ts makes its contents.
+ * Formats the output of perftest: headers, rows and CSV with the columns of ucx_perftest. File of a report: opened before the first test, written after
+ * the last.
  */
 
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';

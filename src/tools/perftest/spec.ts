@@ -1,6 +1,6 @@
 /**
- * Specification of one test: made from the options, checked, and sent to the other side. options.ts has the syntax of the options. Tests of
- * ucx_perftest by name: operation, pattern and titles of the table.
+ * Specification of one test: made from the options, checked, and sent to the other side. Tests of ucx_perftest by name: operation, pattern and titles
+ * of the table.
  */
 
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';

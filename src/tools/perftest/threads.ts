@@ -1,6 +1,6 @@
 /**
- * Test of several threads (`perftest -T`): starts the threads on both sides, connects each to its partner, and combines their results. Messages
- * between perftest and its threads. Types only.
+ * Test of several threads (`perftest -T`): starts the threads on both sides, connects each to its partner, and combines their results. Messages between
+ * perftest and its threads.
  */
 
 import { once } from 'node:events';

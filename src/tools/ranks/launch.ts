@@ -1,7 +1,7 @@
 /**
- * Starts ranks as processes of this node, each with a card of its own if there are enough, and collects their results. Messages between the process
- * of a rank and the process that has started it. Types only. Process of a rank: reads its assignment, opens the exchange with the other ranks, and
- * sends results or a failure to the process that has started it.
+ * Starts ranks as processes of this node, each with a separate card if there are enough, and collects their results. Messages between the process of a
+ * rank and the process that has started it. Process of a rank: reads its assignment, opens the exchange with the other ranks, and sends results or a
+ * failure to the process that has started it.
  */
 
 import type { ChildProcess } from 'node:child_process';

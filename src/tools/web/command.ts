@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx web`: serves the page until a signal. web-session.ts makes its contents. */
+/** Command `gaudi-ucx web`: serves the page until a signal. */
 
 import { Command } from 'commander';
 import { type Program, startProgram } from '../../assembly/program/program.ts';

@@ -1,7 +1,4 @@
-/**
- * Node of the page: real cards, a running node server, or a node server of this process, which programs can use. It opens no card. TCP port of the
- * page.
- */
+/** Node of the page: real cards, a running node server, or a node server of this process, which programs can use. TCP port of the page. */
 
 import { type Fault, type NodeServer, RemoteNode } from '../../assembly/node-server.ts';
 import { openShownNode } from '../../assembly/open-node.ts';

@@ -1,6 +1,6 @@
 /**
- * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. loops.ts decides when to send
- * and how long to wait. Contents of the messages of a verified test: bytes computed from the sequence number, in the parts of a message.
+ * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. Contents of the messages of a
+ * verified test: bytes computed from the sequence number, in the parts of a message.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
