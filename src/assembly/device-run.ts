@@ -1,6 +1,6 @@
 /**
- * Runs a program on the device nodes of an emulated node: this process becomes the program. The node server is another process, which ends with the last
- * process that sees the device nodes, unless it was there before.
+ * Runs a program on the device nodes of an emulated node: this process becomes the program. The node server is another process: an existing one, or a
+ * new one that ends with the last process that sees the device nodes.
  */
 
 import { DEVICE_FILTER, enterPrivateTree, isInPrivateTree, type RemoteNode } from '../emulator/index.ts';

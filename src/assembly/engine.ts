@@ -1,6 +1,6 @@
 /**
  * The choice of the engine: native, or the UCX library of the machine. The UCX library of the machine, for tools: its identity and its resources, or
- * the reason why there is none. Selects nothing.
+ * the reason why it is missing.
  */
 
 import type { Engine } from '../api/contract/explanation.ts';

@@ -1,6 +1,4 @@
-/**
- * Opens a card for programs of hl-thunk, which have no context: the driver is selected as for contexts. Devices are in hlthunk.
- */
+/** Opens a card for programs of hl-thunk, which have no context: the driver is selected as for contexts. */
 
 import type { DriverNode } from '../driver/port.ts';
 import { type CardSelection, type Device, type DeviceOptions, open, openByModuleId } from '../hlthunk/index.ts';

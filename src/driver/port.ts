@@ -1,5 +1,5 @@
 /**
- * The port to a habanalabs driver: the interface between hlthunk and its implementations in kernel/ and the emulator. Types only, no behaviour.
+ * The port to a habanalabs driver: the interface between hlthunk and its implementations in kernel/ and the emulator.
  *
  * The port is the ioctl boundary of Linux: byte-exact argument blocks in, errno out. The layers above cannot distinguish the
  * kernel from the emulator, and the layers below do not interpret the purpose of a call.

@@ -1,4 +1,4 @@
-/** Makes a new context visible: its thread serves the inspect socket, logs the snapshot at a signal, and prints the table of transports. Composition only. */
+/** Makes a new context visible: its thread serves the inspect socket, logs the snapshot at a signal, and prints the table of transports. */
 
 import { constants } from 'node:os';
 import { isMainThread } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-/** Asks processes for their snapshots. A process may end, or not answer because its event loop is busy, while it is asked: both are results. */
+/** Requests snapshots from processes. The exit of a process and a missing reply, because its event loop is busy, are results too. */
 
 import { readFileSync } from 'node:fs';
 import {

@@ -1,7 +1,7 @@
 /**
- * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory
- * that contains the snapshot as JSON, or the reason why there is none. It sends nothing, so a slow or hostile client holds no state here. There is no
- * thread and no timer; the socket does not keep the process alive, and costs nothing until a client connects.
+ * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed
+ * memory that contains the snapshot as JSON, or the reason why it is missing. The server reads nothing from clients, so a slow or hostile client holds
+ * no state. The socket does not keep the process alive, and costs nothing until a client connects.
  */
 
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';

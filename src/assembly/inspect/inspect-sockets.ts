@@ -1,6 +1,4 @@
-/**
- * The inspect sockets of a user: their folder, which no other user may enter, and their names, which identify their owners. It opens none.
- */
+/** The inspect sockets of a user: their folder, which no other user may enter, and their names, which identify their owners. */
 
 import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,4 @@
-/** The snapshot of one thread of a process: its identity and its open contexts, which are listed here. It opens no socket. */
+/** The snapshot of one thread of a process: its identity, and the list of its open contexts. */
 
 import { hostname } from 'node:os';
 import type { Context } from '../../api/contract/context.ts';

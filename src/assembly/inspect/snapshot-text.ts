@@ -1,4 +1,4 @@
-/** A snapshot as lines of text: what `gaudi-ucx inspect` prints and the dump at a signal logs. Text only. */
+/** A snapshot as lines of text, for `gaudi-ucx inspect` and for the dump at a signal. */
 
 import type {
   CardSnapshot,

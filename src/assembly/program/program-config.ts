@@ -1,7 +1,4 @@
-/**
- * The configuration of a program as an object: read once, queried, changed, copied, printed, and passed to contexts (ucp_config_t). The meaning
- * and the origin of values are defined in ucs/config/config.ts.
- */
+/** The configuration of a program as an object: read once, queried, changed, copied, printed, and passed to contexts (ucp_config_t). */
 
 import { join } from 'node:path';
 import {

@@ -1,7 +1,6 @@
 /**
  * Start of every program of this library: the configuration from environment and files, and its log. Opens the instrumentation of a context that its
- * configuration enables: statistics and profile. Composition only. The shared memory that the connections of posix take, by the configuration of a
- * program.
+ * configuration enables: statistics and profile. The shared memory that the connections of posix take, by the configuration of a program.
  */
 
 import { ucxVariableNamed, ucxVariableNames, unignorableSettings } from '../../libucx/c/ucx-variables.ts';

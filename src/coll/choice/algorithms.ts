@@ -1,4 +1,4 @@
-/** The table of all algorithms: their collective operations, restrictions, estimates, and functions that build their schedules. It does not choose. */
+/** The table of all algorithms: their collective operations, restrictions, estimates, and functions that build their schedules. */
 
 import {
   binomialBroadcast,

@@ -1,6 +1,6 @@
 /**
- * The task of a collective operation, as data: its kind, its ranks and its regions. It does not choose the algorithm. The cost model of algorithms:
- * time by latency, bandwidth and reduction, from the attributes of the connections. It measures nothing.
+ * The task of a collective operation, as data: its kind, its ranks and its regions. The cost model of algorithms: time by latency, bandwidth and
+ * reduction, from the attributes of the connections.
  */
 
 import { type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';

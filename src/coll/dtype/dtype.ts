@@ -1,8 +1,8 @@
 /**
- * The data types and operations of reductions: names, numbers in messages, sizes. It computes nothing. Elements as numbers: writing and reading them
- * in host bytes, for contents and checks. Not for hot paths. float16 and bfloat16 as bits: conversions to and from float32, rounded to nearest, ties
- * to even, as IEEE 754 and the cards do. Sums and products of two such numbers in float32, rounded again, are the correctly rounded ones: float32 has
- * more than twice their digits.
+ * The data types and operations of reductions: names, numbers in messages, sizes. Elements as numbers: writing and reading them in host bytes, for
+ * contents and checks. Not for hot paths. float16 and bfloat16 as bits: conversions to and from float32, rounded to nearest, ties to even, as IEEE 754
+ * and the cards do. Sums and products of two such numbers in float32, rounded again, are the correctly rounded ones: float32 has more than twice their
+ * digits.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';

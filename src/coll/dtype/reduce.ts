@@ -1,6 +1,6 @@
 /**
- * Reduction of host bytes: `into[i] = left[i] op right[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either
- * is. It knows no device memory. Reductions of 64-bit integers as pairs of 32-bit words, low word first: a BigInt for each element would be garbage.
+ * Reduction of host bytes: `into[i] = left[i] op right[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either is.
+ * Reductions of 64-bit integers as pairs of 32-bit words, low word first: a BigInt for each element would be garbage.
  */
 
 import { copyBytes, isBytes } from '../../ucs/memory/bytes.ts';

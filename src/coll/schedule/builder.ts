@@ -1,4 +1,4 @@
-/** Builds the schedule of one rank, round by round. It knows no algorithm. */
+/** Builds the schedule of one rank, round by round. */
 
 import {
   type Group,

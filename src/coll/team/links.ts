@@ -1,6 +1,6 @@
 /**
- * The endpoints that the teams of one worker have made to other workers. A team uses one of them to each rank; which one is agreed on in members.ts.
- * The costs of a team's connections, by the estimates of the engine for one peer on this node and one on another.
+ * The endpoints that the teams of one worker have made to other workers. A team uses one of them to each rank. The costs of a team's connections, by
+ * the estimates of the engine for one peer on this node and one on another.
  */
 
 import type { Endpoint } from '../../api/contract/endpoint.ts';

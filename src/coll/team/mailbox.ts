@@ -1,6 +1,5 @@
 /**
- * The messages of a team: each goes to its operation, and waits for it if this rank has not begun it yet. Ranks that mean different operations are
- * found here.
+ * The messages of a team: each goes to its operation, and waits for it if this rank has not begun it yet. Detects ranks that run different operations.
  */
 
 import type { UcxError } from '../../ucs/type/error.ts';

@@ -1,5 +1,5 @@
 /**
- * The endpoints from this rank to all others, and which of them are lost. Shared by a team and its sub-teams.
+ * The endpoints from this rank to all others, and the lost ones. Shared by a team and its sub-teams.
  *
  * The engine pairs the n-th endpoint of a worker to another with the n-th one back: the other half of an endpoint may belong to the
  * program there, which closes it when it likes. So two ranks agree on an endpoint of which both halves belong to teams: each greets the other over

@@ -1,4 +1,4 @@
-/** The options of collective operations. Types only. */
+/** The options of collective operations. */
 
 import type { Dtype, ReduceOp } from '../dtype/dtype.ts';
 

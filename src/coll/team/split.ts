@@ -1,4 +1,4 @@
-/** Makes sub-teams of a team: every rank announces its color, and each color becomes a team over the same connections. It opens no connection. */
+/** Makes sub-teams of a team: every rank announces its color, and each color becomes a team over the same connections. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

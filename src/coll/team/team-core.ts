@@ -1,4 +1,4 @@
-/** A team of this rank: its operations begin here, it fails, and it leaves. Arguments are checked before. */
+/** The core of a team on this rank: starts its operations, and handles its failure and its end. Callers check the arguments. */
 
 import type { Endpoint } from '../../api/contract/endpoint.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';

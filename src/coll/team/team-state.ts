@@ -1,4 +1,4 @@
-/** What a team shares with its operations and messages: its parts, its failure, its lost ranks, and how messages are sent. */
+/** The state that a team shares with its operations and messages: its parts, its failure, its lost ranks, and the sending of messages. */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';

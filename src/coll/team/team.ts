@@ -1,4 +1,4 @@
-/** A team of ranks, and its collective operations in both tiers. How they run is decided in the files beside this one. */
+/** A team of ranks, and its collective operations in both tiers. */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import type { LocalMemory } from '../../api/contract/memory.ts';

@@ -1,4 +1,7 @@
-/** Looks after the operations of a team that make no progress: they may wait for ranks that run another operation, or for ever. */
+/**
+ * The watchdog of a team: describes operations without progress to the ranks that they wait for, which may run different operations, and fails the team
+ * at its time-out.
+ */
 
 import type { Timer } from '../../ucs/sys/clock.ts';
 import { closedError } from '../../ucs/type/error.ts';

@@ -1,6 +1,6 @@
 /**
- * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver, and of what else /sys and /proc tell about a
- * card: its NIC ports, the process that has it open. Opens no card.
+ * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver, and of facts in /sys and /proc about a card: its
+ * NIC ports, the process that has it open.
  *
  * | Linux | device nodes | attributes |
  * |---|---|---|

@@ -1,7 +1,7 @@
 /**
  * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte and interprets only the
- * time-out of WAIT_CS. Opening is in kernel-node.ts. Limits of the retries of one ioctl after a signal (EINTR) or a transient rejection (EAGAIN).
- * Counts only: the caller waits and calls. hl-thunk retries both endlessly; a limit prevents a driver that never recovers from hanging the process.
+ * time-out of WAIT_CS. Limits of the retries of one ioctl after a signal (EINTR) or a transient rejection (EAGAIN). The caller waits and calls.
+ * hl-thunk retries both endlessly; a limit prevents a driver that never recovers from hanging the process.
  */
 
 import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';

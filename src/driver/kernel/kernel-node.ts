@@ -1,6 +1,6 @@
 /**
- * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. It contains no driver code: errors of the
- * kernel are passed on with their errno.
+ * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. Errors of the kernel are passed on with their
+ * errno.
  */
 
 import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';

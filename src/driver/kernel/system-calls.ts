@@ -1,6 +1,4 @@
-/**
- * The system calls of the kernel driver port, as an object that tests replace. No policy: the callers retry and handle errors.
- */
+/** The system calls of the kernel driver port, as an object that tests replace. Callers retry and handle errors. */
 
 import { readdirSync, realpathSync } from 'node:fs';
 import { close, ioctl, ioctlAsync, mapFile, open, read, schedYield } from '../../sys/index.ts';

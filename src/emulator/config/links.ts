@@ -1,5 +1,5 @@
 /**
- * The links of a node: the connections between NIC ports of cards, and their states. No data is transferred over a link here.
+ * The links of a node: the connections between NIC ports of cards, and their states.
  *
  * HLS-2 (gaudi2) is wired like the real server. The wiring of the other servers is not public: there, a card has the same number of ports to each
  * other card, in the order of the module ids.

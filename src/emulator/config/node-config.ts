@@ -1,6 +1,4 @@
-/**
- * Options of an emulated node, their defaults and bounds. The node is created in emulated-node.ts.
- */
+/** Options of an emulated node, their defaults and bounds. */
 
 import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';

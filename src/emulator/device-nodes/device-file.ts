@@ -1,6 +1,4 @@
-/**
- * Open device nodes: the emulated driver runs their ioctls, which arrive through FUSE, on the memory of the calling thread. Names are in file-system.ts.
- */
+/** Open device nodes: the emulated driver runs their ioctls, which arrive through FUSE, on the memory of the calling thread. */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
 import {

@@ -1,6 +1,4 @@
-/**
- * Serves a node to programs through device nodes: its FUSE mounts, and the supervisors of programs. It mounts nothing, and starts no programs.
- */
+/** Serves a node to programs through device nodes: its FUSE mounts, and the supervisors of programs. */
 
 import {
   close as closeFd,

@@ -1,6 +1,6 @@
 /**
  * The files that a machine with the cards of a node has below /dev and /sys, as a tree of names, in the layouts of all kernels with the driver (see
- * driver/kernel/discovery.ts). Reading a file of /sys reads the card; opening a device node is in device-file.ts.
+ * driver/kernel/discovery.ts). Reading a file of /sys reads the card.
  */
 
 import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';

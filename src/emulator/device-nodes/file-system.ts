@@ -1,6 +1,4 @@
-/**
- * The FUSE file system of a device tree: names, attributes of files, texts. Open device nodes are in device-file.ts; mounting is not done here.
- */
+/** The FUSE file system of a device tree: names, attributes of files, texts. */
 
 import { Errno } from '../../sys/index.ts';
 import type { Attribute, DeviceTree, Folder, TreeNode } from './device-tree.ts';

@@ -1,6 +1,4 @@
-/**
- * Mounts a device tree on a folder and removes the mount. Merging the tree with /dev and /sys is in private-tree.ts; it serves no requests.
- */
+/** Mounts a device tree on a folder and removes the mount. */
 
 import { statSync } from 'node:fs';
 import {

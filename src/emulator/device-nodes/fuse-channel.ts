@@ -1,6 +1,4 @@
-/**
- * The connection of a FUSE file system to the kernel: reads requests, and writes answers. Their meaning is in file-system.ts.
- */
+/** The connection of a FUSE file system to the kernel: reads requests, and writes replies. */
 
 import { allocateScratch, Errno, readFuse, type ScratchBlock, SyscallError, writeFuse } from '../../sys/index.ts';
 

@@ -1,5 +1,5 @@
 /**
- * Merges a device tree with /dev and /sys, in a mount namespace of the calling thread: nothing outside the namespace changes. It serves no requests.
+ * Merges a device tree with /dev and /sys, in a mount namespace of the calling thread: nothing outside the namespace changes.
  *
  * The names are merged by overlay mounts. An overlay passes on neither ioctls nor writes: device nodes, and folders with files that programs write, are
  * therefore bind-mounted over their names in the overlay.

@@ -1,5 +1,6 @@
 /**
- * Answers the system calls of programs that a FUSE file cannot answer as a device node does: those that the filter below selects. Calls on other files proceed unchanged.
+ * Executes the system calls of programs that a FUSE file cannot handle like a device node, selected by a seccomp filter. Calls on other files proceed
+ * unchanged.
  *
  * A program may change its memory after the supervisor has read it and before the call proceeds. That is harmless: a mapping reaches only the file of
  * the open device, and device-file.ts rejects an export that proceeds.

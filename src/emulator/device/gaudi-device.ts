@@ -1,7 +1,4 @@
-/**
- * One emulated card as hardware: its memories, address decoder, queues, command processors and registers.
- * Files, handles, contexts and errno belong to the driver above it.
- */
+/** One emulated card as hardware: its memories, address decoder, queues, command processors and registers. */
 
 import {
   addSeals,

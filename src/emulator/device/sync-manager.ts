@@ -1,6 +1,5 @@
 /**
- * One sync manager: sync objects, monitors and completion queues. It implements the effects of their registers; register-file.ts
- * places them in the register space of the card.
+ * One sync manager: sync objects, monitors and completion queues. It implements the effects of their registers.
  *
  * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. "Inferred" marks
  * behaviour that follows from hl-thunk's use only.

@@ -1,5 +1,5 @@
 /**
- * The sysfs attributes of a card: their texts, and the effects of writes. It does not serve them as files.
+ * The sysfs attributes of a card: their texts, and the effects of writes.
  *
  * Source: drivers/accel/habanalabs/common/sysfs.c, Linux 6.12. `soft_reset` and `soft_reset_cnt` are those of inference cards (allow_inference_soft_reset),
  * which Gaudi is not; `eeprom` is not emulated.

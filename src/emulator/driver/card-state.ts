@@ -1,7 +1,4 @@
-/**
- * The state of a card (struct hl_device) that the parts of the driver read and count: status, records, the work in flight. The ioctls of files and
- * contexts work on it; opening, releasing and resetting belong to card.ts and resets.ts.
- */
+/** The state of a card (struct hl_device) that the parts of the driver read and count: status, records, the work in flight. */
 
 import { type AsicProfile, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../uapi/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';

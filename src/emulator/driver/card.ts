@@ -1,7 +1,4 @@
-/**
- * One emulated card in the driver (struct hl_device): opening and releasing it, its events, removing it. Hardware is in device/, the resources of a
- * context in ioctl/context.ts.
- */
+/** One emulated card in the driver (struct hl_device): opening and releasing it, its events, removing it. */
 
 import { Errno, SyscallError } from '../../sys/index.ts';
 import { HL_CS_FLAGS, HL_DEVICE_STATUS, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';

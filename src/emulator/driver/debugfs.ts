@@ -1,5 +1,5 @@
 /**
- * The debugfs files of a card, by name: modes, contents, and effects of writes. It does not serve them as files.
+ * The debugfs files of a card, by name: modes, contents, and effects of writes.
  *
  * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12: add_files_to_device; there the folder is debugfs/accel/<bus id>, before Linux 6.7
  * debugfs/habanalabs/hl<minor>.

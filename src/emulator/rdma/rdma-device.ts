@@ -1,4 +1,4 @@
-/** An emulated RDMA device: its limits, its objects, and its faults. Programs use it through contexts. What its queue pairs use of it is in queue/shared.ts. */
+/** An emulated RDMA device: its limits, its objects, and its faults. Programs use it through contexts. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { AsyncEventType, LinkLayer, PortState } from '../../verbs/abi.ts';

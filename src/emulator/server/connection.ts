@@ -1,7 +1,4 @@
-/**
- * The client's end of a connection to a node server: requests with their replies, the doorbell, and detection of the server's end.
- * It does not interpret the requests.
- */
+/** The client's end of a connection to a node server: requests with their replies, the doorbell, and detection of the server's end. */
 
 import { randomFillSync } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * Layout of the memory through which a process runs ioctls of one open file on a node server. Below are the contents of a slot, and the words
- * by which both sides notify each other; waiting is implemented in remote-file.ts and served-file.ts.
+ * Layout of the memory through which a process runs ioctls of one open file on a node server. Below are the contents of a slot, and the words by which
+ * both sides notify each other.
  *
  *   0        1 while the server sleeps: a client that posts a request then has to ring the doorbell
  *   16       1 while the client sleeps on the answer of slot 0

@@ -1,6 +1,5 @@
 /**
- * Messages between a node server and its clients: one JSON packet each, with optional descriptors. Encoding, limits and parsing of
- * untrusted fields; the handlers are in served-client.ts and connection.ts.
+ * Messages between a node server and its clients: one JSON packet each, with optional descriptors. Encoding, limits and parsing of untrusted fields.
  */
 
 import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';

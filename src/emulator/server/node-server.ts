@@ -1,6 +1,6 @@
 /**
- * The node server: serves one emulated node to several processes of one user, as the kernel would. It listens, manages its clients and
- * runs their ioctls, all in the thread that created it. The node itself is the same as in process.
+ * The node server: serves one emulated node to several processes of one user, as the kernel would. It listens, manages its clients and runs their
+ * ioctls, all in the thread that created it. The node is the same as in process.
  */
 
 import { closeSync, rmSync } from 'node:fs';

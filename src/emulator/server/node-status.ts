@@ -1,6 +1,4 @@
-/**
- * Status report of a node server. Types only.
- */
+/** Status report of a node server. */
 
 /** One card of a node. */
 export interface CardStatus {

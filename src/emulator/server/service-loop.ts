@@ -1,6 +1,6 @@
 /**
- * Schedule of a node server's polling: continuous while there is work and for a short time after, with iterations of
- * the event loop in between; then it sleeps until a client rings the doorbell. It does not access the mailboxes itself.
+ * Schedule of a node server's polling: continuous while there is work and for a short time after, with iterations of the event loop in between; then it
+ * sleeps until a client rings the doorbell.
  */
 
 import { schedYield } from '../../sys/index.ts';

@@ -1,6 +1,4 @@
-/**
- * Socket path of node servers: the default path, its folder, which no other user may enter, and the lock of the server that has it. It opens no socket.
- */
+/** Socket path of node servers: the default path, its folder, which no other user may enter, and the lock of the server that has it. */
 
 import { closeSync, existsSync, lstatSync, mkdirSync, openSync, rmSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';

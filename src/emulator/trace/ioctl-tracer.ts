@@ -1,4 +1,4 @@
-/** Recorder of ioctls: writes one line for each to a file or a stream, without waiting for the disk. The format of the lines is in ioctl-record.ts. */
+/** Recorder of ioctls: writes one line for each to a file or a stream, without waiting for the disk. */
 
 import { constants, createWriteStream, openSync } from 'node:fs';
 import type { Writable } from 'node:stream';

@@ -1,4 +1,4 @@
-/** Comparison of two traces, independent of the values of handles, addresses, descriptors and times. It records nothing. */
+/** Comparison of two traces, independent of the values of handles, addresses, descriptors and times. */
 
 import { HL_MEM } from '../../uapi/index.ts';
 import { checkString } from '../../ucs/type/check-options.ts';

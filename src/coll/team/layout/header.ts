@@ -1,4 +1,4 @@
-/** The messages between the ranks of a team as data: layout, writing and reading. It sends nothing. */
+/** The messages between the ranks of a team as data: layout, writing and reading. */
 
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { COLLECTIVES, type Collective } from '../../choice/problem.ts';

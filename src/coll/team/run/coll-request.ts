@@ -1,4 +1,4 @@
-/** The request of a collective operation, as the API has requests. It is not pooled: an operation has many messages, and one of these. */
+/** The API request of a collective operation. It is not pooled: an operation has many messages, but one request. */
 
 import type { AwaitedWorker } from '../../../api/awaited/worker.ts';
 import {

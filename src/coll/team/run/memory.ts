@@ -1,6 +1,4 @@
-/**
- * The memories of an operation: user memory of any type and host scratch, and copies between them. It does not check ranges.
- */
+/** The memories of an operation: user memory of any type and host scratch, and copies between them. Callers check the ranges. */
 
 import type { ClosableContext } from '../../../api/awaited/context.ts';
 import type { Endpoint } from '../../../api/contract/endpoint.ts';

@@ -1,4 +1,4 @@
-/** One collective operation of one rank: its slices, and how it ends. The algorithm is chosen before. */
+/** One collective operation of one rank: its slices, and its completion. */
 
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';

@@ -1,7 +1,4 @@
-/**
- * The messages of the parts of one operation: long parts are written to memory that their receiver has offered, short ones are sent. Which parts there
- * are is in operation.ts.
- */
+/** The messages of the parts of one operation: long parts are written to memory that their receiver has offered, short ones are sent. */
 
 import type { LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
 import type { Request } from '../../../api/contract/request.ts';

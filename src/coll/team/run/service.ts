@@ -1,6 +1,6 @@
 /**
  * The messages of all teams of one worker: one handler of active messages, which gives each message to its team. Messages for a team that this process
- * has not made yet are kept; the credit of their senders bounds them.
+ * has not created yet are queued; the credit of their senders bounds them.
  */
 
 import type { ReceivedMessage } from '../../../api/awaited/messages.ts';

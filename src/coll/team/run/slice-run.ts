@@ -1,6 +1,6 @@
 /**
- * The schedule of one slice, and how far it is; the operation runs it. Starts nbx operations, again after back-pressure, and counts them until they end.
- * It does not know their purpose.
+ * The schedule of one slice, and how far it is; the operation runs it. Starts nbx operations, again after back-pressure, and counts them until they
+ * end.
  */
 
 import type { Request, RequestParams } from '../../../api/contract/request.ts';

@@ -1,6 +1,6 @@
 /**
- * Executes the packets of command buffers on the streams of one card: fetches them, and keeps the order of buffers and loops. The effects of the
- * packets are in packet-executor.ts. It checks no permissions: the driver above it parses submissions.
+ * Executes the packets of command buffers on the streams of one card: fetches them, and keeps the order of buffers and loops. The driver above it
+ * checks permissions when it parses submissions.
  *
  * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if
  * the stream is idle (linear-dma.ts). A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by

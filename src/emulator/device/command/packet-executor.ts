@@ -1,6 +1,5 @@
 /**
- * The effect of each packet on the memories and registers of a card, and on the command processor that executes it. Fetching packets, loops and
- * the order of buffers are in command-processor.ts.
+ * The effect of each packet on the memories and registers of a card, and on the command processor that executes it.
  *
  * Layouts: gaudi_packets.h and gaudi2_packets.h, Linux 6.12, and for predicates, WREG, LOAD_AND_EXE, CP_DMA and CB_LIST those of hl-thunk, whose tests
  * show their effects (tests/common/command_submission.c). Packets that access registers or load data wait until the stream has drained,

@@ -1,9 +1,8 @@
 /**
  * The DMA engines of an emulated node: channels of descriptors and the threads that execute them.
  *
- * A channel is ordered; channels are concurrent. With `threads: 0` there are no threads and {@link DmaEngines.pump} executes
- * descriptors, in an order drawn from the injected random numbers, so that simulations replay from a seed. Packets, streams
- * and command submissions are handled above.
+ * A channel is ordered; channels are concurrent. With `threads: 0` there are no threads and {@link DmaEngines.pump} executes descriptors, in an order
+ * drawn from the injected random numbers, so that simulations replay from a seed.
  */
 
 import {

@@ -1,5 +1,5 @@
 /**
- * Layout of the memory that command processors and engine threads share: channels of descriptors. Constants and offsets only.
+ * Layout of the memory that command processors and engine threads share: channels of descriptors.
  *
  * One region holds a control block and `CHANNELS` channels. A channel is a single-producer single-consumer ring: the
  * command processor writes descriptors and then the producer index, the engine thread executes them in order and then

@@ -1,6 +1,6 @@
 /**
- * Execution of one descriptor by a DMA engine: copy, fill, write of a word, time stamp. It takes descriptors from a channel in
- * order and publishes the consumer index; its caller decides when and on which thread it runs.
+ * Execution of one descriptor by a DMA engine: copy, fill, write of a word, time stamp. It takes descriptors from a channel in order and publishes the
+ * consumer index; its caller selects the time and the thread.
  */
 
 import {

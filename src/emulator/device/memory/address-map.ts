@@ -1,6 +1,6 @@
 /**
- * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU.
- * Its callers check whether an access is allowed, and copy.
+ * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU. Its callers check permissions, and
+ * copy.
  *
  * Addresses are passed as two 32-bit words and results are (memory, offset). A lookup stores its result in fields of the map
  * instead of an object, because it runs several times per packet and must not allocate.

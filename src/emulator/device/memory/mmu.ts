@@ -1,6 +1,5 @@
 /**
  * Page tables of one range of device virtual addresses: the physical memory behind each address.
- * Choosing addresses (emulator/driver/memory/address-blocks.ts) and decoding physical ones (address-map.ts) are separate.
  *
  * Addresses are offsets from the base of the range, which are exact JavaScript numbers; 64-bit addresses are not.
  * Translations are kept as intervals in address order, not per page: pinned host memory is contiguous here, and

@@ -1,6 +1,5 @@
 /**
  * Memory that an emulated device can reach: HBM, SRAM, a command buffer of the driver or pinned pages of the host.
- * It holds the location of the bytes; their device addresses are in mmu.ts, and permissions are checked elsewhere.
  *
  * Two kinds of access: `address` for memcpy in the engine threads, and windows (typed arrays created once, at first access) for
  * small copies and words in JavaScript, without a foreign call and without garbage.

@@ -1,7 +1,7 @@
 /**
- * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. It executes
- * nothing. Limit of the work that command processors repeat in one pass: chained buffers, loops, rows of strided transfers. Commands may repeat them
- * endlessly, until the submission times out; between the passes, the thread of the command processors serves other requests.
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. Limit of the
+ * work that command processors repeat in one pass: chained buffers, loops, rows of strided transfers. Commands may repeat them endlessly, until the
+ * submission times out; between the passes, the thread of the command processors serves other requests.
  */
 
 import type { StridedTransfer } from './strided-transfer.ts';

@@ -1,6 +1,6 @@
 /**
- * Address decoding for the engines of a card, with faults reported to the driver. It moves no bytes. Small reads of command processors from device
- * addresses: predicates, scalars, tables of command buffers. Packets themselves are fetched by command/command-processor.ts.
+ * Address decoding for the engines of a card, with faults reported to the driver. Small reads of command processors from device addresses: predicates,
+ * scalars, tables of command buffers.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';

@@ -1,7 +1,7 @@
 /**
- * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the DMA engines. State only;
- * command-processor.ts executes. The arbiter of one QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time,
- * by priority, then in order of requests. It does not detect the quiet period, in which no other stream can run: its caller does.
+ * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the DMA engines. The arbiter of one
+ * QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time, by priority, then in order of requests. Its caller
+ * detects the quiet period, in which no other stream can run.
  */
 
 import type { QueueEntry } from '../../../uapi/index.ts';

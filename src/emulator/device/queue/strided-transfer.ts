@@ -1,6 +1,6 @@
 /**
- * A transfer of up to five dimensions as the DMA cores of gaudi describe it: rows of consecutive bytes at the source and at the destination.
- * It computes addresses and moves nothing.
+ * A transfer of up to five dimensions as the DMA cores of gaudi describe it: rows of consecutive bytes at the source and at the destination. It
+ * computes the addresses of the rows.
  */
 
 /** Dimensions besides the bytes of a row (TSIZE_1 to TSIZE_4). */

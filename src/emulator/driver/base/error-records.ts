@@ -1,6 +1,5 @@
 /**
- * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. It notifies users
- * by their event fds; resets are decided elsewhere.
+ * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. It notifies users by their event fds.
  *
  * Source: gaudi_handle_eqe of gaudi.c, gaudi2_handle_eqe of gaudi2.c, and device.c, Linux 6.12. Every fault of an engine is a USER_ENGINE_ERR, too. On gaudi an
  * error of a queue or of the address decoder is also a DEVICE_RESET, which no reset follows.

@@ -1,6 +1,6 @@
 /**
- * What the firmware of a card keeps and reports: its versions, the clock of the compute engines and the power limit, which programs may lower through
- * sysfs, its sensors, and the events of the hardware. Nothing here takes time or power; the decisions are elsewhere.
+ * The state and reports of the firmware of a card: its versions, the clock of the compute engines and the power limit, which programs may lower through
+ * sysfs, its sensors, and the events of the hardware. Clock and power limit do not change the execution.
  */
 
 import { Errno } from '../../../sys/index.ts';

@@ -1,6 +1,5 @@
 /**
- * Properties of an ioctl for its transfer from another process: number of words, whether it blocks, takes or returns
- * a file descriptor, or pins memory. Its execution is not here.
+ * Properties of an ioctl for its transfer from another process: number of words, whether it blocks, takes or returns a file descriptor, or pins memory.
  */
 
 import { PAGE_SIZE } from '../../../sys/index.ts';

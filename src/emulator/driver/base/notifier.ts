@@ -1,7 +1,4 @@
-/**
- * The event notifiers of a card, one for each open file: an event fd that the user registered and the unread events.
- * They do not interpret the events.
- */
+/** The event notifiers of a card, one for each open file: an event fd that the user registered and the unread events. */
 
 import { readlinkSync } from 'node:fs';
 import { close, dup, Errno, isSyscallError, PollEvent, pollNow, write } from '../../../sys/index.ts';

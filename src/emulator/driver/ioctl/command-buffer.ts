@@ -1,6 +1,4 @@
-/**
- * The CB ioctl: command buffers allocated by the driver. Their memory and handles are in buffer-table.ts.
- */
+/** The CB ioctl: command buffers allocated by the driver. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';

@@ -1,5 +1,5 @@
 /**
- * The INFO ioctl: its framing, the table of its ops, and those of the firmware. The others are in the info-*.ts files by topic.
+ * The INFO ioctl: its framing, the table of its ops, and those of the firmware.
  *
  * Source: drivers/accel/habanalabs/common/habanalabs_ioctl.c, Linux 6.12.
  */

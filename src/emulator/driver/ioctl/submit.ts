@@ -1,7 +1,4 @@
-/**
- * The CS ioctl: checks a submission in the order of the driver, opens it and starts its jobs. Signal and wait submissions and
- * reservations are in sync-stream.ts.
- */
+/** The CS ioctl: checks a submission in the order of the driver, opens it and starts its jobs. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';

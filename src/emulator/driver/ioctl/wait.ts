@@ -1,6 +1,4 @@
-/**
- * The WAIT_CS ioctl: waiting for one or several submissions. Waiting for interrupts is in user-interrupts.ts.
- */
+/** The WAIT_CS ioctl: waiting for one or several submissions. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';

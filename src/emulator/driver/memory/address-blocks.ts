@@ -1,5 +1,5 @@
 /**
- * Device virtual addresses of one context: allocation of address blocks (get_va_block of the driver). Their translations are in device/memory/mmu.ts.
+ * Device virtual addresses of one context: allocation of address blocks (get_va_block of the driver).
  *
  * Addresses are offsets from the base of their range, exact JavaScript numbers; only the interfaces use bigint.
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.

@@ -1,5 +1,5 @@
 /**
- * Blocks of registers that a user may map (MEMORY MAP_BLOCK). The registers themselves are in device/register-file.ts.
+ * Blocks of registers that a user may map (MEMORY MAP_BLOCK).
  *
  * Stores of the user through such a mapping change the values of registers; they do not have the effects of a write by the card.
  */

@@ -1,6 +1,6 @@
 /**
- * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Addresses are chosen in address-blocks.ts. Device memory of any
- * card that a context has mapped through dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
+ * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Device memory of any card that a context has mapped through
+ * dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
  */
 
 import { close, dup, Errno, isSyscallError } from '../../../sys/index.ts';

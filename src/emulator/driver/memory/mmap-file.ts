@@ -1,6 +1,6 @@
 /**
- * One sparse file that contains all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that the
- * kernel maps by itself (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
+ * One sparse file that contains all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that
+ * the kernel maps directly (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
  *
  * Therefore the pages of two handles must not overlap: an id is the number of the first page below the offset of its type.
  */

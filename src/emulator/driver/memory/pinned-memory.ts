@@ -1,6 +1,6 @@
 /**
- * Pinning: makes memory of a caller accessible to the engines. Device addresses are assigned in mappings.ts. The address spaces of the processes
- * that pin memory through one file: a descriptor for each, open until nothing of it is pinned any more. It copies nothing.
+ * Pinning: makes memory of a caller accessible to the engines. The address spaces of the processes that pin memory through one file: a descriptor for
+ * each, open until its last pinned memory is released.
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
  * Results of the CS ioctl. All results except EAGAIN clear the argument block first. Results of the WAIT_CS ioctl, and the time-out of its arguments.
- * The waits are in wait.ts and user-interrupts.ts. The time-out of a submission and its effect, from its arguments and the settings of the card. What the
- * parts of a context that answer see of it.
+ * The time-out of a submission and its effect, from its arguments and the settings of the card. The interface of a context for the parts that return
+ * results.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';

@@ -1,7 +1,7 @@
 /**
- * The driver's checks of a command buffer: for an external queue of gaudi the permitted packets, before it is copied and run; for an internal queue
- * the address ranges of users. Like the driver, it does not check mappings. It changes nothing. Source: gaudi_validate_cb and
- * gaudi_parse_cb_no_ext_queue (drivers/accel/habanalabs/gaudi/gaudi.c, with the MMU enabled), gaudi2_validate_cb_address, Linux 6.12.
+ * The driver's checks of a command buffer: for an external queue of gaudi the permitted packets, before it is copied and run; for an internal queue the
+ * address ranges of users. Like the driver, it does not check mappings. Source: gaudi_validate_cb and gaudi_parse_cb_no_ext_queue
+ * (drivers/accel/habanalabs/gaudi/gaudi.c, with the MMU enabled), gaudi2_validate_cb_address, Linux 6.12.
  */
 
 import { Errno } from '../../../sys/index.ts';

@@ -1,6 +1,5 @@
 /**
- * The signals of one queue: two sync objects in turn, their references and the value of the next signal. It writes no registers and
- * submits nothing.
+ * The signals of one queue: two sync objects in turn, their references and the value of the next signal.
  *
  * Source: struct hl_hw_sob, hl_cs_signal_sob_wraparound_handler and sync_stream_queue_init, drivers/accel/habanalabs/common, Linux 6.12.
  */

@@ -1,6 +1,5 @@
 /**
- * Command submissions of one context: their slots, jobs, completion and outcome. It does not parse ioctl arguments (submit.ts)
- * and does not execute packets (device/command/command-processor.ts).
+ * Command submissions of one context: their slots, jobs, completion and outcome.
  *
  * Completion is polled: a submission is complete when its jobs are done, which the memory shared with the engines
  * shows. {@link SubmissionTable.retire} checks the oldest submissions and releases their slots.

@@ -1,7 +1,7 @@
 /**
  * Memory that an emulated RDMA device accesses by DMA: pinned host memory of this process, and memory of emulated cards behind dma-bufs. The memory
- * regions of an emulated RDMA device: their keys, and the accesses that they permit. It copies nothing. A scatter/gather list of a work request,
- * copied when the request is posted, and the copies between its memory and packets.
+ * regions of an emulated RDMA device: their keys, and the accesses that they permit. A scatter/gather list of a work request, copied when the request
+ * is posted, and the copies between its memory and packets.
  */
 
 import { Errno, memcpy, PAGE_SIZE, readAddressSpace, SyscallError, writeAddressSpace } from '../../../sys/index.ts';

@@ -1,4 +1,4 @@
-/** A queue pair of an emulated RDMA device: its state machine, and datagrams. Requests of a reliable connection are in requester.ts and responder.ts. */
+/** A queue pair of an emulated RDMA device: its state machine, and datagrams. */
 
 import { Errno, SyscallError } from '../../../sys/index.ts';
 import {
