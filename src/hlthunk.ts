@@ -1,6 +1,6 @@
 /**
- * The package entry `gaudi-ucx/hlthunk`: the calls of hl-thunk, opening a card without a context, and what is needed to write packets for
- * commandSubmission. Re-exports only.
+ * The package entry `gaudi-ucx/hlthunk`: the calls of hl-thunk, opening a card without a context, and the packet encoders for commandSubmission.
+ * Re-exports only.
  */
 
 export { type OpenDeviceOptions, type OpenNodeOptions, openDevice, openDriverNode } from './assembly/open-device.ts';

@@ -1,4 +1,4 @@
-/** When a loop over what peers send ends: by a signal, or with the connection of an endpoint. */
+/** The end of a loop over messages of peers: by a signal, or with the connection of an endpoint. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, statusError, throwIfAborted } from '../../ucs/type/error.ts';

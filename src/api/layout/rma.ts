@@ -1,5 +1,5 @@
 /**
- * PUT, GET and GET_READY: software put and get, for memory that no transport reaches. Over libucp, DATA and a REPLY answer a GET.
+ * PUT, GET and GET_READY: software put and get, for memory that no transport reaches. Over libucp the reply to a GET is DATA and REPLY.
  *
  * PUT, GET
  *   0     endpoint

@@ -1,4 +1,4 @@
-/** A schedule: what one rank does in a collective operation, as data. Algorithms make it, and the executor of a team runs it. */
+/** A schedule: the steps of one rank in a collective operation, as data. Algorithms make it, and the executor of a team runs it. */
 
 /** The memories of an operation. */
 export const Space = {

@@ -1,6 +1,6 @@
 /**
- * What every version of a node server answers, without a greeting: who it is, and to end. The other messages, and the memory that both sides share, are those of
- * one version of the protocol: a server and its clients have the same.
+ * The requests that every version of a node server supports, without a greeting: its identity, and its end. All other messages and the shared memory
+ * require the same protocol version in server and client.
  */
 
 import { Errno, isSyscallError } from '../../sys/index.ts';

@@ -1,6 +1,6 @@
 /**
- * An open file of a card on a node server, in the client: writes ioctls into its mailbox and waits for the answers. Small ones take a
- * few microseconds and no system call; those with file descriptors go through the socket.
+ * An open file of a card on a node server, in the client: writes ioctls into its mailbox and waits for the results. Small ones take a few microseconds
+ * and no system call; those with file descriptors go through the socket.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../driver/port.ts';

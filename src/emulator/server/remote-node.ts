@@ -1,7 +1,4 @@
-/**
- * A node server as a driver node: its clients open cards on it. Above the driver port there is no difference to a node in
- * this process.
- */
+/** A node server as a driver node: its clients open cards on it. Above the driver port it is the same as a node in this process. */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';

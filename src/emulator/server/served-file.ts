@@ -1,6 +1,6 @@
 /**
- * An open file of a client, in the server: reads ioctls from its mailbox and writes the answers. The client may write anything into the
- * mailbox at any time: every word is read once, into memory of the server, and checked there.
+ * An open file of a client, in the server: reads ioctls from its mailbox and writes the results. The client may write anything into the mailbox at any
+ * time: every word is read once, into memory of the server, and checked there.
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';

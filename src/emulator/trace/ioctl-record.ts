@@ -1,4 +1,4 @@
-/** One recorded ioctl as data: names of the request and of its arguments, from the layouts of the kernel headers. Files and comparison are elsewhere. */
+/** One recorded ioctl as data: names of the request and of its arguments, from the layouts of the kernel headers. */
 
 import { errnoName } from '../../sys/index.ts';
 import {

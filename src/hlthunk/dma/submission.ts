@@ -1,7 +1,6 @@
 /**
- * The batches of one queue, and its ioctls: submits a batch, asks the driver about one, and waits for one in a single asynchronous call that all
- * sleepers share. The arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have
- * to end.
+ * The batches of one queue, and its ioctls: submits a batch, queries its status, and waits for it in a single asynchronous call that all sleepers
+ * share. The arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have to end.
  */
 
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';

@@ -1,6 +1,6 @@
 /**
- * What the engine over libucp does with each configuration field of this library, as data: docs/CONFIG.md, the warning for a setting without effect, the
- * refusal of a setting that must not be ignored, and the choice of the engine come from it.
+ * The support of each configuration field in the engine over libucp, as data: the source for docs/CONFIG.md, the warning for a setting without effect,
+ * the error for a setting that must not be ignored, and the choice of the engine.
  */
 
 /** What happens to the value of a field: `read` by this library, `passed` to libucp, without any `none` effect, or `refused` unless it is the default. */

@@ -1,7 +1,4 @@
-/**
- * A context over libucp: the library, the memory mapped with it, and a native context beside it, which manages and moves memory of cards on this
- * machine.
- */
+/** A context over libucp: the library, the memory mapped with it, and a native context, which manages and moves memory of cards on this machine. */
 
 import { ClosableContext } from '../../api/awaited/context.ts';
 import type { Context as ApiContext, ContextAttributes, Feature } from '../../api/contract/context.ts';

@@ -1,5 +1,5 @@
 /**
- * The owner's side of operations on memory of cards that peers request by messages: checks the request, copies the data, and answers. A request with a
+ * The owner's side of operations on memory of cards that peers request by messages: checks the request, copies the data, and replies. A request with a
  * wrong key or range is rejected.
  */
 

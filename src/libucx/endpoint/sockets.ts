@@ -1,7 +1,7 @@
 /**
- * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of api/contract, which are the same for every engine,
- * with the handles of libucp. Background progress of a manual worker with endpoints by socket addresses: libucp answers a peer that connects or
- * closes only during progress. It sleeps on the events of libucp, and does not keep the process alive.
+ * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of api/contract, which are the same for every
+ * engine, with the handles of libucp. Background progress of a manual worker with endpoints by socket addresses: libucp replies to a connecting or
+ * closing peer only during progress. It sleeps on the events of libucp, and does not keep the process alive.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';

@@ -1,4 +1,6 @@
-/** The core of a worker, shared by its parts: its handle of libucp, its requests and local memory, and the worker of the node beside it. */
+/**
+ * The core of a worker, shared by its parts: its handle of libucp, its requests and local memory, and the native worker of the transports of the node.
+ */
 
 import type { PromiseTier } from '../../api/awaited/promises.ts';
 import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';

@@ -1,6 +1,6 @@
 /**
- * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, accessed through views made once.
- * For more than 4 GiB see shared-window.ts, for memory owned by other code {@link viewAt}.
+ * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, accessed through views made once. For memory owned by other
+ * code there is {@link viewAt}.
  *
  * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the *graveyard*):
  * stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected. A mapping that is never closed is

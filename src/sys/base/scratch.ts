@@ -1,6 +1,6 @@
 /**
- * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec.
- * Not for payload (see mapped-memory.ts) and not shared between threads: every thread has its own arena.
+ * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec. Every thread has its own
+ * arena.
  *
  * Blocks are taken from 64 KiB chunks in size classes of powers of two. Chunks are never unmapped: the arena is as large as the maximum
  * in use at one time. Blocks larger than a chunk have a separate mapping.

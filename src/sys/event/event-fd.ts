@@ -1,6 +1,4 @@
-/**
- * A counter with a descriptor: wakes event loops of this and other processes. For waking blocked threads, see futex.ts.
- */
+/** A counter with a descriptor: wakes event loops of this and other processes. */
 
 import { closedError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';

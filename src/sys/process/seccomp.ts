@@ -1,5 +1,5 @@
 /**
- * System calls that a supervisor answers (seccomp user notification, Linux 5.9 and newer). The caller provides the filter and the answers.
+ * System calls executed by a supervisor (seccomp user notification, Linux 5.9 and newer). The caller provides the filter and the results.
  *
  * Source: include/uapi/linux/seccomp.h and kernel/seccomp.c, Linux 6.12.
  */

@@ -1,5 +1,5 @@
 /**
- * Conventions of all commands: refused arguments, error messages and exit codes, and programs of this package as child processes.
+ * Conventions of all commands: invalid arguments, error messages and exit codes, and programs of this package as child processes.
  *
  * | Exit code | Meaning |
  * |---|---|

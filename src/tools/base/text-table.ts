@@ -1,6 +1,6 @@
 /**
- * Formats byte counts, times, rates and tables. Progress bar on a terminal; prints nothing if the output is not a terminal, or a line for each stage
- * if they are wanted. Interruptible wait.
+ * Formats byte counts, times, rates and tables. Progress bar on a terminal; without a terminal it prints nothing, or a line for each stage on request.
+ * Interruptible wait.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';

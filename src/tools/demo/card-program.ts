@@ -1,6 +1,4 @@
-/**
- * Program of one process of the exchange: executes commands of its parent and answers. It ends on request or when its parent has ended.
- */
+/** Program of one process of the exchange: executes commands of its parent and replies. It ends on request or when its parent has ended. */
 
 import { isUcxError } from '../../ucs/type/error.ts';
 import { CardHolder } from './card-holder.ts';

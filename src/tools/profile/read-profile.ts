@@ -1,4 +1,4 @@
-/** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is refused. */
+/** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is an error. */
 
 import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
 import { readText } from '../../ucs/sys/file-name.ts';

@@ -1,5 +1,5 @@
 /**
- * The constants of gaudi3 (HL-325), for INFO and MEMORY only: no kernel queue ids exist, so it submits nothing through the driver.
+ * The constants of gaudi3 (HL-325), for INFO and MEMORY only: kernel queue ids, which submissions need, do not exist.
  *
  * No upstream kernel driver supports gaudi3. Sizes and physical bases are from Intel's public gaudi3.h; values marked as assumed
  * have no source and follow gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).

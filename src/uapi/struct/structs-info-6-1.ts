@@ -1,5 +1,5 @@
 /**
- * The four answers of INFO whose layout differs in Linux 6.1. For everything else 6.1 and 6.12 agree.
+ * The four results of INFO whose layout differs in Linux 6.1. For everything else 6.1 and 6.12 agree.
  *
  * INFO copies min(return_size, sizeof): three of them grew at the end and are prefixes of their successors; razwi changed its meaning.
  * Source: misc/habanalabs.h, Linux 6.1.

@@ -4,9 +4,9 @@
  *
  * A number is not a proof: a message counts for a connection only if it came from an interface that the address of the peer names.
  *
- * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both asks with its
- * worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it or
- * not. Simultaneous connect: each request also serves as the reply to the other.
+ * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both sends a
+ * request with its worker address; the other end replies when its worker makes progress, and has its half from then on, even if its application never
+ * creates the endpoint. Simultaneous connect: each request also serves as the reply to the other.
  *
  * Connections that were agreed on by socket addresses (listener.ts) are outside of this numbering: the server makes its half and sends its number, and
  * the client's half attaches to it, as the first message between them.

@@ -1,8 +1,7 @@
 /**
- * The connections of one worker by socket addresses: its listeners, its attempts to connect, the data that both sides exchange, and the two halves of
- * a connection that result from it. The halves that a listening program has accepted wait until their clients attach: bounded in number for each
- * listener and for each address of clients, and in time, so that a client that asks and does not come costs no more than that. The connection manager
- * is opened at the first use.
+ * The connections of one worker by socket addresses: its listeners, its attempts to connect, the data that both sides exchange, and the two halves of a
+ * connection that result from it. Accepted halves wait until their clients attach: bounded in number for each listener and for each address of clients,
+ * and in time, so that a client that never attaches has a bounded cost. The connection manager is opened at the first use.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';

@@ -1,4 +1,4 @@
-/** The user of this process. Linux only: elsewhere the package refuses to load. */
+/** The user of this process. Linux only: on other systems the package fails to load. */
 
 import process from 'node:process';
 

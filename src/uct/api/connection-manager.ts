@@ -2,7 +2,7 @@
  * Connection managers (uct_cm): two programs connect by a socket address before either has the worker address of the other.
  *
  * A client sends private data to a listener. The listener's program accepts with private data of its own, or rejects, and the client confirms the
- * acceptance. Nothing else is exchanged: the workers connect with this data.
+ * acceptance. The workers connect with this data.
  */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';

@@ -1,4 +1,4 @@
-/** Structs of libibverbs that describe devices, ports and queue pairs: reading and writing them. They are passed to its functions elsewhere. */
+/** Structs of libibverbs that describe devices, ports and queue pairs: reading and writing them. */
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import { GID_BYTES, QpType } from '../abi.ts';

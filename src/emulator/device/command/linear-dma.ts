@@ -2,8 +2,8 @@
  * The LIN_DMA packet: copies and fills between all memories that a card reaches. It translates a transfer and passes it to the channel
  * of the stream; the engines move the bytes, or this thread if they are few and the stream is idle.
  *
- * A transfer that spans translations is checked as a whole before its first byte moves. If it has more pieces than the channel has
- * room, the stream records its progress and continues later.
+ * A transfer that spans translations is checked as a whole before its first byte moves. If it has more pieces than the channel has free entries, the
+ * stream records its progress and continues later.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';

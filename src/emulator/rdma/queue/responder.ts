@@ -1,6 +1,6 @@
 /**
- * The responder of an emulated RC queue pair: executes requests once, in the order of their sequence numbers, and answers them. Requests that are repeated
- * because an answer was lost are answered again; atomic operations from a record of their results.
+ * The responder of an emulated RC queue pair: executes requests once, in the order of their sequence numbers, and replies. A request repeated because
+ * its reply was lost gets the reply again; atomic operations from a record of their results.
  */
 
 import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../../verbs/abi.ts';

@@ -1,6 +1,6 @@
 /**
- * What queue pairs share: with their emulated RDMA device the port on the wire, with its faults and delays, memory, address handles and timers; with
- * their requester and responder the queues and the attributes of the connection.
+ * The state that queue pairs share: with their emulated RDMA device the port on the wire, with its faults and delays, memory, address handles and
+ * timers; with their requester and responder the queues and the attributes of the connection.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';

@@ -1,5 +1,5 @@
 /**
- * Resolves the remote memory of a memory domain: searches the cache, requests the memory from the owner at the first use, and maps the answer. A request
+ * Resolves the remote memory of a memory domain: searches the cache, requests the memory from the owner at the first use, and maps the reply. A request
  * does not block: the operation is tried again after progress.
  */
 

@@ -1,6 +1,6 @@
 /**
- * The importer's side of the channel service of one owner: requests arenas, receives the answers, and detects the end of the owner. It connects at the first
- * request. The import cache keeps the arenas.
+ * The importer's side of the channel service of one owner: requests arenas, receives the replies, and detects the end of the owner. It connects at the
+ * first request. The import cache keeps the arenas.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
  * Memory of the memory domain of ib: regions with every device, for its own transfers and for peers. The memory regions of a memory domain. Those for
- * its own transfers are cached, and permit peers nothing; memory that its transfers only read has separate regions, because the cached ones permit
+ * its own transfers are cached, without access for peers; memory that its transfers only read has separate regions, because the cached ones permit
  * writing. A key for peers has separate regions, of its bytes alone, which end with it, so that peers cannot access memory that the program has
  * deregistered. Memory regions of the same bytes, one with every device of a memory domain.
  */

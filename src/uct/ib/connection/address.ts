@@ -1,5 +1,5 @@
 /**
- * The address of an ib interface: where its port is, and the queue pair that answers requests to connect. Addresses from peers are validated.
+ * The address of an ib interface: the location of its port, and the queue pair that replies to connection requests. Addresses from peers are validated.
  *
  * Layout, little-endian: u32 kind and version, u8 link layer, u8 MTU, u8 index of the device, u8 0, u16 LID, u16 0, u32 queue pair, u32 Q_Key, u32 longest
  * message, 16 bytes GID, 16 bytes interface id, 16 bytes boot id, u32 network namespace.

@@ -1,6 +1,6 @@
 /**
  * Makes the connections of an interface: sends connection requests until the reply arrives, and replies to those of peers. Messages can be lost,
- * repeated or forged: an answer counts only if it names the connection, and a request that is repeated gets the same answer.
+ * repeated or forged: a reply counts only if it names the connection, and a repeated request gets the same reply.
  */
 
 import type { Timer } from '../../../ucs/sys/clock.ts';

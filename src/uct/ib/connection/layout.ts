@@ -1,6 +1,6 @@
 /**
- * The messages that make a connection, as datagrams: a request with the queue pair of the connecting interface, and the answer with that of the other one. Messages
- * from peers are validated.
+ * The messages that make a connection, as datagrams: a request with the queue pair of the connecting interface, and the reply with that of the other
+ * one. Messages from peers are validated.
  *
  * Layout, little-endian: u32 kind and version, u8 type, u8 MTU, u16 LID, u32 queue pair, u32 first sequence number, u32 reads in flight, u32 datagram queue pair
  * to answer, 8 bytes id of the connection, 16 bytes GID, 16 bytes id of the sender, 16 bytes id of the receiver, u32 Q_Key

@@ -1,6 +1,6 @@
 /**
- * The two ends of a ring. The sender copies messages into it, unless it is full; its endpoint wakes the receiver. The receiver delivers the messages of one
- * sender in order, and checks what the sender has written before it uses it. The memory of a message in a ring is one object, moved from message to message.
+ * The two ends of a ring. The sender copies messages into it, unless it is full; its endpoint wakes the receiver. The receiver delivers the messages of
+ * one sender in order, and validates their headers before use. The memory of a message in a ring is one object, moved from message to message.
  */
 
 import { copyBytes, storeWords } from '../../../ucs/memory/bytes.ts';

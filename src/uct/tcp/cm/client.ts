@@ -1,8 +1,8 @@
 /**
- * An attempt to connect to a listener: connects, waits for the hello of the listener, sends the request, waits for the answer and confirms it.
+ * An attempt to connect to a listener: connects, waits for the hello of the listener, sends the request, waits for the reply and confirms it.
  *
- * If nothing is received on a connection for some time, it is made again: the kernel silently drops connections that exceed the backlog, and would
- * retry all of them at the same time. Once the listener has sent something, the attempt does not connect again.
+ * A connection without received data is opened again after some time: the kernel silently drops connections that exceed the backlog, and would retry
+ * all of them at the same time. Once the listener has sent something, the attempt does not connect again.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * A listening socket of the connection manager, and its clients: each is read from its connection on, kept until the program answers, and has to
- * confirm the answer. A client that violates the protocol, disconnects, or is too slow is dropped. A lack of descriptors is survived.
+ * A listening socket of the connection manager, and its clients: each is read from its connection on, kept until the program accepts or rejects it, and
+ * has to confirm that. A client that violates the protocol, disconnects, or is too slow is dropped. A lack of descriptors is survived.
  */
 
 import {

@@ -1,4 +1,4 @@
-/** The connections of one interface: by peer, in its event sets, with their heartbeats, and those that wait for room in their socket. */
+/** The connections of one interface: by peer, in its event sets, with their heartbeats, and those that wait until their socket is writable. */
 
 import { EventAlarm } from '../../../sys/index.ts';
 import { identityText } from '../../base/iface.ts';
