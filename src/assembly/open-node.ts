@@ -1,7 +1,6 @@
 /**
- * The one place that selects the driver: cards of this machine through the kernel, or an emulated node, which a program never uses without a notice.
- * The cards of a node: their names for all tools, and those that the configuration allows a program to use. Only opening a card shows whether it is
- * free.
+ * The one place that selects the driver: cards of this machine through the kernel, or an emulated node, always with a notice. The cards of a node:
+ * their names for all tools, and those that the configuration allows a program to use. Only opening a card shows whether it is free.
  */
 
 import { existsSync } from 'node:fs';

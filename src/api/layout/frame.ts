@@ -1,6 +1,6 @@
 /**
- * The common form of all messages of ucp: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
- * payload follows the header. Readers check only fields with a type of their own, such as Status: the protocol that uses another field checks its value.
+ * The common form of all messages of ucp: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the payload
+ * follows the header. Readers check fields of a special type, such as Status; the protocol that uses another field checks its value.
  */
 
 import { Status, statusOf } from '../../ucs/type/status.ts';

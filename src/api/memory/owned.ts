@@ -1,6 +1,6 @@
 /**
- * Mapped memory, the part that all engines share: owner, address and length, and whether it is still mapped. Engines add their registrations. An
- * unpacked remote key, the part that all engines share: owner, and address and length of the memory. Engines add their own keys.
+ * Mapped memory, the part that all engines share: owner, address, length and state. Engines add their registrations. An unpacked remote key, the part
+ * that all engines share: owner, and address and length of the memory. Engines add their own keys.
  */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';

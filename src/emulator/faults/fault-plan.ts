@@ -1,5 +1,5 @@
 /**
- * Injected faults of one card as data: kind and time. The plan only decides; the driver carries out the faults.
+ * Injected faults of one card as data: kind and time. The driver carries out the faults.
  *
  * Every fault counts its matching calls from the moment it was added, fires once, and is recorded when it does.
  */

@@ -1,6 +1,6 @@
 /**
- * Detects, for a waiting client, that the process of a node server is stopped (SIGSTOP, a debugger). A stopped server keeps its socket open and never
- * answers; one that is only slow is not stopped, however long a call takes.
+ * Detects, for a waiting client, that the process of a node server is stopped (SIGSTOP, a debugger). A stopped server keeps its socket open without
+ * replies; a slow server is not stopped, however long a call takes.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';

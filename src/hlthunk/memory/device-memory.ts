@@ -2,8 +2,7 @@
  * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
  * pages (768 MiB on gaudi2); for smaller sizes there are arenas (device-arenas.ts).
  *
- * On gaudi the driver only counts allocated bytes: the handle is always 0, memory is at physical addresses that the user manages, and
- * there is nothing to map.
+ * On gaudi the driver only counts allocated bytes: the handle is always 0, memory is at physical addresses that the user manages, without mappings.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';

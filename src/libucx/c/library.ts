@@ -1,7 +1,7 @@
 /**
- * The UCX library of the machine: finds it, rejects unusable ones, and binds its functions. A thread has one library, which all contexts share and
- * which is never closed. The features of a context of libucp: their bits, the check that an operation has its feature, and differences between
- * versions. Without the check, libucp rejects the operation without a reason or crashes.
+ * The UCX library of the machine: finds it, rejects unusable ones, and binds its functions. The contexts of a thread share one library, which stays
+ * open. The features of a context of libucp: their bits, the check that an operation has its feature, and differences between versions. Without the
+ * check, libucp rejects the operation without a reason or crashes.
  */
 
 import { type Feature, missingFeature } from '../../api/contract/context.ts';

@@ -1,7 +1,7 @@
 /**
- * The shared memory of libucp's transport posix: whether its directory takes files and has space. If not, no worker of libucp can be created, although
- * other transports work: then posix is left out. The free descriptors, counted before a call of libucp that opens some: with too few, libucp aborts by
- * an assertion or omits transports.
+ * Checks that the shared-memory directory of libucp's transport posix is writable and has free space. If not, no worker of libucp can be created,
+ * although other transports work: then posix is omitted. The free descriptors, counted before a call of libucp that opens some: with too few, libucp
+ * aborts by an assertion or omits transports.
  */
 
 import { randomUUID } from 'node:crypto';

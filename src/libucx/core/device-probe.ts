@@ -1,6 +1,6 @@
 /**
- * Probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and compares them with those that the transports of this library
- * write and read. Support of the memory type is not enough: the Gaudi module of libucp supports only memory of its own allocator.
+ * Probes access of libucp to memory of a card: writes and reads a few bytes by libucp and by the transports of this library, and compares them. Support
+ * of the memory type is not enough: the Gaudi module of libucp supports only memory from its allocator.
  */
 
 import type { Context } from '../../api/contract/context.ts';

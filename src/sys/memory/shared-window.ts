@@ -1,7 +1,7 @@
 /**
- * A file mapped as a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without a view. For one thread and up to 4 GiB,
- * mapped-memory.ts is cheaper. Memory of this process that another one may also map: a mapped and sealed memfd, found by address. For memory that a
- * service in another process reads and writes frequently; the owner decides whether to share it.
+ * A file mapped as a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without a view. Memory of this process that another
+ * one may also map: a mapped and sealed memfd, found by address. For memory that a service in another process reads and writes frequently; the owner
+ * decides whether to share it.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';

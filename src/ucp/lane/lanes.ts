@@ -1,8 +1,7 @@
 /**
- * The lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends choose by the
- * same attributes, so they choose the same transports. A lane is one transport on one device, connected; its distance from the memory whose bytes it moves is a
- * parameter of estimates. Also the interfaces of a new worker, and which of them are polled only while they may have operations in flight, because they
- * receive no messages of peers.
+ * The lanes of a connection: the local interfaces that reach the worker of an address, and the lane for messages. Both ends choose by the same
+ * attributes, so they choose the same transports. A lane is one transport on one device, connected; its distance from the transferred memory is a
+ * parameter of estimates. Also the interfaces of a new worker; those without messages of peers are polled only while operations may be in flight.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';

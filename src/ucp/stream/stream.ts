@@ -1,8 +1,7 @@
 /**
- * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the bytes
- * that have arrived, or waits until its memory is full. Memory of messages that have arrived before their receive: long ones are copied into blocks
- * that are used again, because new memory costs more than the copy: it is cleared, mapped page by page, and collected. Short ones have memory of
- * their own.
+ * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the bytes that
+ * have arrived, or waits until its memory is full. Memory of messages that have arrived before their receive: long ones are copied into blocks that are
+ * used again, because new memory costs more than the copy: it is cleared, mapped page by page, and collected. Short ones have private memory.
  */
 
 import type { RequestParams, StreamRecvParams } from '../../api/contract/request.ts';

@@ -1,6 +1,4 @@
-/**
- * Body of one engine thread: serves every channel, spins while there is work, sleeps when there is none. A thread entry, not for import.
- */
+/** Body of one engine thread: serves every channel, spins while there is work, then sleeps. A thread entry, not for import. */
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { addressOf, EventFd, gettid, schedYield } from '../../../sys/index.ts';

@@ -1,6 +1,4 @@
-/**
- * Properties of an ioctl for its transfer from another process: number of words, whether it blocks, takes or returns a file descriptor, or pins memory.
- */
+/** Properties of an ioctl for its transfer from another process: number of words, blocking, file descriptors as argument or result, pinned memory. */
 
 import { PAGE_SIZE } from '../../../sys/index.ts';
 import {

@@ -1,6 +1,6 @@
 /**
- * Device memory behind dma-bufs, as the RDMA devices of an emulated node access it: of its cards, read and written across the PCIe fabric of the node, and of
- * devices that the node does not have, which is a memfd that cannot shrink, as udmabuf requires it.
+ * Device memory behind dma-bufs, as the RDMA devices of an emulated node access it: of its cards, read and written across the PCIe fabric of the node,
+ * and of foreign devices, as a memfd sealed against shrinking, which udmabuf requires.
  */
 
 import {

@@ -1,5 +1,5 @@
 /**
- * Packed names of segments: who created one, and how peers open it. Fixed-size bytes in addresses and keys.
+ * Packed names of segments: the creator, and the path or descriptor by which peers open it. Fixed-size bytes in addresses and keys.
  *
  * A segment has a path in a folder, or only a descriptor of its creator (`/proc/PID/fd/N`), as in UCX with UCX_POSIX_USE_PROC_LINK=y. The kernel releases a
  * segment without a path with its last descriptor and mapping, however its creator ends. Peers of another pid namespace find only those with a path.

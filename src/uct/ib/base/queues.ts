@@ -1,8 +1,8 @@
 /**
  * The objects that an interface creates on a device: registered memory in slots of one length, for received messages and for bytes that are copied
  * before they are sent; completion queues, read in batches, whose completions that were found before a sleep are processed after it; the parameters of
- * queue pairs; the status of work completions in terms of transports. Objects that are made one after the other are closed in reverse order, also if
- * one cannot be made.
+ * queue pairs; the status of work completions in terms of transports. Objects are destroyed in the reverse order of their creation, also if a creation
+ * fails.
  */
 
 import {

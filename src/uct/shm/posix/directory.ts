@@ -1,6 +1,6 @@
 /**
  * The receiver's side of a directory: attaches the rings of senders that announce themselves, delivers their messages, and detaches senders that have
- * closed or died. One sender to an interface, at the receiver: its slot in the directory, its ring, and the pipe that shows whether it runs.
+ * closed or died. One sender to an interface, at the receiver: its slot in the directory, its ring, and the pipe that detects its exit.
  */
 
 import { existsSync } from 'node:fs';

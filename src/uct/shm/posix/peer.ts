@@ -1,5 +1,5 @@
 /**
- * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether the receiver exists. The pipe beside a
+ * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks that the receiver exists. The pipe beside a
  * directory that wakes a sleeping interface. The owner waits for it in the event loop; a peer writes one byte. The pipe also shows peers whether the
  * owner still runs, whatever its pid namespace.
  */

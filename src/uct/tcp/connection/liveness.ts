@@ -1,6 +1,6 @@
 /**
- * Whether the peer of a connection works: its process by its frames, its node by the acknowledgements that the kernel receives. The peer of a
- * connection: its name for logs, and the statuses that it sends, of which only known failures are accepted.
+ * Liveness of the peer of a connection: its process by its frames, its host by the TCP acknowledgements that the kernel receives. The peer of a
+ * connection: its name for logs, and its received statuses, of which only known failures are accepted.
  */
 
 import { Errno, printAddress, tcpAckedMs, tcpRemoteAddress, tcpUnreadBytes } from '../../../sys/index.ts';
