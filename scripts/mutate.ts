@@ -15,6 +15,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, wri
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { argv, execPath } from 'node:process';
+import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import {
   createVitest,
@@ -125,15 +126,14 @@ class UnitTests implements Reporter {
     // Its configuration stands for this folder.
     process.chdir(root);
     const units = new UnitTests(root);
-    units.#vitest = await createVitest('test', {
-      root,
-      watch: false,
-      bail: 1,
-      reporters: [units],
-      project: ['quick*'],
-    });
-    units.#all = await units.#vitest.globTestSpecifications();
+    await units.#start();
     return units;
+  }
+
+  async #start(): Promise<void> {
+    const options = { root: this.#root, watch: false, bail: 1, reporters: [this], project: ['quick*'] };
+    this.#vitest = await createVitest('test', options);
+    this.#all = await this.#vitest.globTestSpecifications();
   }
 
   /** For vitest. */
@@ -153,15 +153,20 @@ class UnitTests implements Reporter {
     const tests = this.#all.filter(({ moduleId }) => moduleId.startsWith(`${dirname(path)}/`));
     if (tests.length === 0) return undefined;
     this.#failure = undefined;
-    const limit = setTimeout(() => {
+    this.#vitest.invalidateFile(path);
+    const run = this.#vitest.runTestSpecifications([...tests]);
+    const limit = new AbortController();
+    const ended = await Promise.race([run, setTimeout(UNIT_S * 1000, undefined, { signal: limit.signal })]);
+    limit.abort();
+    if (ended === undefined) {
+      // An instance whose process is killed does not end its run.
       this.#fails(HUNG);
       spawnSync('pkill', ['-KILL', '-P', `${process.pid}`, '-f', 'vitest']);
-    }, UNIT_S * 1000);
-    this.#vitest.invalidateFile(path);
-    const { unhandledErrors } = await this.#vitest.runTestSpecifications([...tests]);
-    clearTimeout(limit);
-    this.#vitest.invalidateFile(path);
-    for (const error of unhandledErrors) this.#fails(String(error));
+      await this.#start();
+    } else {
+      this.#vitest.invalidateFile(path);
+      for (const error of ended.unhandledErrors) this.#fails(String(error));
+    }
     return this.#failure;
   }
 
@@ -230,6 +235,8 @@ async function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean)
     }
   }
   await units.close();
+  // Vitest sets it for the tests that find faults.
+  process.exitCode = counts.nothing > 0 ? 1 : 0;
   const total = counts.unit + counts.suite + counts.nothing;
   console.log(
     `${total} faults: ${counts.unit} found by unit tests, ${counts.suite} by suites, ${counts.nothing} not found`,
