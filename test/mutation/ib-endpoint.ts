@@ -8,15 +8,27 @@ export const IB_ENDPOINT: Area = {
   faults: [
     {
       file: 'src/uct/ib/endpoint.ts',
-      before: 'if (!isInside(0, total, tx.slotBytes)) {\n      tx.give(slot);',
-      after: 'if (!isInside(0, total, tx.slotBytes)) {',
+      before: 'if (!isInside(0, total, tx.slotBytes)) tx.give(slot);',
+      after: '',
       breaks: 'the slot of a packer with a bad length is given back',
     },
     {
       file: 'src/uct/ib/endpoint.ts',
-      before: 'if (!isInside(0, total, tx.slotBytes)) {',
-      after: 'if (total > tx.slotBytes) {',
+      before: 'if (!isInside(0, total, tx.slotBytes)) return Status.INVALID_PARAM;',
+      after: 'if (total > tx.slotBytes) return Status.INVALID_PARAM;',
       breaks: 'a packer returns no negative length',
+    },
+    {
+      file: 'src/uct/ib/endpoint.ts',
+      before: 'let total = -1;',
+      after: 'let total = 0;',
+      breaks: 'the slot of a packer that throws is given back',
+    },
+    {
+      file: 'src/uct/ib/endpoint.ts',
+      before: '(id & AM_ID_MASK) !== id || !isInside(0, headerWords, header.length)',
+      after: '(id & AM_ID_MASK) !== id',
+      breaks: 'a message without a header takes no slot',
     },
     {
       file: 'src/uct/ib/endpoint.ts',

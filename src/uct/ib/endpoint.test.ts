@@ -73,6 +73,17 @@ describe('a message', () => {
     },
   );
 
+  it('of a packer that throws, or without a header, takes no slot', () => {
+    const { endpoint, used, qp } = open();
+    const pack = (): number => {
+      throw new Error('not packed');
+    };
+    expect(() => endpoint.amBcopy(3, { pack })).toThrow('not packed');
+    expect(() => endpoint.amShort(3, undefined as unknown as Int32Array, 200, undefined, 0, 0)).toThrow(TypeError);
+    expect(endpoint.amShort(3, new Int32Array(199), 200, undefined, 0, 0)).toBe(Status.INVALID_PARAM);
+    expect([used(), qp.posted]).toEqual([[0, 0, 0, 0], []]);
+  });
+
   it('is packed into a slot, which is free again when it has been sent', () => {
     const { endpoint, used, last, end, shared } = open();
     const pack = (frame: { bytes: Uint8Array; offset: number; byteLength: number }): number => {

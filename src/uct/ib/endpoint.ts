@@ -171,7 +171,7 @@ export class IbEndpoint implements UctEndpoint {
     payloadLength: number,
   ): Status {
     const { inlineBytes, tx, counters } = this.#shared;
-    if ((id & AM_ID_MASK) !== id) return Status.INVALID_PARAM;
+    if ((id & AM_ID_MASK) !== id || !isInside(0, headerWords, header.length)) return Status.INVALID_PARAM;
     if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, tx.slotBytes)) return Status.INVALID_PARAM;
     const refusal = this.#messageRefusal();
     if (refusal !== Status.OK) return refusal;
@@ -209,12 +209,14 @@ export class IbEndpoint implements UctEndpoint {
     const frame = this.#frame;
     frame.offset = slot * tx.slotBytes;
     frame.byteLength = tx.slotBytes;
-    const total = packer.pack(frame);
-    // The device takes the length.
-    if (!isInside(0, total, tx.slotBytes)) {
-      tx.give(slot);
-      return Status.INVALID_PARAM;
+    let total = -1;
+    try {
+      total = packer.pack(frame);
+    } finally {
+      // It may throw, and the device takes the length.
+      if (!isInside(0, total, tx.slotBytes)) tx.give(slot);
     }
+    if (!isInside(0, total, tx.slotBytes)) return Status.INVALID_PARAM;
     const at = this.#beginMessage(id, true);
     this.#setSlot(at, slot, total);
     this.#post(at, undefined);
@@ -275,19 +277,24 @@ export class IbEndpoint implements UctEndpoint {
     const { connection } = this;
     if (connection.failure !== Status.OK) return connection.failure;
     if (connection.freeSlots <= 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
+    const isAdd = call.operation === AtomicOperation.ADD;
+    const compareAdd = isAdd ? call.value64 : call.operation === AtomicOperation.CSWAP ? call.compare64 : assumed;
+    const swap = isAdd ? 0n : newWord(call, assumed);
+    // They throw for a value that is not a bigint: before a slot is taken.
+    const compareLow = lowWord(compareAdd);
+    const compareHigh = highWord(compareAdd);
+    const swapLow = lowWord(swap);
+    const swapHigh = highWord(swap);
     const slot = this.#shared.tx.take();
     if (slot < 0) return this.#shared.counters.refused(Status.NO_RESOURCE);
     const { entry, words } = connection.sends;
-    const isAdd = call.operation === AtomicOperation.ADD;
     const opcode = isAdd ? WrOpcode.ATOMIC_FETCH_AND_ADD : WrOpcode.ATOMIC_CMP_AND_SWP;
     const at = connection.begin(opcode, true, this.#fenceFlag());
-    const compareAdd = isAdd ? call.value64 : call.operation === AtomicOperation.CSWAP ? call.compare64 : assumed;
-    const swap = isAdd ? 0n : newWord(call, assumed);
     setAtomic(words, at, rkey.iova + remoteOffset, rkey.rkeys[this.peerDevice]!);
-    words[at + SendWr.ATOMIC_COMPARE_ADD] = lowWord(compareAdd);
-    words[at + SendWr.ATOMIC_COMPARE_ADD + 1] = highWord(compareAdd);
-    words[at + SendWr.ATOMIC_SWAP] = lowWord(swap);
-    words[at + SendWr.ATOMIC_SWAP + 1] = highWord(swap);
+    words[at + SendWr.ATOMIC_COMPARE_ADD] = compareLow;
+    words[at + SendWr.ATOMIC_COMPARE_ADD + 1] = compareHigh;
+    words[at + SendWr.ATOMIC_SWAP] = swapLow;
+    words[at + SendWr.ATOMIC_SWAP + 1] = swapHigh;
     this.#setSlot(at, slot, WORD_BYTES);
     entry.call = call;
     entry.remoteOffset = remoteOffset;
