@@ -1,8 +1,8 @@
 /** Events over scripted calls: units of time-outs, signals, full counters, and what is left when a call fails. */
 
-import { afterEach, expect, it, vi } from 'vitest';
-import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { script, unusedSteps } from '../../../test/fixtures/processes/scripted-libc.ts';
+import { expect, it, vi } from 'vitest';
+import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
+import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
 import { viewAt } from '../base/mapped-memory.ts';
 import { isCloexec } from '../file/file.ts';
@@ -16,10 +16,7 @@ vi.mock('../base/libc.ts', async (original) => {
   return scriptedLibc(await original());
 });
 
-expectNoLeaks();
-afterEach(() => expect(unusedSteps()).toEqual([]));
-
-const failure = (errno: number): unknown => expect.objectContaining({ errno });
+useScript();
 
 it.each([
   [0, 0],

@@ -3,9 +3,9 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { script, unusedSteps } from '../../../test/fixtures/processes/scripted-libc.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
+import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
 import { viewAt } from '../base/mapped-memory.ts';
 import {
@@ -38,10 +38,7 @@ vi.mock('../base/libc.ts', async (original) => {
   return scriptedLibc(await original());
 });
 
-expectNoLeaks();
-afterEach(() => expect(unusedSteps()).toEqual([]));
-
-const failure = (errno: number): unknown => expect.objectContaining({ errno });
+useScript();
 
 /** Runs with an open file of its own that has these bytes. */
 function withFile(bytes: string, use: (fd: number, path: string) => void): void {

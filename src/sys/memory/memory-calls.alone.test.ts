@@ -1,9 +1,9 @@
 /** Memory over scripted calls: copies that stop and go on, probes of pages, older kernels, and what is left when a call fails. */
 
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { protectPage } from '../../../test/fixtures/driver/protect-page.ts';
-import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { script, unusedSteps } from '../../../test/fixtures/processes/scripted-libc.ts';
+import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
+import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
 import { mapAnonymous, PAGE_SIZE, viewAt } from '../base/mapped-memory.ts';
 import { close, isCloexec } from '../file/file.ts';
@@ -28,10 +28,7 @@ vi.mock('../base/libc.ts', async (original) => {
   return scriptedLibc(await original());
 });
 
-expectNoLeaks();
-afterEach(() => expect(unusedSteps()).toEqual([]));
-
-const failure = (errno: number): unknown => expect.objectContaining({ errno });
+useScript();
 
 /** The vectors of a call: [base, length] of each. */
 function vectors(address: number, count: number): number[][] {

@@ -3,10 +3,10 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync, statSync } from 'node:fs';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { describe, expect, it, vi } from 'vitest';
 import { withoutDescriptors } from '../../../test/fixtures/processes/no-descriptors.ts';
-import { script, unusedSteps } from '../../../test/fixtures/processes/scripted-libc.ts';
+import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
+import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
 import { viewAt } from '../base/mapped-memory.ts';
 import { ipcNamespace, networkNamespace, pathIdentity, pidNamespace } from './namespace.ts';
@@ -33,10 +33,7 @@ vi.mock('../base/libc.ts', async (original) => {
   return scriptedLibc(await original());
 });
 
-expectNoLeaks();
-afterEach(() => expect(unusedSteps()).toEqual([]));
-
-const failure = (errno: number): unknown => expect.objectContaining({ errno });
+useScript();
 
 describe('a process', () => {
   it('exists if it belongs to another user', () => {

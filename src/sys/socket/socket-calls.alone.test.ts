@@ -3,9 +3,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
-import { script, unusedSteps } from '../../../test/fixtures/processes/scripted-libc.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
+import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
 import { mapAnonymous, viewAt } from '../base/mapped-memory.ts';
 import { allocateScratch } from '../base/scratch.ts';
@@ -36,10 +36,7 @@ vi.mock('../base/libc.ts', async (original) => {
   return scriptedLibc(await original());
 });
 
-expectNoLeaks();
-afterEach(() => expect(unusedSteps()).toEqual([]));
-
-const failure = (errno: number): unknown => expect.objectContaining({ errno });
+useScript();
 const LOOPBACK = { address: '127.0.0.1', port: 0 };
 const O_NONBLOCK = 0o4000;
 const F_GETFL = 3;
