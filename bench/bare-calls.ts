@@ -25,7 +25,7 @@ const TURNS = 200_000;
 const WARM_UP = 20_000;
 const ROUNDS = 5;
 
-/** One end of the ping-pong, on a processor of its own if there are two. */
+/** One end of the ping-pong, on its own processor if there are two. */
 async function play(position: number, exchange: (address: string) => Promise<string>): Promise<number> {
   const cpus = schedGetAffinity(0);
   schedSetAffinity(0, [cpus[position % cpus.length]!]);

@@ -1,5 +1,5 @@
 /**
- * A thousand endpoints of one worker over loopback, each to a worker of its own: time to connect, exchange and close, memory and descriptors of one.
+ * A thousand endpoints of one worker over loopback, each to its own worker: time to connect, exchange and close, memory and descriptors of one.
  */
 
 import { setMaxListeners } from 'node:events';

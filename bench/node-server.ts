@@ -35,7 +35,7 @@ const EXTRA_BYTE = 64;
 const MAIN = fileURLToPath(new URL('../src/tools/main.js', import.meta.url));
 const CLIENT = fileURLToPath(new URL('../test/fixtures/node-client-program.js', import.meta.url));
 
-/** Runs the measurements against a server of its own. */
+/** Runs the measurements against its own server. */
 export async function benchNodeServer(): Promise<Result[]> {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-bench-'));
   const socket = join(folder, 'node.sock');

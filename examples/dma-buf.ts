@@ -35,7 +35,7 @@ async function check(context: Context, memory: MemoryHandle, expected: Uint8Arra
 
 const owner = await onCard(0);
 const bytes = randomBytes(BYTES);
-// In an arena of its own: who gets the dma-buf has access to the whole arena.
+// In its own arena: who gets the dma-buf has access to the whole arena.
 const memory = owner.memMap({ allocate: BYTES, memoryType: MemoryType.GAUDI, shared: true });
 await write(owner, memory, bytes);
 
@@ -52,7 +52,7 @@ const mapped = importer.memMap({
 exported.close();
 console.log(`the same bytes by ${await check(importer, mapped, bytes)}`);
 
-// An RDMA device: memMap exports and registers by itself. Nothing is staged through host memory.
+// An RDMA device: memMap exports and registers. Nothing is staged through host memory.
 const [one, two] = [await onCard(2, 'rc,self,gaudi_cpy'), await onCard(3, 'rc,self,gaudi_cpy')];
 const [hbm, far] = [one, two].map((context) => context.memMap({ allocate: BYTES, memoryType: MemoryType.GAUDI }));
 await write(one, hbm!, bytes);

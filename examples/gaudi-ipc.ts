@@ -49,7 +49,7 @@ async function owner(folder: string): Promise<void> {
   const exited = once(child, 'exit');
   const next = async (): Promise<{ readonly address: Uint8Array }> => (await once(child, 'message'))[0];
 
-  // By hand. The block has an arena of its own, because the other process gets access to a whole arena.
+  // By hand. The block has its own arena, because the other process gets access to a whole arena.
   const device = hlthunk.open(node, { busId: node.cards()[0]!.busId });
   const block = device.memory.allocate(BYTES, { dedicated: true });
   copy(device, block, 'in', 42);

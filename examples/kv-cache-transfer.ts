@@ -25,7 +25,7 @@ interface Layer {
   readonly digests: readonly string[];
 }
 
-/** A context as on a node of its own: it shares only the network of the machine. */
+/** A context as on a separate node: it shares only the network of the machine. */
 function onOwnNode(): Promise<Context> {
   return Context.create({ config: { TLS: 'tcp,gaudi_cpy,self' }, env: { UCX_GAUDI_DRIVER: 'emulator' } });
 }

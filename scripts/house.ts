@@ -133,7 +133,7 @@ function quotedIn(cell: string): readonly string[] {
   return [...cell.matchAll(/`([^`]+)`/g)].map(([, text]) => text!);
 }
 
-/** The figures that have grown beyond what was reached, and functions with too many parameters. */
+/** The figures that exceed their limits, and functions with too many parameters. */
 export function grown(
   { figures, parameters }: House,
   limits: Readonly<Record<Figure, number>> = LIMITS,

@@ -33,7 +33,7 @@ const ROOT = join(import.meta.dirname, '..');
 const UNIT = '--unit';
 /** Faults by StrykerJS. */
 const OPERATORS = '--operators';
-/** Its folder: a package of its own, as the repository works without its 190 packages. */
+/** Its folder: a separate package, as the repository works without its 190 packages. */
 const STRYKER = 'test/mutation/stryker';
 /** A run that hangs has found the fault, if not its test. */
 const UNIT_S = 30;

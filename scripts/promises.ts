@@ -115,7 +115,7 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   ),
   both(
     'several-processes',
-    'each thread can have a context of its own',
+    'each thread can have its own context',
     'test/integration/peers/threads.test.ts > over %s: they exchange bytes, one is terminated during traffic, the others continue and close in any order',
     'test/integration/libucx/libucx-threads.test.ts > contexts over libucp in several threads (needs libucp)',
   ),
@@ -126,9 +126,9 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
   ),
   both(
     'several-processes',
-    'a full or read-only /dev/shm is told, and other transports carry everything',
-    'test/integration/peers/shared-memory-places.test.ts > that is %s is told, and the others carry everything',
-    'test/integration/libucx/libucx-shared-memory.test.ts > that is %s is told, and other transports are used',
+    'a full or read-only /dev/shm is reported, and other transports carry everything',
+    'test/integration/peers/shared-memory-places.test.ts > that is %s is reported, and the others carry everything',
+    'test/integration/libucx/libucx-shared-memory.test.ts > that is %s is reported, and other transports are used',
   ),
   both(
     'several-processes',

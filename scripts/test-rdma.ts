@@ -43,7 +43,7 @@ const GUEST_MS = 900_000;
 /** The last lines of what runs in the guest, if all has passed. */
 const PASSED = ['all checks passed', 'all suites passed'];
 
-/** Runs before the files of this machine are there. The package may be in /tmp, where the guest has a folder of its own. */
+/** Runs before the files of this machine are there. The package may be in /tmp, where the guest has its own folder. */
 const INIT = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev

@@ -39,8 +39,7 @@ const NATIVE_ONLY: Readonly<Record<string, string>> = {
   'integration/peers/ended-threads-memory.test.ts': THREADS,
   'integration/peers/ended-threads.test.ts': THREADS,
   'integration/cards/faults.test.ts': 'see libucx-gaudi-failures.test.ts',
-  'integration/peers/first-listener.test.ts':
-    'how a worker of the native engine sleeps: libucp has a descriptor of its own',
+  'integration/peers/first-listener.test.ts': 'how a worker of the native engine sleeps: libucp has its own descriptor',
   'integration/operations/eager-only.test.ts': MESSAGES,
   'integration/operations/halves.test.ts': MESSAGES,
   'integration/tools/hardware-tools.test.ts': TOOL,

@@ -1,4 +1,4 @@
-/** The size of the house does not grow beyond what was reached, and each figure sees what it counts. */
+/** The size of the house stays within its limits, and each figure sees what it counts. */
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

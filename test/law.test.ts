@@ -30,7 +30,7 @@ function violations(folder: string): string[] {
   return result.summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} -> ${to}`).sort();
 }
 
-/** A source tree of its own under the law of this repository. */
+/** A separate source tree under the law of this repository. */
 class Tree implements Disposable {
   readonly folder: string = mkdtempSync(join(tmpdir(), 'gaudi-ucx-law-'));
 
@@ -123,7 +123,7 @@ describe('the law', () => {
     expect(violations(ROOT)).toEqual([]);
   });
 
-  describe('in a tree of its own', () => {
+  describe('in a separate tree', () => {
     /** The trees of all tests. One run checks all: their names keep them apart. */
     const allowed = {
       'src/ucs/type/status.ts': importing('node:fs'),

@@ -8,7 +8,7 @@ import { planted } from './mutation/fault.ts';
 import { AREAS } from './mutation/faults.ts';
 
 describe('each fault', () => {
-  it.each(AREAS)('of $name replaces a text that is there once', ({ faults }) => {
+  it.each(AREAS)('of $name replaces a string that is there once', ({ faults }) => {
     for (const fault of faults) {
       const text = readFileSync(join(ROOT, fault.file), 'utf8');
       expect(planted(text, fault)).not.toBe(text);

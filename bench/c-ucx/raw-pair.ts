@@ -152,7 +152,7 @@ function run(side: Side, name: Primitive, bytes: number, count: number): void {
   }
 }
 
-/** What was sent counts when it has arrived. */
+/** Counts messages at their arrival. */
 function confirm({ isClient, wire }: Side): void {
   if (isClient) wire.receive(1);
   else wire.send(1);

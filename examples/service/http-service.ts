@@ -16,7 +16,7 @@ const BINARY = 'application/octet-stream';
 
 /** The routes. The context ends with them. */
 async function service(storePort: number): Promise<FastifyInstance> {
-  // Without a card of its own, and with all processes of the machine at the same time.
+  // Without its own card, and with all processes of the machine at the same time.
   const context = await Context.create({ config: { TLS: 'self,posix,cma,tcp' } });
   const store = new StoreClient(context.worker(), storePort);
   const app = fastify({ bodyLimit: BLOCK_BYTES });

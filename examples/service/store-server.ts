@@ -37,6 +37,6 @@ console.log(`ready at port ${listener.port}`);
 
 await worker.serve(stop.signal);
 await listener.close(); // no new clients; another process can have the port
-await Promise.all(answers); // what was accepted is answered
+await Promise.all(answers); // accepted requests get their replies
 await context.close(); // tells the clients, and frees the card
 console.log('ended');

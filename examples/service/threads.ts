@@ -1,4 +1,4 @@
-/** Threads that fill memory of the main thread: each has a context of its own, and gets a worker address and a remote key, which are bytes. */
+/** Threads that fill memory of the main thread: each has its own context, and gets a worker address and a remote key, which are bytes. */
 
 import { once } from 'node:events';
 import { isMainThread, Worker as Thread, workerData } from 'node:worker_threads';

@@ -106,7 +106,7 @@ export const ASSEMBLY_INSPECT: Area = {
       file: 'src/assembly/inspect/inspect-server.ts',
       before: '      this.#resumeLater();\n    } finally',
       after: '    } finally',
-      breaks: 'a server that has run out of descriptors goes on later',
+      breaks: 'a server that has run out of descriptors continues later',
     },
     {
       file: 'src/assembly/inspect/inspect-server.ts',
@@ -118,7 +118,7 @@ export const ASSEMBLY_INSPECT: Area = {
       file: 'src/assembly/inspect/inspect-client.ts',
       before: 'query.pid === undefined || process.pid === query.pid',
       after: 'query.pid === undefined || process.pid !== query.pid',
-      breaks: 'one process is asked alone',
+      breaks: 'one process is inspected alone',
     },
     {
       file: 'src/assembly/inspect/inspect-client.ts',

@@ -28,7 +28,7 @@ export const ASSEMBLY: Area = {
       file: 'src/assembly/node-server.ts',
       before: "typeof field === 'string' || typeof field === 'number'",
       after: 'field !== undefined',
-      breaks: 'a field of a description is a text or a number',
+      breaks: 'a field of a description is a string or a number',
     },
     {
       file: 'src/assembly/node-server.ts',
@@ -118,7 +118,7 @@ export const ASSEMBLY: Area = {
       file: 'src/assembly/open-node.ts',
       before: "details['errno'] === Errno.ECONNREFUSED",
       after: "details['errno'] !== Errno.ECONNREFUSED",
-      breaks: 'a killed server is told as such',
+      breaks: 'a killed server is reported as such',
     },
     {
       file: 'src/assembly/open-node.ts',
@@ -130,13 +130,13 @@ export const ASSEMBLY: Area = {
       file: 'src/assembly/open-node.ts',
       before: 'if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;',
       after: '',
-      breaks: 'emulation is told once',
+      breaks: 'emulation is reported once',
     },
     {
       file: 'src/assembly/open-node.ts',
       before: '  setEnvironmentData(EMULATION_IS_KNOWN, true);\n  log.warn',
       after: '  log.warn',
-      breaks: 'emulation is told once in all contexts',
+      breaks: 'emulation is reported once in all contexts',
     },
     {
       file: 'src/assembly/open-node.ts',
@@ -274,7 +274,7 @@ export const ASSEMBLY: Area = {
       file: 'src/assembly/program/program.ts',
       before: "ENGINE === 'native') warnOfUnused",
       after: "ENGINE !== 'native') warnOfUnused",
-      breaks: 'libucx has variables of its own',
+      breaks: 'libucx has separate variables',
     },
     {
       file: 'src/assembly/program/program.ts',

@@ -19,7 +19,7 @@ export const TEAM_FAULTS: readonly Fault[] = [
     file: 'src/coll/team/watch.ts',
     before: 'this.#marks.get(one) === one.marks && !one.hasFailed',
     after: '!one.hasFailed',
-    breaks: 'an operation that goes on is not described',
+    breaks: 'an operation that continues is not described',
   },
   {
     file: 'src/coll/team/watch.ts',
@@ -31,7 +31,7 @@ export const TEAM_FAULTS: readonly Fault[] = [
     file: 'src/coll/team/watch.ts',
     before: '      this.#check();\n      this.arm();',
     after: '      this.#check();',
-    breaks: 'an operation is described until it goes on',
+    breaks: 'an operation is described until it continues',
   },
   {
     file: 'src/coll/team/watch.ts',

@@ -168,7 +168,7 @@ export const DRIVER_BASE: Area = {
       file: 'src/emulator/driver/base/dmabuf.ts',
       before: 'this.#devices.clear();\n    for',
       after: 'for',
-      breaks: 'a device is told once',
+      breaks: 'a device is reported once',
     },
     {
       file: 'src/emulator/driver/base/dmabuf.ts',
@@ -217,7 +217,7 @@ export const DRIVER_BASE: Area = {
       file: 'src/emulator/driver/base/error-records.ts',
       before: 'streamId: stream.lower === undefined ?',
       after: 'streamId: stream.lower !== undefined ?',
-      breaks: 'the lower command processor is told from the streams',
+      breaks: 'the lower command processor is distinguished from the streams',
     },
     {
       file: 'src/emulator/driver/base/error-records.ts',

@@ -74,7 +74,7 @@ export const DRIVER_IOCTL: Area = {
       file: 'src/emulator/driver/ioctl/file.ts',
       before: 'this.userMemory.caller = caller;',
       after: '',
-      breaks: 'a wait reads the memory of its own caller',
+      breaks: 'a wait reads the memory of its caller',
     },
     {
       file: 'src/emulator/driver/ioctl/file.ts',

@@ -362,7 +362,7 @@ export const DRIVER_MEMORY: Area = {
       file: 'src/emulator/driver/memory/user-memory.ts',
       before: 'address > 0 && address + byteLength',
       after: 'address + byteLength',
-      breaks: 'address 0 is no user memory',
+      breaks: 'address 0 is not user memory',
       equivalent: 'The system calls that copy and that pin refuse it too.',
     },
     {

@@ -53,7 +53,7 @@ export const DRIVER_SIGNALS: Area = {
       before:
         'if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);\n    const signal',
       after: 'const signal',
-      breaks: 'a wait for a signal that ended is no submission',
+      breaks: 'a wait for a signal that ended is not a submission',
     },
     {
       file: 'src/emulator/driver/submission/sync-stream.ts',

@@ -22,7 +22,7 @@ export const DRIVER_SUBMISSION: Area = {
       file: 'src/emulator/driver/submission/submission.ts',
       before: 'this.signal = false;\n    this.onEnd = undefined;\n    this.withheld',
       after: 'this.onEnd = undefined;\n    this.withheld',
-      breaks: 'a slot that is reused is no signal',
+      breaks: 'a slot that is reused is not a signal',
     },
     {
       file: 'src/emulator/driver/submission/submission.ts',
@@ -181,7 +181,7 @@ export const DRIVER_SUBMISSION: Area = {
       file: 'src/emulator/driver/submission/submission.ts',
       before: 'submission.onEnd = undefined;\n    onEnd();',
       after: 'onEnd();',
-      breaks: 'the end of a submission is told once',
+      breaks: 'the end of a submission is reported once',
       equivalent: 'A submission settles once, and begins anew without.',
     },
     {
@@ -326,7 +326,7 @@ export const DRIVER_SUBMISSION: Area = {
       file: 'src/emulator/driver/submission/signals.ts',
       before: 'fenceStrides[DRIVER_FENCE]! + queue.stream * 4',
       after: 'fenceStrides[DRIVER_FENCE]!',
-      breaks: 'a wait uses the fence of its own stream',
+      breaks: 'a wait uses the fence of its stream',
     },
     {
       file: 'src/emulator/driver/submission/signals.ts',

@@ -160,7 +160,7 @@ export const DRIVER_SUBMIT: Area = {
       file: 'src/emulator/driver/ioctl/submit.ts',
       before: 'chunk.byteLength > buffer.byteLength',
       after: 'chunk.byteLength > buffer.memory.byteLength',
-      breaks: 'a chunk is no longer than the requested command buffer',
+      breaks: 'a chunk is at most as long as the requested command buffer',
     },
     {
       file: 'src/emulator/driver/ioctl/submit.ts',
@@ -220,7 +220,7 @@ export const DRIVER_SUBMIT: Area = {
       file: 'src/emulator/driver/ioctl/wait.ts',
       before: 'if (!context.card.permitsWaits && !isWaiting)',
       after: 'if (!context.card.permitsWaits)',
-      breaks: 'a wait that goes on ends with the result of its submission',
+      breaks: 'a wait that continues ends with the result of its submission',
     },
     {
       file: 'src/emulator/driver/ioctl/wait.ts',

@@ -186,7 +186,7 @@ export const EMULATOR_PARTS: Area = {
       file: 'src/emulator/server/message.ts',
       before: 'value.length > max',
       after: 'value.length >= max',
-      breaks: 'a text may be the longest',
+      breaks: 'a string may be the longest',
     },
     {
       file: 'src/emulator/server/message.ts',
@@ -204,7 +204,7 @@ export const EMULATOR_PARTS: Area = {
       file: 'src/emulator/server/message.ts',
       before: '|| Array.isArray(value)',
       after: '',
-      breaks: 'an array is no message',
+      breaks: 'an array is not a message',
     },
     {
       file: 'src/emulator/server/message.ts',

@@ -1,6 +1,6 @@
 /** A fault that `npm run mutate` plants, and the suites that should find it if no unit test does. */
 
-/** One fault: a text of a source that is replaced. */
+/** One fault: a string of a source that is replaced. */
 export interface Fault {
   /** Relative to the repository. */
   readonly file: string;

@@ -108,7 +108,7 @@ export const GAUDI_BASE: Area = {
       file: 'src/uct/gaudi/base/transfers.ts',
       before: 'flush.targets.set(this.#started);',
       after: '',
-      breaks: 'a flush waits for what was started before it',
+      breaks: 'a flush waits for the transfers before it',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',

@@ -28,13 +28,13 @@ export const GAUDI_IPC: Area = {
       file: 'src/uct/gaudi/ipc/imports.ts',
       before: 'this.#unanswered.delete(id);\n    try {',
       after: 'try {',
-      breaks: 'an owner that answered late is asked again',
+      breaks: 'an owner that answered late gets another request',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
       before: 'this.#unanswered.delete(id);\n    const request',
       after: 'const request',
-      breaks: 'an owner that refused late is asked again',
+      breaks: 'an owner that refused late gets another request',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',

@@ -53,7 +53,7 @@ export const HLTHUNK_DMA: Area = {
       before:
         'this.isCorked = false;\n    for (let i = 0; i < this.#queues.length; i++) this.#queues[i]!.submitWaiting();',
       after: 'this.isCorked = false;',
-      breaks: 'uncork submits what was held back',
+      breaks: 'uncork submits the corked transfers',
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
@@ -199,7 +199,7 @@ export const HLTHUNK_DMA: Area = {
       file: 'src/hlthunk/dma/dma.ts',
       before: 'byteLength > DMA_SHORT_BYTES_MAX) {',
       after: 'byteLength > DMA_SHORT_BYTES_MAX + 1) {',
-      breaks: 'a short transfer is no longer than its slot',
+      breaks: 'a short transfer is at most as long as its slot',
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
@@ -325,13 +325,13 @@ export const HLTHUNK_DMA: Area = {
       file: 'src/hlthunk/dma/faults.ts',
       before: 'if (!isLost) {',
       after: 'if (isLost) {',
-      breaks: 'a rejected submission is told from a lost queue',
+      breaks: 'a rejected submission is distinguished from a lost queue',
     },
     {
       file: 'src/hlthunk/dma/faults.ts',
       before: 'const why = errno === Errno.EBUSY ? card.whyBusy() : errnoMeaning(errno);',
       after: 'const why = errnoMeaning(errno);',
-      breaks: 'a busy card is asked why',
+      breaks: 'the reason of a busy card is requested',
     },
     {
       file: 'src/hlthunk/dma/faults.ts',

@@ -112,7 +112,7 @@ export const HLTHUNK_MEMORY: Area = {
       file: 'src/hlthunk/memory/device-memory.ts',
       before: 'if (options.shared === true) flags |= HL_MEM.SHARED;',
       after: 'if (options.shared === true) flags |= HL_MEM.CONTIGUOUS;',
-      breaks: 'shared memory is asked for as shared',
+      breaks: 'shared memory is requested as shared',
     },
     {
       file: 'src/hlthunk/memory/device-memory.ts',

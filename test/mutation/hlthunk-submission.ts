@@ -323,7 +323,7 @@ export const HLTHUNK_SUBMISSION: Area = {
       file: 'src/hlthunk/dma/submission.ts',
       before: 'return this.#result === -Errno.ENOMEM ? Status.NO_MEMORY : Status.IO_ERROR;',
       after: 'return Status.IO_ERROR;',
-      breaks: 'lack of memory is told from other reasons',
+      breaks: 'lack of memory is distinguished from other reasons',
     },
   ],
 };

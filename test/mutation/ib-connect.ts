@@ -22,7 +22,7 @@ export const IB_CONNECT: Area = {
       file: 'src/uct/ib/connection/connection-table.ts',
       before: 'connection.uncork();\n',
       after: '',
-      breaks: 'what was held back is sent before the close message',
+      breaks: 'pending requests are sent before the close message',
     },
     {
       file: 'src/uct/ib/connection/connection-table.ts',

@@ -118,7 +118,7 @@ export const IB_CONNECTION: Area = {
       file: 'src/uct/ib/connection/connection.ts',
       before: 'this.failure = status;\n    this.uncork();',
       after: 'this.failure = status;',
-      breaks: 'what was held back is posted before the queue pair stops',
+      breaks: 'pending requests are posted before the queue pair stops',
     },
     {
       file: 'src/uct/ib/connection/connection.ts',
@@ -214,7 +214,7 @@ export const IB_CONNECTION: Area = {
       file: 'src/uct/ib/connection/connection.ts',
       before: 'const CANCEL_NS = 50e6;',
       after: 'const CANCEL_NS = 50e3;',
-      breaks: 'a peer has 50 ms to take what was posted',
+      breaks: 'a peer has 50 ms to consume posted requests',
     },
     {
       file: 'src/uct/ib/connection/connection.ts',
@@ -226,7 +226,7 @@ export const IB_CONNECTION: Area = {
       file: 'src/uct/ib/connection/connection.ts',
       before: 'Math.ceil(Math.log2(ns / TIMEOUT_UNIT_NS))',
       after: 'Math.floor(Math.log2(ns / TIMEOUT_UNIT_NS))',
-      breaks: 'a time-out is no shorter than asked',
+      breaks: 'a time-out is at least as long as asked',
     },
     {
       file: 'src/uct/ib/connection/connection.ts',
@@ -280,7 +280,7 @@ export const IB_CONNECTION: Area = {
       file: 'src/uct/ib/connection/work-request.ts',
       before: 'this.call = undefined;\n    this.flushes',
       after: 'this.flushes',
-      breaks: 'an entry that is used again is no atomic operation',
+      breaks: 'an entry that is used again is not an atomic operation',
     },
     {
       file: 'src/uct/ib/connection/work-request.ts',
@@ -310,7 +310,7 @@ export const IB_CONNECTION: Area = {
       file: 'src/uct/ib/connection/work-request.ts',
       before: 'this.#corkedFirst = -1;\n    return',
       after: 'return',
-      breaks: 'what was held back is posted once',
+      breaks: 'pending requests are posted once',
     },
     {
       file: 'src/uct/ib/connection/work-request.ts',

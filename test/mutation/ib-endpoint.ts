@@ -216,7 +216,7 @@ export const IB_ENDPOINT: Area = {
       file: 'src/uct/ib/endpoint.ts',
       before: 'total > attributes.put.zcopyBytesMax',
       after: 'false',
-      breaks: 'a list is no longer than a message of the device',
+      breaks: 'a list is at most as long as a message of the device',
     },
   ],
 };

@@ -178,7 +178,7 @@ export const DEVICE_FAULTS: readonly Fault[] = [
     before:
       '    try {\n      super.onComplete();\n    } finally {\n      if (start !== undefined) order.release(start);\n    }',
     after: '    super.onComplete();\n    if (start !== undefined) order.release(start);',
-    breaks: 'the turn goes on although a callback throws',
+    breaks: 'the turn continues although a callback throws',
   },
   {
     file: 'src/libucx/device/staged-transfer.ts',

@@ -79,7 +79,7 @@ export const MESSAGE_FAULTS: readonly Fault[] = [
     file: 'src/libucx/request/local.ts',
     before: 'this.#requests.parameters.setDatatype(UCP_DATATYPE.IOV);',
     after: '',
-    breaks: 'libucp is told that it gets a list',
+    breaks: 'libucp learns that it gets a list',
   },
   {
     file: 'src/libucx/request/arrivals.ts',
@@ -205,7 +205,7 @@ export const MESSAGE_FAULTS: readonly Fault[] = [
     file: 'src/libucx/endpoint/registry.ts',
     before: 'if (closedByPeer) endpoint.onLeft();\n      else endpoint.onFailed(status);',
     after: 'endpoint.onFailed(status);',
-    breaks: 'a peer that closes is no failure',
+    breaks: 'a peer that closes is not a failure',
   },
   {
     file: 'src/libucx/endpoint/registry.ts',

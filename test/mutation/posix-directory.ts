@@ -53,11 +53,11 @@ export const POSIX_DIRECTORY: Area = {
       'if (this.retryNs === 0) return true;',
       'a new sender is news',
     ),
-    inDirectory('} finally {\n      this.#delivering = false;', '} finally {', 'progress goes on after a call of it'),
+    inDirectory('} finally {\n      this.#delivering = false;', '} finally {', 'progress continues after a call of it'),
     inDirectory(
       'return this.#poll(handler);\n    } finally {\n      this.#delivering = false;\n    }',
       'const count = this.#poll(handler);\n      this.#delivering = false;\n      return count;\n    } finally {\n    }',
-      'progress goes on after a handler that throws',
+      'progress continues after a handler that throws',
     ),
     inDirectory(
       'return Math.max(0, this.#retryAtNs - this.#clock.nowNs());',
@@ -212,7 +212,7 @@ export const POSIX_DIRECTORY: Area = {
     inDirectory(
       'if (!existsSync(path)) return undefined;',
       '',
-      'a ring whose sender has died is no reason for a warning',
+      'a ring whose sender has died is not a reason for a warning',
     ),
     inDirectory('unlinkIfThere(path);\n      return', 'return', 'the file of an attached ring is removed'),
     inDirectory('segment.close();\n      if (!isLack', 'if (!isLack', 'a ring that cannot be used is unmapped'),
@@ -365,9 +365,9 @@ export const POSIX_DIRECTORY: Area = {
     inPeer(
       'if (fileStatus(fd).kind === FileKind.FIFO) return new WakeLine(fd);',
       'return new WakeLine(fd);',
-      'a file that is no pipe is not written to',
+      'a file that is not a pipe is not written to',
     ),
-    inPeer('closeFd(fd);\n    return undefined;', 'return undefined;', 'a file that is no pipe is closed'),
+    inPeer('closeFd(fd);\n    return undefined;', 'return undefined;', 'a file that is not a pipe is closed'),
     inPeer('return !this.#closed && (pollNow', 'return (pollNow', 'a closed line has no owner'),
     inPeer('if (!this.#closed) write(this.#fd, ONE);', 'write(this.#fd, ONE);', 'a closed line writes nothing'),
   ],

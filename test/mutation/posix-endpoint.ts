@@ -215,7 +215,7 @@ export const POSIX_ENDPOINT: Area = {
     inMd(
       'if (isLackOfResources(error)) throw error;\n      throw refusal',
       'throw refusal',
-      'a lack of descriptors is no stale key',
+      'a lack of descriptors is not a stale key',
     ),
     inCma('if (this.#pidfd < 0) return Status.ENDPOINT_TIMEOUT;\n', '', 'a closed endpoint reaches no process'),
     inCma('PollEvent.IN) === 0 ? Status.OK', 'PollEvent.IN) !== 0 ? Status.OK', 'the end of a process is found'),

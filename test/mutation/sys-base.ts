@@ -52,7 +52,7 @@ export const SYS_BASE: Area = {
       file: 'src/sys/base/mapped-memory.ts',
       before: '    live.delete(this.address);\n',
       after: '',
-      breaks: 'a closed mapping is no own one',
+      breaks: 'a closed mapping is not its own mapping',
     },
     {
       file: 'src/sys/base/mapped-memory.ts',
@@ -112,7 +112,7 @@ export const SYS_BASE: Area = {
       file: 'src/sys/base/dynamic-library.ts',
       before: ': cannot open shared object file: No such file`',
       after: ': `',
-      breaks: 'a file that is no library is unusable, not missing',
+      breaks: 'a file that is not a library is unusable, not missing',
     },
     {
       file: 'src/sys/base/dynamic-library.ts',

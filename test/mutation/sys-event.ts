@@ -130,7 +130,7 @@ export const SYS_EVENT: Area = {
       file: 'src/sys/event/event-fd.ts',
       before: 'if (code === Errno.EAGAIN) return;',
       after: '',
-      breaks: 'a signal to a full counter is no error',
+      breaks: 'a signal to a full counter is not an error',
     },
     {
       file: 'src/sys/event/event-fd.ts',

@@ -28,7 +28,7 @@ export const SYS_FILE: Area = {
       file: 'src/sys/file/file.ts',
       before: 'if (code === Errno.EAGAIN) return false;',
       after: '',
-      breaks: 'a lock of another is no error',
+      breaks: 'a lock of another is not an error',
     },
     {
       file: 'src/sys/file/file.ts',
@@ -40,7 +40,7 @@ export const SYS_FILE: Area = {
       file: 'src/sys/file/file.ts',
       before: 'do result = flock(fd, LOCK_EX);\n  while (isInterrupted(result));',
       after: 'result = flock(fd, LOCK_EX);',
-      breaks: 'waiting for a lock goes on after a signal',
+      breaks: 'waiting for a lock continues after a signal',
     },
     {
       file: 'src/sys/file/file.ts',
@@ -88,7 +88,7 @@ export const SYS_FILE: Area = {
       file: 'src/sys/file/file.ts',
       before: 'if (code !== Errno.EINTR) return -code;',
       after: 'return -code;',
-      breaks: 'a read goes on after a signal',
+      breaks: 'a read continues after a signal',
     },
     {
       file: 'src/sys/file/file.ts',
@@ -166,7 +166,7 @@ export const SYS_FILE: Area = {
       file: 'src/sys/file/fuse.ts',
       before: '    if (code === Errno.EAGAIN) return 0;\n',
       after: '',
-      breaks: 'no request is no error',
+      breaks: 'no request is not an error',
     },
     {
       file: 'src/sys/file/fuse.ts',

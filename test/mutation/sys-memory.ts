@@ -10,7 +10,7 @@ export const SYS_MEMORY: Area = {
       file: 'src/sys/memory/memory.ts',
       before: 'setVector(words, 0, local + done, byteLength - done);',
       after: 'setVector(words, 0, local, byteLength - done);',
-      breaks: 'a copy goes on where it stopped',
+      breaks: 'a copy continues where it stopped',
     },
     {
       file: 'src/sys/memory/memory.ts',

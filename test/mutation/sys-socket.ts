@@ -34,13 +34,13 @@ export const SYS_SOCKET: Area = {
       file: 'src/sys/socket/unix-socket.ts',
       before: 'uid: view.getUint32(IOVEC + 4, true)',
       after: 'uid: view.getUint32(IOVEC + 8, true)',
-      breaks: 'the user of the peer is no group',
+      breaks: 'the user of the peer is not a group',
     },
     {
       file: 'src/sys/socket/unix-socket.ts',
       before: 'code === Errno.EAGAIN || code === Errno.ECONNABORTED) return undefined',
       after: 'code === Errno.EAGAIN) return undefined',
-      breaks: 'a client that has given up is no error',
+      breaks: 'a client that has given up is not an error',
     },
     {
       file: 'src/sys/socket/unix-socket.ts',
@@ -77,7 +77,7 @@ export const SYS_SOCKET: Area = {
       file: 'src/sys/socket/tcp-socket.ts',
       before: 'code === Errno.EINPROGRESS || code === Errno.EINTR',
       after: 'code === Errno.EINPROGRESS',
-      breaks: 'an attempt to connect goes on after a signal',
+      breaks: 'an attempt to connect continues after a signal',
     },
     {
       file: 'src/sys/socket/tcp-socket.ts',
@@ -157,7 +157,7 @@ export const SYS_SOCKET: Area = {
       file: 'src/sys/socket/tcp-socket.ts',
       before: '    this.#block.words[6] = this.#count;\n    for (;;) {\n      const received',
       after: '    for (;;) {\n      const received',
-      breaks: 'a receive has the number of its own pieces',
+      breaks: 'a receive has the number of its segments',
     },
     {
       file: 'src/sys/socket/tcp-socket.ts',

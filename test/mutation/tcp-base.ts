@@ -76,7 +76,7 @@ export const TCP_BASE: Area = {
       file: 'src/uct/tcp/endpoint.ts',
       before: 'total <= link.peerBytesMax',
       after: 'total <= link.peerBytesMax + 1',
-      breaks: 'a message is no longer than the peer takes',
+      breaks: 'a message is at most as long as the peer takes',
     },
     {
       file: 'src/uct/tcp/endpoint.ts',

@@ -191,7 +191,7 @@ export const TCP_CM: Area = {
       file: 'src/uct/tcp/cm/layout.ts',
       before: 'status < Status.OK && status >= Status.ENDPOINT_TIMEOUT',
       after: 'status <= Status.OK && status >= Status.ENDPOINT_TIMEOUT',
-      breaks: 'a rejection is no success',
+      breaks: 'a rejection is not a success',
     },
     {
       file: 'src/uct/tcp/cm/layout.ts',

@@ -240,7 +240,7 @@ export const TCP_CONNECTION: Area = {
     inTable(
       'link.room = new Room(fd, this.making, () => link.sendReported());',
       '',
-      'the event loop sends what was reported as sent',
+      'the event loop sends the messages reported as sent',
     ),
     inTable(
       'link.heartbeat(this.#heartbeatMs);\n    this.#heartbeats',
@@ -252,7 +252,7 @@ export const TCP_CONNECTION: Area = {
     inTable(
       'this.making.poll();\n      this.#makingAlarm?.arm();',
       'this.making.poll();',
-      'the event loop goes on to establish connections',
+      'the event loop continues to establish connections',
     ),
     inTable(
       'if (link.hasMore || (link.isUp && blocked.size === 1)) continue;',
@@ -338,7 +338,7 @@ export const TCP_CONNECTION: Area = {
     inInbound(
       '!this.#isPut && this.#getOwner === owner) this.payload.isLost = true;',
       '!this.#isPut) this.payload.isLost = true;',
-      'the get of another endpoint goes on',
+      'the get of another endpoint continues',
     ),
     inInbound(
       'if (this.payload.left > 0 && !this.#isPut && this.#getOwner === owner) this.payload.isLost = true;',
@@ -348,7 +348,7 @@ export const TCP_CONNECTION: Area = {
     inInbound(
       'if (this.payload.left > 0 && !this.#isPut && this',
       'if (this.payload.left > 0 && this',
-      'a put of the peer goes on when an endpoint cancels its gets',
+      'a put of the peer continues when an endpoint cancels its gets',
     ),
     inInbound(
       'const end = outcome === Status.OK ? this.#bodyStatus : failureOfPeer(outcome);',
@@ -364,13 +364,9 @@ export const TCP_CONNECTION: Area = {
     inInbound(
       'this.#answered(this.puts, count, Status.OK) ?',
       'this.#answered(this.puts, count, Status.OK) || true ?',
-      'a peer acknowledges what was sent',
+      'a peer acknowledges the messages sent to it',
     ),
-    inInbound(
-      "? NO_VIOLATION : 'a refusal of nothing';",
-      '? NO_VIOLATION : NO_VIOLATION;',
-      'a peer refuses what was sent',
-    ),
+    inInbound("? NO_VIOLATION : 'a refusal of nothing';", '? NO_VIOLATION : NO_VIOLATION;', 'a peer sends a NACK'),
     inInbound('if (intervalMs > 0) this.liveness', 'this.liveness', 'an interval of heartbeats is positive'),
     inInbound('this.#shared.counters.received(frame.byteLength);', '', 'received messages are counted'),
     inInbound('frame.source = this.#identity;', '', 'a message names its sender'),

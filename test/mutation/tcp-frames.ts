@@ -39,7 +39,7 @@ export const TCP_FRAMES: Area = {
     inSender(
       'if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);',
       'if (sent < 0) return this.#fail(-sent);',
-      'a socket without room is no failure',
+      'a socket without room is not a failure',
     ),
     inSender(
       'this.#pendingAcks = 0;\n    this.#isBatching = false;\n    this.#keep(start + Math.max(sent, 0)',
@@ -227,13 +227,13 @@ export const TCP_FRAMES: Area = {
       'a reused frame begins with its first byte',
       'a frame is put back with offset 0 unless its connection has ended, and the next piece sets it',
     ),
-    inQueue('outgoing.isRest = false;\n', '', 'a reused frame is no rest of another one'),
+    inQueue('outgoing.isRest = false;\n', '', 'a reused frame is not a rest of another one'),
     inQueue('outgoing.hasOvertaken = false;\n', '', 'a reused frame has overtaken nothing'),
     inQueue('outgoing.owner = undefined;\n', '', 'a reused frame is of no endpoint'),
     inQueue('outgoing.completion = undefined;\n', '', 'a reused frame completes nothing'),
     inQueue('outgoing.failure = Status.OK;\n', '', 'a reused frame has not failed'),
     inQueue('outgoing.copied = 0;\n', '', 'a reused frame has no copied bytes'),
-    inQueue('outgoing.runLength = NO_RUN;\n', '', 'a reused frame is no run'),
+    inQueue('outgoing.runLength = NO_RUN;\n', '', 'a reused frame is not a run'),
     inQueue('this.takenBytes -= outgoing.block.byteLength;', '', 'bytes of free frames do not count'),
     inQueue('for (const { block } of this.#all) block.free();', '', 'a closed pool frees its frames'),
     inQueue('this.zeros.free();', '', 'a closed pool frees its zeros'),
@@ -403,7 +403,7 @@ export const TCP_FRAMES: Area = {
       'transmitter.isCorked = false;',
       'frames that the program holds back stay so',
     ),
-    inParser('this.#buffers.isDelivering = false;\n    }', '}', 'receiving goes on after a delivery'),
+    inParser('this.#buffers.isDelivering = false;\n    }', '}', 'receiving continues after a delivery'),
     inParser('if (this.#run.missing > 0 && type !== FrameType.PUT)', 'if (false)', 'only puts are in a run'),
     inParser(
       'if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {',

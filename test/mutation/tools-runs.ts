@@ -34,7 +34,7 @@ export const TOOLS_RUNS: Area = {
       file: 'src/tools/coll/spec.ts',
       before: "maxbytes ?? minbytes ?? '64M'",
       after: "maxbytes ?? '64M'",
-      breaks: 'one size is a range of its own',
+      breaks: 'one size is a range',
     },
     {
       file: 'src/tools/coll/spec.ts',

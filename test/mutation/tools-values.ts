@@ -46,7 +46,7 @@ export const TOOLS_VALUES: Area = {
       file: 'src/hlthunk/info/device-info.ts',
       before: 'bytes : bytes.subarray(0, end)',
       after: 'bytes : bytes.subarray(0, end + 1)',
-      breaks: 'a text ends before its NUL',
+      breaks: 'a string ends before its NUL',
     },
     {
       file: 'src/hlthunk/info/device-info.ts',

@@ -88,7 +88,7 @@ export const UCP_CONNECTIONS: Area = {
       file: 'src/ucp/base/connection.ts',
       before: 'if (request.isAbandoned) return;',
       after: '',
-      breaks: 'a request is told once that its peer is gone',
+      breaks: 'a request learns once that its peer is gone',
     },
     {
       file: 'src/ucp/base/connection.ts',

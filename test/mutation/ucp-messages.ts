@@ -52,7 +52,7 @@ export const UCP_MESSAGES: Area = {
       file: 'src/ucp/tag/tag.ts',
       before: 'content.connection === peer && number === request',
       after: 'number === request',
-      breaks: 'a peer takes back messages of its own only',
+      breaks: 'a peer takes back only its messages',
     },
     {
       file: 'src/ucp/tag/tag.ts',
@@ -83,7 +83,7 @@ export const UCP_MESSAGES: Area = {
       before:
         '    if (length > request.byteLength) {\n      request.end(Status.MESSAGE_TRUNCATED);\n      return;\n    }',
       after: '',
-      breaks: 'a message is no longer than its receive',
+      breaks: 'a message is at most as long as its receive',
     },
     {
       file: 'src/ucp/tag/tag.ts',
@@ -224,13 +224,13 @@ export const UCP_MESSAGES: Area = {
       file: 'src/ucp/stream/stream.ts',
       before: 'if (state.receives.length > 0 || state.closed) ask(state, connection);',
       after: 'ask(state, connection);',
-      breaks: 'a peer is asked for bytes that somebody wants',
+      breaks: 'only requested bytes are fetched from a peer',
     },
     {
       file: 'src/ucp/stream/stream.ts',
       before: 'if (!state.peerWaits || state.hasAsked || state.chunks.length > 0) return;',
       after: 'if (!state.peerWaits || state.chunks.length > 0) return;',
-      breaks: 'a peer is asked for one message at a time',
+      breaks: 'one message at a time is fetched from a peer',
     },
     {
       file: 'src/ucp/stream/stream.ts',
@@ -278,13 +278,13 @@ export const UCP_MESSAGES: Area = {
       file: 'src/ucp/stream/outgoing.ts',
       before: 'if (this.#hasTold || !isLong) return;',
       after: 'if (!isLong) return;',
-      breaks: 'a peer is told once that bytes wait',
+      breaks: 'a peer learns once that bytes wait',
     },
     {
       file: 'src/ucp/stream/outgoing.ts',
       before: '    this.#hasTold = false;\n    this.#drain();',
       after: '    this.#drain();',
-      breaks: 'a peer is told again after credit that does not suffice',
+      breaks: 'a peer is notified again after credit that does not suffice',
     },
     {
       file: 'src/ucp/stream/outgoing.ts',
@@ -466,7 +466,7 @@ export const UCP_MESSAGES: Area = {
       file: 'src/ucp/am/active-message.ts',
       before: 'if (handler === undefined && id !== NOTIFICATION_ID) {',
       after: 'if (handler == null && id !== NOTIFICATION_ID) {',
-      breaks: 'a handler that was removed is no warning',
+      breaks: 'a handler that was removed is not a warning',
     },
   ],
 };

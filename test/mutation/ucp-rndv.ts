@@ -10,7 +10,7 @@ export const UCP_RNDV: Area = {
       file: 'src/ucp/rndv/rendezvous.ts',
       before: '&& byteLength <= WINDOW_BYTES_MAX &&',
       after: '&&',
-      breaks: 'a window is no longer than a fragment of the receiver',
+      breaks: 'a window is at most as long as a fragment of the receiver',
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',
@@ -88,7 +88,7 @@ export const UCP_RNDV: Area = {
       file: 'src/ucp/rndv/rendezvous.ts',
       before: 'requestId === 0 || request.isWithdrawn || request.isAbandoned',
       after: 'requestId === 0 || request.isAbandoned',
-      breaks: 'a peer is asked once to forget a message',
+      breaks: 'a peer gets one request to forget a message',
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',

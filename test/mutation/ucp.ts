@@ -155,7 +155,7 @@ export const UCP: Area = {
       file: 'src/ucp/rma/put-get.ts',
       before: 'byteLength <= path.bytesMax &&',
       after: 'byteLength < path.bytesMax + 2 &&',
-      breaks: 'a short put is no longer than the lane allows',
+      breaks: 'a short put is at most as long as the lane allows',
     },
     {
       file: 'src/ucp/rma/put-get.ts',
@@ -308,7 +308,7 @@ export const UCP: Area = {
       file: 'src/ucp/rma/list-move.ts',
       before: '          this.#nextPart = 0;\n          this.#next += 1;',
       after: '          this.#nextPart = 0;',
-      breaks: 'a list goes on behind the block that was started last',
+      breaks: 'a list continues behind the block that was started last',
     },
     {
       file: 'src/ucp/rma/list-move.ts',

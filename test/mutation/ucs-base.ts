@@ -77,7 +77,7 @@ export const UCS_BASE: Area = {
       file: 'src/ucs/sys/sleeper.ts',
       before: '    this.#onEnd?.();\n',
       after: '',
-      breaks: 'the end of a sleep is told',
+      breaks: 'the end of a sleep is reported',
     },
     {
       file: 'src/ucs/sys/sleeper.ts',
@@ -289,13 +289,13 @@ export const UCS_BASE: Area = {
       file: 'src/ucs/type/error.ts',
       before: 'if (status < 0) throw statusError(status, what);',
       after: 'if (status !== 0) throw statusError(status, what);',
-      breaks: 'an operation in progress is no failure',
+      breaks: 'an operation in progress is not a failure',
     },
     {
       file: 'src/ucs/type/error.ts',
       before: '[...new Set(errors.map(({ message }) => message))]',
       after: 'errors.map(({ message }) => message)',
-      breaks: 'each problem is told once',
+      breaks: 'each problem is reported once',
     },
     {
       file: 'src/ucs/type/error.ts',
@@ -361,7 +361,7 @@ export const UCS_BASE: Area = {
       file: 'src/ucs/type/inspect.ts',
       before: 'text.length <= columns ? text',
       after: 'text.length < columns ? text',
-      breaks: 'a text that fits is not cut',
+      breaks: 'a string that fits is not cut',
     },
   ],
 };

@@ -115,13 +115,13 @@ export const UCS_RECORDS: Area = {
       file: 'src/ucs/memory/memory-type.ts',
       before: 'if (type === undefined || type === MemoryType.UNKNOWN)',
       after: 'if (type === undefined)',
-      breaks: 'unknown is no memory type',
+      breaks: 'unknown is not a memory type',
     },
     {
       file: 'src/ucs/memory/memory-type.ts',
       before: '& ~(1 << MemoryType.HOST)',
       after: '',
-      breaks: 'host memory is no device memory',
+      breaks: 'host memory is not device memory',
     },
     {
       file: 'src/ucs/memory/memory-type.ts',
@@ -199,7 +199,7 @@ export const UCS_RECORDS: Area = {
       file: 'src/ucs/profile/trace.ts',
       before: 'FIRST_CARD_TID + index]',
       after: 'index]',
-      breaks: 'the timeline of a card is no thread of Linux',
+      breaks: 'the timeline of a card is not a thread of Linux',
     },
     {
       file: 'src/ucs/profile/trace.ts',
@@ -277,7 +277,7 @@ export const UCS_RECORDS: Area = {
       file: 'src/ucs/stats/latency-histograms.ts',
       before: 'buckets: [...each.buckets] }',
       after: 'buckets: each.buckets }',
-      breaks: 'what was read does not change later',
+      breaks: 'read values do not change later',
     },
     {
       file: 'src/ucs/stats/stats-node.ts',
@@ -301,7 +301,7 @@ export const UCS_RECORDS: Area = {
       file: 'src/ucs/stats/stats-output.ts',
       before: "asError(error).code !== 'EAGAIN' || refusals > REFUSALS_MAX",
       after: 'refusals > REFUSALS_MAX',
-      breaks: 'a write that fails is told of',
+      breaks: 'a write that fails is reported',
     },
     {
       file: 'src/ucs/stats/stats-output.ts',
@@ -349,7 +349,7 @@ export const UCS_RECORDS: Area = {
       file: 'src/ucs/stats/stats-output.ts',
       before: 'if (!this.#failed) this.#log.warn',
       after: 'this.#log.warn',
-      breaks: 'a failure of udp is told once',
+      breaks: 'a failure of udp is reported once',
     },
     {
       file: 'src/ucs/stats/stats-output.ts',

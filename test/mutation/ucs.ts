@@ -100,7 +100,7 @@ export const UCS: Area = {
       file: 'src/ucs/config/file.ts',
       before: "text.replace(/^\\uFEFF/, '')",
       after: 'text',
-      breaks: 'a byte order mark is no name',
+      breaks: 'a byte order mark is not a name',
       equivalent: 'trim removes it too',
     },
     {

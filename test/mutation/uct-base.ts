@@ -55,7 +55,7 @@ export const UCT_BASE: Area = {
       'a key that is refused gives its table back',
     ),
     inReader('key.device === NO_DEVICE ? undefined : key.device', 'key.device', 'host memory has no device'),
-    inReader('if (isLackOfResources(error)) throw error;\n', '', 'a lack of descriptors is no stale key'),
+    inReader('if (isLackOfResources(error)) throw error;\n', '', 'a lack of descriptors is not a stale key'),
     inReader(
       'if (!isCurrent()) throw this.#stale();\n    const slot',
       'const slot',

@@ -1,6 +1,6 @@
 /**
  * Checks of the engine over libucp on a real RDMA stack: ucp_client_server of UCX's examples is the other side, over rc with the connection manager of RDMA. It is compiled
- * outside of the guest. ucx_perftest is no peer here: it exchanges addresses of workers, and two of it do not reach each other over rdma_rxe either (UCX 1.13: `no
+ * outside of the guest. ucx_perftest is not a peer here: it exchanges addresses of workers, and two of it do not reach each other over rdma_rxe either (UCX 1.13: `no
  * auxiliary transport`).
  */
 

@@ -94,7 +94,7 @@ let folder = '';
 
 const onSignal = (): void => cleanUp(folder);
 
-/** Begins a run: makes its folder. The configuration of vitest calls it, before vitest makes a temporary folder of its own. */
+/** Begins a run: makes its folder. The configuration of vitest calls it, before vitest makes its own temporary folder. */
 export function beginRun(): void {
   if (process.env[RUN] !== undefined) return;
   folder = mkdtempSync(join(tmpdir(), 'gux-'));

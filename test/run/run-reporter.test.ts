@@ -3,7 +3,7 @@ import { RunReporter } from './run-reporter.ts';
 
 type Case = Parameters<RunReporter['onTestCaseResult']>[0];
 
-/** A reporter with a clock of its own; `tick` is its timer. */
+/** A reporter with its own clock; `tick` is its timer. */
 function makeReporter() {
   const lines: string[] = [];
   let ms = 0;

@@ -1,5 +1,5 @@
 /**
- * The hosts of a schedule, and its actors: workers on them, real contexts over simulated transports. A host has a clock of its own, so that its timers
+ * The hosts of a schedule, and its actors: workers on them, real contexts over simulated transports. A host has its own clock, so that its timers
  * end when it dies.
  */
 

@@ -350,7 +350,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
         arrival,
       });
     };
-    // A card at the other end accesses memory by itself, without progress of its owner.
+    // A card at the other end accesses memory without progress of its owner.
     const sending = lane.isOffloaded ? { atOnce: serve } : { arrival: serve };
     network.send(this.#there, peer, { isOrdered: lane.isOrdered, ...sending });
   }
@@ -404,7 +404,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       network.send(this.#back, this.#iface, { isOrdered: lane.isOrdered, atOnce, arrival });
     };
     let id = sentId;
-    // What came before it by itself was before it; what comes until the peer makes progress was not.
+    // Earlier accesses of the card were before it; those until the peer makes progress was not.
     const atOnce = (): void => {
       if (lane.isOffloaded && idThere !== undefined) id = idThere();
     };

@@ -59,7 +59,7 @@ export class SimulatedIface implements Iface, Port {
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
-    if (address.byteLength !== ADDRESS_BYTES) return 'is no address';
+    if (address.byteLength !== ADDRESS_BYTES) return 'is not an address';
     const [magic, id] = new Int32Array(address.slice().buffer);
     if (magic !== MAGIC || address.some((byte, i) => i >= 12 && byte !== this.address[i])) return 'is another network';
     const isItself = id === this.id;

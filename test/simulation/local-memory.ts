@@ -41,7 +41,7 @@ export class LocalSpace {
     this.kind = this.#parts.map(({ handle }) => (handle === undefined ? 'b' : handle.memoryType ? 'c' : 'm')).join('');
   }
 
-  /** The parameter of operations: a list has no offset and no length of its own. */
+  /** The parameter of operations: a list has neither offset nor length. */
   get local(): LocalBuffer {
     if (!this.#isList) return this.#parts[0]!.memory;
     return this.#parts.map(({ memory, offset, byteLength }): PieceOf<LocalMemory> => ({ memory, offset, byteLength }));

@@ -27,7 +27,7 @@ describe('a schedule', () => {
     [606, 'a part of a list waits to be sent again when its endpoint is closed by force'],
     [3585, 'a transport works with a fragment until it notices that the peer is lost'],
     [6077, 'hosts are separated before there is an endpoint between them'],
-    [16684, 'a rendezvous ends at its sender, and its receiver gives up the connection before it is told'],
+    [16684, 'a rendezvous ends at its sender, and its receiver gives up the connection before it learns of the end'],
     [17023, 'the last credit goes to a message that is not kept, while the rest is held by a stream'],
     [18013, 'an endpoint is closed while a stream is copied into device memory'],
     [23388, 'a receive waits for a transport that works for a lost peer'],

@@ -124,9 +124,9 @@ function readSnapshot(fd: number): ProcessSnapshot {
   try {
     seals = getSeals(fd);
   } catch {
-    throw new SnapshotError('the answer is no sealed memory');
+    throw new SnapshotError('the reply is not sealed memory');
   }
-  if ((seals & SNAPSHOT_SEALS) !== SNAPSHOT_SEALS) throw new SnapshotError('the answer is no sealed memory');
+  if ((seals & SNAPSHOT_SEALS) !== SNAPSHOT_SEALS) throw new SnapshotError('the reply is not sealed memory');
   const { byteLength } = fileStatus(fd);
   if (byteLength > SNAPSHOT_BYTES_MAX) throw new SnapshotError(`the snapshot has ${byteLength} bytes`);
   let snapshot: Partial<ProcessSnapshot>;

@@ -211,13 +211,13 @@ describe('the answer of a process', () => {
     expect(whole!.snapshot).toEqual({ format: SNAPSHOT_FORMAT, pid: 7 });
     for (const missing of [SealFlag.SEAL, SealFlag.SHRINK, SealFlag.GROW, SealFlag.WRITE]) {
       const [answer] = await asked((client) => sendText(client, text, SNAPSHOT_SEALS & ~missing));
-      expect([answer!.snapshot, answer!.failure]).toEqual([undefined, 'the answer is no sealed memory']);
+      expect([answer!.snapshot, answer!.failure]).toEqual([undefined, 'the reply is not sealed memory']);
     }
   });
 
   it('of another kind of file is refused', async () => {
     const [answer] = await asked((client, listener) => client.sendmsg(new Uint8Array(1), [listener.fd]));
-    expect(answer!.failure).toBe('the answer is no sealed memory');
+    expect(answer!.failure).toBe('the reply is not sealed memory');
   });
 
   it.each([

@@ -37,7 +37,7 @@ export function runCommand(): Command {
     .argument('[arguments...]', 'its arguments')
     .passThroughOptions();
   return addNodeOptions(command)
-    .option('--socket <path>', 'use the node server at this socket instead of a node of its own')
+    .option('--socket <path>', 'use the node server at this socket instead of a new node')
     .option('--trace <file>', 'record every ioctl there as JSON lines; not with a running node server')
     .action(run);
 }
@@ -46,7 +46,7 @@ async function run(file: string, args: readonly string[], options: RunOptions, c
   const socket = socketOf(options);
   if (options.trace === '-') command.error('--trace must be a file: standard output is that of the program');
   if (options.trace !== undefined && socket !== undefined)
-    command.error('--trace needs a node of its own: a running node server is traced by node up --trace');
+    command.error('--trace needs a new node; start a running node server with node up --trace to trace it');
   const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {
     becomeProgram(server, file, args);
@@ -58,7 +58,7 @@ async function run(file: string, args: readonly string[], options: RunOptions, c
   }
 }
 
-/** The socket of a running node server: the given one, else that of UCX_GAUDI_DRIVER; undefined for a node of its own. */
+/** The socket of a running node server: the given one, else that of UCX_GAUDI_DRIVER; undefined for a new node. */
 function socketOf({ socket }: RunOptions): string | undefined {
   if (socket !== undefined) return resolve(socket);
   const { DRIVER } = readProgram().config.get(GAUDI_CONFIG_TABLE);

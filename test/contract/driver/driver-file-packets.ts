@@ -69,7 +69,7 @@ function waitForObject(fixture: DriverFixture, words: Uint32Array, queue: number
   return writeFence(words, at, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
 }
 
-/** Stores words in host memory, at an offset of its own. */
+/** Stores words in host memory, at a chosen offset. */
 function store(fixture: DriverFixture, offset: number, values: readonly number[]): bigint {
   new Uint32Array(fixture.host.buffer, offset, values.length).set(values);
   return fixture.hostVa + BigInt(offset);

@@ -71,7 +71,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.submit([{ queue: 0, cb: 0x1234n, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
       expect(client.submit([{ queue: 0, cb: out, byteLength: 4 }]).result).toBe(-Errno.EINVAL);
       expect(client.submit([{ queue: 0, cb: out, byteLength: 4104 }]).result).toBe(-Errno.EINVAL);
-      // An internal queue receives an address, and does not signal completion by itself.
+      // An internal queue receives an address, and does not signal completion.
       expect(client.submit([{ queue: 9, cb: 0x7000_0000_0000_0000n, byteLength: 8 }]).result).toBe(-Errno.EFAULT);
       expect(client.submit([{ queue: 9, cb: hostVa, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
     });
@@ -222,7 +222,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
       const cs_flags = HL_CS_FLAGS.FORCE_RESTORE;
       const restored = { cs_flags, chunks_restore: BigInt(client.dataAddress), num_chunks_restore: 1 };
-      // The hidden submission has a sequence number of its own.
+      // The hidden submission has its own sequence number.
       expect(fixture.submitCommands(8, 0, restored)).toMatchObject({ result: 0, out: { seq: out.seq + 2n } });
       expect(fixture.submitCommands(8, 0, { ...restored, chunks_restore: 64n }).result).toBe(-Errno.EFAULT);
       expect(fixture.submitCommands(8, 0, { ...restored, num_chunks_restore: 513 }).result).toBe(-Errno.EINVAL);

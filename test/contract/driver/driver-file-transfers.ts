@@ -100,7 +100,7 @@ function swapCases(fixture: DriverFixture): void {
   it('LIN_DMA reverses elements across pages that are not contiguous', () => {
     const { client } = fixture;
     const pages = 4;
-    // The address of a huge page has a device address of its own: none of these pages is at one.
+    // The address of a huge page has its own device address: none of these pages is at one.
     using whole = mapAnonymous(2 * pages * PAGE);
     const toHuge = (HUGE_PAGE - (whole.address % HUGE_PAGE)) % HUGE_PAGE;
     const skipped = toHuge < pages * PAGE ? pages * PAGE : 0;

@@ -59,7 +59,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
         const before = [...words];
         expect(client.waitCs(values).result).toBe(-errno);
         expect([...words]).toEqual(before);
-        // The kernel's port waits in slices of its own.
+        // The kernel's port waits in slices.
         if (node.kind !== 'emulator') continue;
         expect(await client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block)).toBe(-errno);
         expect([...words]).toEqual(before);

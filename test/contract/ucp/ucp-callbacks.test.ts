@@ -26,7 +26,7 @@ describe('an error of a callback outside of progress', () => {
     await two.worker.tagRecv(new Uint8Array(8), { tag: 1 });
   });
 
-  it('is uncaught while an endpoint closes, which goes on', async () => {
+  it('is uncaught while an endpoint closes, which continues', async () => {
     const { ab, ba, one, two } = await fixture.pair();
     one.worker.setAmHandler(ID, () => {
       throw new Error('of the handler');

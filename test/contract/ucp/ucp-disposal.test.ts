@@ -27,7 +27,7 @@ for (const kind of PAIR_KINDS) {
       });
     });
 
-    it('has delivered what was awaited', async () => {
+    it('has delivered the awaited operations', async () => {
       const both = await pair(kind);
       const { one, two } = both;
       await serving(both, async () => {

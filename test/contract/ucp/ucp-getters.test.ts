@@ -11,7 +11,7 @@ import { fillPattern } from '../../fixtures/pattern.ts';
 const BYTES = 96;
 const NESTED_TAG = 9;
 
-/** Sends messages of its own whenever it is read. */
+/** Sends other messages whenever it is read. */
 class Interloper {
   readonly #pair: Pair;
   readonly #bytes: Uint8Array = new Uint8Array(7).fill(0xee);
@@ -71,7 +71,7 @@ class Interloper {
     return [piece(0), piece(half)];
   }
 
-  /** Receives what was sent in between, and frees its requests. */
+  /** Receives the messages sent in between, and frees its requests. */
   async receive(): Promise<void> {
     const { two } = this.#pair;
     for (let i = 0; i < this.sent; i++) {

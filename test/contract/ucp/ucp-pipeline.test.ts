@@ -125,7 +125,7 @@ describe('a pipeline over a network', () => {
     const { one, two, ab } = pair;
     const BYTES = 5 * FRAGMENT + 11;
     const [here, there] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
-    if (here instanceof Uint8Array || there instanceof Uint8Array) throw new Error('is no device memory');
+    if (here instanceof Uint8Array || there instanceof Uint8Array) throw new Error('is not device memory');
     const rkey = keyFor(ab, two, there);
     await fill(one, here, pattern(BYTES, 1));
     await fill(two, there, new Uint8Array(BYTES));
@@ -225,7 +225,7 @@ describe('a pipeline over shared memory', () => {
   const fixture = usePairs();
 
   it.each(['0', '1'])(
-    'is written by the card of the sender, without fragments of its own (%s engine threads)',
+    'is written by the card of the sender, without fragments (%s engine threads)',
     async (threads) => {
       const env = { ...SMALL, UCX_GAUDI_EMULATOR_DMA_THREADS: threads };
       const { one, two, ab } = await fixture.pair(connectionKind('staging, posix'), env);

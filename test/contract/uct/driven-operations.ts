@@ -90,7 +90,7 @@ export function errorOf(call: () => unknown): {
   throw new Error('nothing was thrown');
 }
 
-/** A buffer with an ArrayBuffer of its own. */
+/** A buffer with its own ArrayBuffer. */
 export function ownBytes(byteLength: number): Uint8Array {
   return new Uint8Array(new ArrayBuffer(byteLength));
 }

@@ -185,7 +185,7 @@ function detachedCases(fixture: RmaFixture): void {
   );
 }
 
-/** Starts an operation, detaches the buffer of a side, and waits for the end. Returns what was in the memory of the buffer then, and what is there now. */
+/** Starts an operation, detaches the buffer of a side, and waits for the end. Returns the bytes of the memory of the buffer then and now. */
 async function runDetached(
   fixture: RmaFixture,
   operation: Operation,

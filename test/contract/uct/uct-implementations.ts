@@ -51,7 +51,7 @@ function openHost(component: Component, log: TestLog, overrides: Readonly<Record
   return { md, pinnedBytes: () => 0, deviceBytes: () => 0, close: () => {} };
 }
 
-/** Opens gaudi_copy on an emulated node of its own. */
+/** Opens gaudi_copy on its own emulated node. */
 export function openGaudiCopy(
   log: TestLog,
   node: EmulatedNodeOptions = {},
@@ -76,7 +76,7 @@ function dmabufOf(md: CopyMd, byteLength: number): DmabufExport {
   return md.memExportDmabuf(address, byteLength, 1);
 }
 
-/** Opens gaudi_ipc with gaudi_copy, which allocates for it, on an emulated node of its own. */
+/** Opens gaudi_ipc with gaudi_copy, which allocates for it, on its own emulated node. */
 export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUnderTest {
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
@@ -102,7 +102,7 @@ export const ENGINE_THREADS: readonly (readonly ['gaudi' | 'gaudi2', number])[] 
   ...(IS_FULL ? ([['gaudi', 1]] as const) : []),
 ];
 
-/** Opens the memory domain of RDMA on two devices: those of an emulated node of its own, whose second card provides dma-bufs, or real ones. */
+/** Opens the memory domain of RDMA on two devices: those of an emulated node, whose second card provides dma-bufs, or real ones. */
 export function openIb(log: TestLog, overrides: Readonly<Record<string, string>> = {}): MdUnderTest {
   const config = loadConfig([IB_CONFIG_TABLE, RC_CONFIG_TABLE], { overrides: { ...REAL_SETTINGS, ...overrides } });
   const services = { log: log.log, clock: systemClock, config };

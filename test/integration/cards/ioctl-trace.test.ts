@@ -80,7 +80,7 @@ describe('traces', () => {
     expect(command(...args)).toEqual([2, '', expect.stringContaining('--foreground')]);
   });
 
-  it('end with a warning when the disk is full; the server goes on', async () => {
+  it('end with a warning when the disk is full; the server continues', async () => {
     const socket = join(folder, 'full.sock');
     expect(command('node', 'up', '--cards', '1', '--socket', socket, '--trace', '/dev/full')[0]).toBe(0);
     try {
@@ -101,7 +101,7 @@ describe('traces', () => {
 });
 
 describe('live lines on standard output', () => {
-  it('appear with each call; when their reader ends, the trace does, with a warning, and the server goes on', async () => {
+  it('appear with each call; when their reader ends, the trace does, with a warning, and the server continues', async () => {
     const socket = join(folder, 'live.sock');
     const args = ['node', 'up', '--foreground', '--cards', '1', '--socket', socket, '--trace', '-'];
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^VITEST/.test(name)));

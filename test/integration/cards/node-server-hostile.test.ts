@@ -304,7 +304,7 @@ describe('a client of a node server', () => {
 
   it('that posts twice into a waiting slot is disconnected', async () => {
     using raw = new RawFile();
-    // A wait for an interrupt that never occurs, at a counter of its own.
+    // A wait for an interrupt that never occurs, at its own counter.
     const counter = allocateScratch(8);
     const block = blockOf(14);
     const { words } = block;

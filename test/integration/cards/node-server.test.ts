@@ -47,7 +47,7 @@ afterAll(async () => {
   await server.stop();
 });
 
-/** A client in a process of its own. */
+/** A client in its own process. */
 function startClient(mode: 'work' | 'churn', ...args: readonly number[]): Child<never, object> {
   return new Child(PROGRAM, [mode, server.socketPath, ...args.map(String)]);
 }

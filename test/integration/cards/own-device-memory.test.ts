@@ -32,7 +32,7 @@ interface Owned {
   free(): void;
 }
 
-/** A block of the arenas of a device, or memory of its own by the raw calls. */
+/** A block of the arenas of a device, or separate memory by the raw calls. */
 const KINDS: Readonly<Record<string, (device: Device) => Owned>> = {
   'a block': ({ memory }) => memory.allocate(MIB),
   'raw memory': (device) => {

@@ -55,9 +55,9 @@ describe.each(ENGINES)('a program over %s', { timeout: 60_000 }, (engine) => {
     expect(Buffer.compare(read, bytes)).toBe(0);
   }
 
-  it('names it in a snapshot without waiting, and goes on when it continues', async () => {
+  it('names it in a snapshot without waiting, and continues when it continues', async () => {
     server = await TestNodeServer.start({ cards: 2 });
-    // It has the cards open and does not use them: no call of its own waits.
+    // It has the cards open and does not use them: none of its calls waits.
     const context = await create();
     const stopped = await stop();
     const left = context.query().unavailable.filter(({ reason }) => reason.includes(stopped));
@@ -80,7 +80,7 @@ describe.each(ENGINES)('a program over %s', { timeout: 60_000 }, (engine) => {
     const bytes = new Uint8Array(LENGTH);
     const error = await program.endpoint.put(bytes, program.rkey).catch((reason: Error) => reason);
     expect(error).toMatchObject({ message: expect.stringContaining(stopped) });
-    // The server answers what was asked before it sees that the client is gone.
+    // The server replies to requests before it sees that the client is gone.
     process.kill(server.pid, 'SIGCONT');
     for (let i = 0; i < 3; i++) {
       const again = await program.endpoint.put(bytes, program.rkey).catch((reason: Error) => reason);
@@ -115,7 +115,7 @@ describe.each(ENGINES)('a program over %s', { timeout: 60_000 }, (engine) => {
   });
 });
 
-it('a program that connects to it is told so, and is no client later', { timeout: 60_000 }, async () => {
+it('a program that connects to it learns of it, and is not a client later', { timeout: 60_000 }, async () => {
   server = await TestNodeServer.start({ cards: 1 });
   const stopped = await stop();
   expect(() => connectEmulatedNode(server.socketPath)).toThrow(

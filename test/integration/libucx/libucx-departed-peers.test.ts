@@ -21,7 +21,7 @@ it.skipIf(skipReason !== undefined)(
     });
     expect([status, signal], stderr).toEqual([0, null]);
     expect(JSON.parse(stdout)).toEqual({
-      // Each client has an endpoint of its own, although libucp uses the handle again.
+      // Each client has its own endpoint, although libucp uses the handle again.
       answered: Array.from({ length: CLIENTS }, (_, i) => [i, i]).flat(),
       statuses: Array(CLIENTS).fill('CONNECTION_RESET'),
       transports: Array(CLIENTS).fill([]),

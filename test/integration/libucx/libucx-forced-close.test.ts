@@ -1,4 +1,4 @@
-/** Endpoints that are closed by force while operations on remote memory are pending: these end, and the process goes on. */
+/** Endpoints that are closed by force while operations on remote memory are pending: these end, and the process continues. */
 
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';

@@ -258,11 +258,11 @@ describe.skipIf(skipReason !== undefined).each(kindsOfExtent(KINDS))(TITLE, (kin
     ab.fence();
     requests.push(ab.getNbx(near, 0, FRAGMENT, rkey, FRAGMENT));
     await driveUntil(pair, () => flag.bytes![0] === 2);
-    await expectContents(two, far, bytes, 'what was put before the flag');
+    await expectContents(two, far, bytes, 'the put before the flag');
     const flushed = [one.worker.flushNbx(), ab.flushNbx()];
     for (const request of [...requests, ...flushed]) expect(await endOf(pair, request)).toBe(Status.OK);
     bytes.copyWithin(0, FRAGMENT, 2 * FRAGMENT);
-    await expectContents(one, near, bytes, 'what was got');
+    await expectContents(one, near, bytes, 'the get');
     rkey.release();
     flagKey.release();
   });

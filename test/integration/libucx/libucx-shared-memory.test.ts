@@ -39,7 +39,7 @@ describe.skipIf(skipReason !== undefined)(
     it.each([
       ['full', FULL, /\/dev\/shm has 64 KiB free, and a worker of libucp takes \d+ KiB; .*UCX_TLS=\^posix/],
       ['read-only', READ_ONLY, /no shared memory in \/dev\/shm: open: EROFS .*; .*UCX_TLS=\^posix/],
-    ])('that is %s is told, and other transports are used', (_, mount, reason) => {
+    ])('that is %s is reported, and other transports are used', (_, mount, reason) => {
       for (const tls of ['all', 'posix,tcp,self', 'shm,tcp,self', '^cma']) {
         const { result, lines } = run(mount, tls);
         expect(result).toMatchObject({ isWhole: true });

@@ -1,5 +1,5 @@
 /**
- * A plain UCX server of the same machine with the transports that libucp takes by itself, shared memory among them: it serves a client of the engine
+ * A plain UCX server of the same machine with the transports that libucp selects by default, shared memory among them: it serves a client of the engine
  * libucx in each of its modes, lives on, and serves the next.
  */
 

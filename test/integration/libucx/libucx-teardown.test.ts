@@ -18,7 +18,7 @@ function run(scenario: string): readonly string[] {
     timeout: 30_000,
   });
   expect([status, signal], stderr).toEqual([0, null]);
-  // libucp 1.13 prints warnings of its own, of messages without a receiver.
+  // libucp 1.13 prints warnings about messages without a receiver.
   return JSON.parse(stdout.split('\n').find((line) => line.startsWith('["'))!);
 }
 

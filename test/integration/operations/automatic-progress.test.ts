@@ -93,7 +93,7 @@ describe.each(ENGINES)('over %s, a worker that nobody drives', (title, isSkipped
     send.free();
   });
 
-  it.skipIf(isSkipped)('goes on beside a program that waits for its events', async () => {
+  it.skipIf(isSkipped)('continues beside a program that waits for its events', async () => {
     const context = await open();
     const [one, two] = [context.worker(), context.worker()];
     const endpoint = one.endpoint(two.address());

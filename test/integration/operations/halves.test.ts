@@ -59,7 +59,7 @@ async function knownPair(name: string): Promise<Pair & { readonly errors: readon
   return { ...pair, errors };
 }
 
-describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
+describe.each(KINDS)('a half that fails alone, over %s', (name) => {
   it('notifies the other, where all pending operations end', async () => {
     const pair = await knownPair(name);
     const ended = beginAll(pair.ab);

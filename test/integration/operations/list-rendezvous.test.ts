@@ -148,7 +148,7 @@ describe('a rendezvous of lists over posix', () => {
     unmap(pair.one, memory);
   });
 
-  // How the pieces of the two ends are mapped; each is a memory of its own.
+  // How the pieces of the two ends are mapped; each is a separate memory.
   it.each([
     ['posix', 'allocated', 'allocated', 'get'],
     ['posix', 'allocated', 'bytes', 'get'],
@@ -246,7 +246,7 @@ describe('a rendezvous of lists over posix', () => {
     unmap(two, target.memory);
   });
 
-  it('a forced close of the sender ends what was offered, and no other endpoint', async () => {
+  it('a forced close of the sender ends its offered messages, and no other endpoint', async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two, ab } = pair;
     const other = one.worker.endpoint(two.worker.address());

@@ -1,4 +1,4 @@
-/** The names of the protocols of messages: requests, explain(), UCX_PROTO_INFO=y and UCX_PROTO_INFO=used say the same of what was sent. */
+/** The names of the protocols of messages: requests, explain(), UCX_PROTO_INFO=y and UCX_PROTO_INFO=used agree about each message. */
 
 import { describe, expect, it } from 'vitest';
 import type { LocalMemory, TransferResult } from '../../../src/index.ts';

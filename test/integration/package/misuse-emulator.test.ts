@@ -26,7 +26,7 @@ const EXEMPT = {
   '.enterPrivateTree': 'it replaces the mount namespace of the thread',
 };
 
-/** Where a text in the place of a path makes its files. */
+/** Where a string in the place of a path makes its files. */
 let folder: string;
 const home = process.cwd();
 let server: TestNodeServer;

@@ -23,7 +23,7 @@ const OPTIONS = {
   outDir: 'out',
 };
 
-/** An example as a program of its own. */
+/** An example as a separate program. */
 function example(file: string): string {
   const text = readFileSync(join(ROOT, 'examples', file), 'utf8');
   return text.replace(/'\.\.\/src\/(?:index|(\w+)(?:\/index)?)\.ts'/g, (_match, entry?: string) =>

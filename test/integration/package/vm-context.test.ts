@@ -1,4 +1,4 @@
-/** The package in a context of node:vm, in which jest and the vm pools of vitest load modules: it has globals, errors and symbols of its own. */
+/** The package in a context of node:vm, in which jest and the vm pools of vitest load modules: globals, errors and symbols are separate there. */
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -110,7 +110,7 @@ describe.each(['posix', 'tcp', 'loopback over self alone'])('over %s', (name) =>
       const waiting = [0, 1, 2].map((i) => ab.put(pattern(64, i), rkey, { notify: notice(count + i), signal }));
       const kept = ab.notify(notice(count + 3));
       const behind = [ab.notify(notice(count + 4), { signal }), ab.flush({ signal }), one.worker.flush({ signal })];
-      // A put of its own waits for nothing where it ends in its call.
+      // Its own put waits for nothing where it ends in its call.
       const put = ab.put(pattern(4096, 9), rkey, { signal }).catch((error: unknown) => error);
       const ends = [...waiting, ...behind].map((sent) => expect(sent).rejects.toMatchObject({ name: 'AbortError' }));
       for (let i = 0; i < 200; i++) await new Promise(setImmediate);
@@ -127,7 +127,7 @@ describe.each(['posix', 'tcp', 'loopback over self alone'])('over %s', (name) =>
     close();
   });
 
-  it('one with an id of its own does not reach the loop over its messages', async () => {
+  it('one with its own id does not reach the loop over its messages', async () => {
     const { pair, rkey, close } = await open();
     const { two, ab } = pair;
     await serving(pair, async () => {

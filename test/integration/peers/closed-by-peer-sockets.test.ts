@@ -28,7 +28,7 @@ const CONNECTIONS = ENGINES.flatMap((engine) =>
 
 interface Connection {
   readonly endpoint: Endpoint;
-  /** What `onError` is told. */
+  /** The argument of `onError`. */
   readonly told: Promise<readonly unknown[]>;
 }
 

@@ -25,7 +25,7 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
     await peer.kill();
   });
 
-  /** An endpoint to a peer with an endpoint back; and what `onError` is told, once it is. */
+  /** An endpoint to a peer with an endpoint back; and the argument of `onError`, once called. */
   async function connect(): Promise<{ readonly endpoint: Endpoint; readonly told: Promise<readonly unknown[]> }> {
     const env = { UCX_TLS: tls, UCX_KEEPALIVE_INTERVAL: '100ms' };
     const { worker } = await fixture.open({ context: { engine, env } });
@@ -72,7 +72,7 @@ describe.each(CONNECTIONS)('a peer over the engine %s and %s', { timeout: 60_000
 describe('a peer that closes while this side makes no progress', () => {
   const fixture = useContexts();
 
-  /** Two sides that have exchanged a message: the endpoint of the peer, and what the error callback of this side is told. */
+  /** Two sides that have exchanged a message: the endpoint of the peer, and the argument of the error callback of this side. */
   async function connect(): Promise<{ two: Stack; back: Endpoint; told: Promise<readonly unknown[]> }> {
     const env = { UCX_TLS: 'posix', UCX_KEEPALIVE_INTERVAL: '50ms' };
     const [one, two] = [await fixture.open({ context: { env } }), await fixture.open({ context: { env } })];

@@ -134,7 +134,7 @@ describe('a peer that connects while there are no descriptors', () => {
     const env = { UCX_TLS: kind.tls };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
     const endpoint = one.worker.endpoint(two.worker.address());
-    // Then its messages are read, but the connection back fails: for want of a descriptor of the peer, or of its own ring.
+    // Then its messages are read, but the connection back fails: for want of a descriptor of the peer, or of the ring of this side.
     const steps = [
       [0, /the messages of a sender wait: .*EMFILE/],
       [1, /a request to connect waits: .*EMFILE/],

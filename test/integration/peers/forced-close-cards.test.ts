@@ -27,7 +27,7 @@ const BLOCKS = 4 * ACCEPTED;
 const TURNS = 4 * BLOCKS;
 const HANG_NS = 1e6;
 
-/** Starts a list of single blocks, which lie apart: the card moves each by itself. */
+/** Starts a list of single blocks, which lie apart: the card moves each separately. */
 function startList(
   endpoint: Endpoint,
   name: 'putListNbx' | 'getListNbx',

@@ -355,7 +355,7 @@ async function idleSecond(peer: UcpPeer): Promise<{ readonly wakeUps: number; re
 async function waitFor(worker: Worker, isDone: () => boolean): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   while (!isDone()) {
-    if (performance.now() > deadline) expect.fail('what was waited for has not happened');
+    if (performance.now() > deadline) expect.fail('the awaited condition has not become true');
     worker.progress();
     await new Promise((resolve) => setTimeout(resolve, 1));
   }

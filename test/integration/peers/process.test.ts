@@ -1,4 +1,4 @@
-/** A process that uses the library: it ends by itself, uses no CPU while it is idle, and keeps its event loop free. */
+/** A process that uses the library: it ends without a call, uses no CPU while it is idle, and keeps its event loop free. */
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -58,7 +58,7 @@ describe.each(ENGINES)('a process over %s', { timeout: 60_000 }, (engine) => {
       `${SET_UP} endpoint.putNbx(new Uint8Array(2 ** 20), 0, 2 ** 20, rkey, 0);`,
     ],
     ['does not wait for a context', 'void Context.create();'],
-  ])('that %s ends by itself', (_what, body) => {
+  ])('that %s ends without a call', (_what, body) => {
     const result = run(`${body}\nconsole.log('end of program');`);
     expect(result).toEqual({ code: 0, signal: null, out: 'end of program\n', err: '' });
   });
@@ -124,14 +124,14 @@ describe.skipIf(CARD !== undefined)(
       runProgram(body, { UCX_GAUDI_DRIVER: driver, XDG_RUNTIME_DIR: folder });
     const USES_CARD = "(await Context.create()).memMap({ allocate: 8, memoryType: 'gaudi' });";
 
-    it('is told once that device memory is emulated', () => {
+    it('is reported once that device memory is emulated', () => {
       const again = `${USES_CARD} new (await import('node:worker_threads')).Worker(new URL(import.meta.url));`;
       const { code, err } = run(`${USES_CARD} if ((await import('node:worker_threads')).isMainThread) { ${again} }`);
       expect(code).toBe(0);
       expect(err).toMatch(WARNING);
     });
 
-    it('is told so by the first device of hl-thunk whose memory it uses', () => {
+    it('learns it from the first device of hl-thunk whose memory it uses', () => {
       const hlthunk = builtSpecifier(join(ROOT, 'src/hlthunk.ts'));
       const open = `const { openDevice } = await import(${hlthunk}); const device = openDevice();`;
       expect(run(`${open} device.close();`)).toMatchObject({ code: 0, err: '' });

@@ -43,7 +43,7 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
     ['full', FULL, 'ENOSPC'],
     ['read-only', READ_ONLY, 'EROFS'],
     ['no place for files', NO_FILES, 'ENOENT'],
-  ])('that is %s is told, and the others carry everything', (_, mount, errno) => {
+  ])('that is %s is reported, and the others carry everything', (_, mount, errno) => {
     const { result, warnings } = run(mount, 'posix,cma,tcp,self');
     expect(result).toEqual({ isWhole: true, transports: ['self/memory', 'cma/memory'] });
     expect(warnings).toEqual([
@@ -64,7 +64,7 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
     expect(warnings).toEqual([expect.stringMatching('posix is not used by a worker: .*ENOSPC')]);
   });
 
-  it('is told by the connection to a peer, if there was room before', () => {
+  it('is named by the connection to a peer, if there was room before', () => {
     const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix', NEARLY_FILL);
     expect(result).toMatchObject({ code: 'ERR_UNREACHABLE', message: expect.stringMatching(SHORTAGE) });
     expect(warnings).toEqual([expect.stringMatching(SHORTAGE)]);

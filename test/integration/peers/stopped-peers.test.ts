@@ -61,7 +61,7 @@ describe.each(['self,posix', 'self,posix,cma'])('a process that is stopped, over
     await expected;
   }
 
-  /** The connection works, and messages in both directions come in order: what was sent before them has been handled. */
+  /** The connection works, and messages in both directions come in order: earlier messages have been handled. */
   async function expectConnected(): Promise<void> {
     peer.signal('SIGCONT');
     await peer.tell({ do: 'map', name: 'word', kind: 'bytes', byteLength: 8, seed: 1 });
@@ -135,7 +135,7 @@ describe.each(['self,posix', 'self,posix,cma'])('a process that is stopped, over
     await expectConnected();
   });
 
-  // Over cma, the receiver reads the memory of the sender by itself.
+  // Over cma, the receiver reads the memory of the sender without help.
   it.skipIf(hasCma)('a receive whose sender has no key of its memory ends at once, and gets no byte', async () => {
     await connect(NEVER);
     await peer.ask({ do: 'offer', memory: 'registered', tag: 7 });
@@ -206,7 +206,7 @@ describe('a receive that is matched to a message that was taken back', () => {
     expect([Status.CANCELED, Status.INVALID_ADDR]).toContain(received.status);
     expectSame(target, new Uint8Array(BYTES));
     received.free();
-    // The connection goes on.
+    // The connection continues.
     const again = two.worker.tagRecvNbx(target, 0, 8, 8, undefined, { noImmediateCompletion: true });
     ab.tagSendNbx(pattern(8, 3), 0, 8, 8);
     await driveUntil(pair, () => typeof again === 'number' || again.isCompleted);

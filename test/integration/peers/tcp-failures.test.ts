@@ -27,7 +27,7 @@ const SHORT = { UCX_KEEPALIVE_INTERVAL: '100ms', UCX_TCP_PEER_TIMEOUT: '400ms' }
 /** No keepalive checks: operations end because the transport reports the failure. */
 const NEVER = { UCX_KEEPALIVE_INTERVAL: 'inf' };
 
-/** This process: a host of its own with one card. */
+/** This process: a host with one card. */
 interface Own {
   readonly context: Context;
   readonly worker: Worker;

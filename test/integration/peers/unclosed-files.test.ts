@@ -1,4 +1,4 @@
-/** The files in /dev/shm of a program that ends without closing its context: by itself, or by a signal that it does not handle. */
+/** The files in /dev/shm of a program that ends without closing its context: normally, or by a signal that it does not handle. */
 
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -212,7 +212,7 @@ describe('connections', () => {
     await driveUntil({ one, two }, () => one.worker.requestsInUse === 0);
   });
 
-  it('are several between the same two workers, each with a stream of its own', async () => {
+  it('are several between the same two workers, each with its own stream', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two } = pair;
     const heres: Endpoint[] = [pair.ab];

@@ -20,13 +20,13 @@ describe('a wrong value', () => {
     [['--hbm', 'large'], 'argument --hbm must be a size such as 96GiB, got "large"'],
     [['--dma-threads', 'x'], 'argument --dma-threads must be an integer from 0 to 8, got "x"'],
     [['--links', '^0-99'], 'argument --links must be pairs of two different cards from 0 to 1, got "^0-99"'],
-  ])('of node up %j is told by the name of the option', (args, message) => {
+  ])('of node up %j names the option', (args, message) => {
     const { code, err } = run(['node', 'up', ...args]);
     expect(code).toBe(2);
     expect(err).toContain(`gaudi-ucx: ${message} (ERR_INVALID_PARAM)`);
   });
 
-  it('of a variable is told by its name', async () => {
+  it('of a variable names it', async () => {
     const { err } = await runHere(['info', '-d'], { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_HBM: '5g' });
     expect(err).toMatch(/UCX_GAUDI_EMULATOR_HBM must be a multiple of the DRAM page of 768M/);
   });
@@ -43,7 +43,7 @@ describe('perftest', () => {
     expect(err).toContain(`argument host must not have the port: give it as ${instead}, got "${host}"`);
   });
 
-  it('says in its help that ucx_perftest is no peer', async () => {
+  it('says in its help that ucx_perftest is not a peer', async () => {
     expect((await outputHere(['perftest', '--help'])).replaceAll(/\s+/g, ' ')).toContain(
       'the protocol is not that of ucx_perftest (the engine libucx communicates with C programs)',
     );

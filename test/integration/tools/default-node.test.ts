@@ -50,7 +50,7 @@ describe('a running node server', { timeout: 120_000 }, () => {
     expect(err).toMatch(/it was killed and has left its socket.*\(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
-  it('whose folder others may enter is not used, and the reason is told', async () => {
+  it('whose folder others may enter is not used, and the reason is logged', async () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     const folder = dirname(cli.socket);
     chmodSync(folder, 0o755);
@@ -58,7 +58,7 @@ describe('a running node server', { timeout: 120_000 }, () => {
       const { code, err } = cli.run(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
       expect(code).toBe(0);
       const warned = `no node server at ${cli.socket}: open: EPERM \\([^)]*\\): ${folder} must be a folder of this user with mode 0700`;
-      expect(err).toMatch(new RegExp(`${warned}: this process emulates a node of its own\n`));
+      expect(err).toMatch(new RegExp(`${warned}: this process emulates its own node\n`));
     } finally {
       chmodSync(folder, 0o700);
     }

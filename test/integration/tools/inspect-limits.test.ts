@@ -199,7 +199,7 @@ describe('without room for files', { timeout: 60_000 }, () => {
     ['the folder', 1],
     ['the socket', 2],
   ])('of %s, UCX_INSPECT=try warns once, and y fails (needs root)', (_what, inodes) => {
-    // In a mount namespace of its own: other tests compare the mounts of the machine.
+    // In its own mount namespace: other tests compare the mounts of the machine.
     const { out } = run(
       `const library = await import(${LIBRARY});
       const warnings = [];
@@ -218,7 +218,7 @@ describe('without room for files', { timeout: 60_000 }, () => {
     });
   });
 
-  it('of a snapshot, the client is told, and the process warns once and goes on', async () => {
+  it('of a snapshot, the client learns of it, and the process warns once and continues', async () => {
     const env = { ...process.env, XDG_RUNTIME_DIR: runtimeDirectory, UCX_GAUDI_EMULATOR_CARDS: '1' };
     const child = new Child<InspectedRequest, InspectedAnswer>('test/fixtures/programs/inspected-program.ts', [], {
       env,

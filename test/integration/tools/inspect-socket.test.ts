@@ -310,7 +310,7 @@ describe('the socket', () => {
     await silent.close();
   });
 
-  it.skipIf(process.getuid!() !== 0)('of another user is asked by the superuser (needs root)', async () => {
+  it.skipIf(process.getuid!() !== 0)('of another user is inspected by the superuser (needs root)', async () => {
     const path = ownSocketPath(runtimeDirectory);
     for (const folder of [runtimeDirectory, join(runtimeDirectory, 'gaudi-ucx')]) chmodSync(folder, 0o777);
     process.seteuid!(65_534);
@@ -341,10 +341,10 @@ describe('the socket', () => {
   });
 
   it.each([
-    ['a pipe', readEnd, 'the answer is no sealed memory'],
-    ['memory that it can change', () => memfdCreate('changing', { sealing: true }), 'the answer is no sealed memory'],
+    ['a pipe', readEnd, 'the reply is not sealed memory'],
+    ['memory that it can change', () => memfdCreate('changing', { sealing: true }), 'the reply is not sealed memory'],
     ['no descriptor', () => undefined, 'the answer has no snapshot'],
-  ])('of a hostile process that answers with %s is told as such', async (_what, answer, failure) => {
+  ])('of a hostile process that answers with %s is reported as such', async (_what, answer, failure) => {
     const path = ownSocketPath(runtimeDirectory);
     const listener = listenUnix(path, SocketType.SEQPACKET);
     const accepted: UnixSocket[] = [];
@@ -441,7 +441,7 @@ describe('other processes', () => {
     expect(silent).toMatchObject([
       { pid: two.pid, snapshot: undefined, failure: expect.stringMatching(/^no answer in 0.2 s/) },
     ]);
-    // It is killed while it is asked.
+    // It is killed during the request.
     const asked = inspect(20e9, two.pid);
     await two.kill();
     expect(await asked).toEqual([]);

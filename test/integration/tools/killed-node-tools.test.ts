@@ -1,4 +1,4 @@
-/** The command line after the node server was killed, which leaves its socket: no command shows cards of its own as if they were those of the server. */
+/** The command line after the node server was killed, which leaves its socket: no command shows separate cards as if they were those of the server. */
 
 import { existsSync } from 'node:fs';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -63,6 +63,6 @@ describe('after the node server was killed', { timeout: 120_000 }, () => {
   it('programs say that they emulate a node of their own', async () => {
     const { code, err } = await cli.runHere(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
     expect(code).toBe(0);
-    expect(err).toMatch(/WARN {2}the node server at \S+node\.sock is gone: this process emulates a node of its own\n/);
+    expect(err).toMatch(/WARN {2}the node server at \S+node\.sock is gone: this process emulates its own node\n/);
   });
 });

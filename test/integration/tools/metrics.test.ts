@@ -109,7 +109,7 @@ describe.each([
     },
   );
 
-  it.skipIf(!isThere)('are refused for what is no registry, and of a closed context (needs libucp)', async () => {
+  it.skipIf(!isThere)('are refused for what is not a registry, and of a closed context (needs libucp)', async () => {
     const { context } = await fixture.open();
     expect(() => context.metrics({} as Registry)).toThrow(/argument registry/);
     await context.close();

@@ -202,7 +202,7 @@ describe('a program', { timeout: 60_000 }, () => {
   `;
 
   it.each([
-    ['finds the server by itself', (): Record<string, string> => ({})],
+    ['finds the server without options', (): Record<string, string> => ({})],
     ['names its socket', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
   ])('puts and gets on a server that it %s', async (_how, env) => {
     expect(cli.run(['node', 'up', '--cards', '3']).code).toBe(0);

@@ -83,7 +83,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** A server that waits for its client at a socket of its own. */
+/** A server that waits for its client at its own socket. */
 async function serve(env: Environment): Promise<{ readonly server: Tool; readonly socket: string }> {
   const socket = join(folder, `socket${sockets++}`);
   const server = new Tool(['-p', socket], env);
@@ -134,7 +134,7 @@ const linesFor = (transport: string): string[] =>
   TESTS.map(({ name }) => `${name} -t ${name} ${UCT_OPTIONS(transport)}`);
 
 describe('perftest between two processes', TIMEOUT, () => {
-  it('runs on several threads, each with a worker and a partner of its own (-T)', async () => {
+  it('runs on several threads, each with its own worker and partner (-T)', async () => {
     const args = ['-b', batch(['tag_bw -t tag_bw', 'put -t ucp_put_lat'])];
     const { client, server } = await both([...args, '-T', '2', '-V', '-n', '200', '-w', '0', '-v', '-f'], HOST);
     expect([...rowsOf(client)].map(([name, [iterations]]) => [name, iterations])).toEqual([

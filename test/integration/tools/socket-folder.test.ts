@@ -14,7 +14,7 @@ mkdirSync(folder);
 const sockets = join(folder, 'gaudi-ucx');
 const env = { XDG_RUNTIME_DIR: folder };
 
-/** A command in a mount namespace of its own, in which a shell command has prepared {@link folder}. */
+/** A command in its own mount namespace, in which a shell command has prepared {@link folder}. */
 function after(prepare: string, args: readonly string[]): Run {
   requires(unshared.status === 0, `unshare --mount: ${unshared.stderr}`);
   const command = ['--mount', 'sh', '-c', `${prepare} && exec "$0" "$@"`, process.execPath, MAIN, ...args];

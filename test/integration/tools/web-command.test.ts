@@ -56,7 +56,7 @@ async function* models(url: string, signal: AbortSignal): AsyncGenerator<WebMode
 }
 
 describe('gaudi-ucx web', { timeout: 120_000 }, () => {
-  it('serves a node of its own, over which the exchange of the demo runs; its traffic is seen', async () => {
+  it('serves its own node, over which the exchange of the demo runs; its traffic is seen', async () => {
     const { url, out } = await start(['web', '--port', '0', '--interval', '100ms']);
     expect(out).toMatch(
       /^programs that use its cards: UCX_GAUDI_DRIVER=emulator:\S+\nhttp:\/\/127\.0\.0\.1:\d+\/\?token=\S+\n$/,
@@ -85,7 +85,7 @@ describe('gaudi-ucx web', { timeout: 120_000 }, () => {
     await end();
   });
 
-  it('is a part of a node server that is asked for it, and ends with it', async () => {
+  it('is a part of a node server with --web, and ends with it', async () => {
     const socket = join(cli.folder, 'web-node.sock');
     const { url, out } = await start(['node', 'up', '--foreground', '--socket', socket, '--web', '0']);
     expect(out).toMatch(/^node server up: 2 x gaudi2, .*\nhttp:/);
