@@ -39,7 +39,7 @@ const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
 
 /** Words that name no process, peer or caller. docs/STYLE.md, which quotes them, is exempt, and so is NEWS.md. */
 const VAGUE_WORD = /\b(somebody|nobody|anybody|whoever)\b/i;
-const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/(?:guide|adr)\/[\w-]+)\.md$/;
+const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/(?:guide|design|adr)\/[\w-]+)\.md$/;
 
 /** Calls that are permitted in some files only. */
 interface Ban {

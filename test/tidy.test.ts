@@ -145,7 +145,7 @@ describe('checkLinks', () => {
 
   it('follows relative links and anchors', () => {
     expect(
-      check('[a](ARCHITECTURE.md) [b](../README.md) [c](ARCHITECTURE.md#the-law) [d](https://example.com)'),
+      check('[a](ARCHITECTURE.md) [b](../README.md) [c](ARCHITECTURE.md#the-layers) [d](https://example.com)'),
     ).toEqual([]);
     expect(check('x\n[a](MISSING.md) [b](ARCHITECTURE.md#no-such-heading)')).toEqual([
       '2: MISSING.md leads nowhere',
