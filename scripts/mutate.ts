@@ -161,6 +161,7 @@ class UnitTests implements Reporter {
     if (ended === undefined) {
       // An instance whose process is killed does not end its run.
       this.#fails(HUNG);
+      ignoreBrokenPipes();
       spawnSync('pkill', ['-KILL', '-P', `${process.pid}`, '-f', 'vitest']);
       await this.#start();
     } else {
@@ -178,6 +179,17 @@ class UnitTests implements Reporter {
   #fails(how: string): void {
     this.#failure ??= how;
   }
+}
+
+let ignoresBrokenPipes = false;
+
+/** An instance of vitest whose process was killed may still write to it. */
+function ignoreBrokenPipes(): void {
+  if (ignoresBrokenPipes) return;
+  ignoresBrokenPipes = true;
+  process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
 }
 
 function run(
