@@ -17,6 +17,7 @@ import { dirname, join, relative } from 'node:path';
 import { argv, execPath } from 'node:process';
 import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { inspect } from 'node:util';
 import {
   createVitest,
   type Reporter,
@@ -125,6 +126,10 @@ class UnitTests implements Reporter {
   static async open(root: string): Promise<UnitTests> {
     // Its configuration stands for this folder.
     process.chdir(root);
+    // An instance whose process was killed may still write to it.
+    process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+    });
     const units = new UnitTests(root);
     await units.#start();
     return units;
@@ -161,12 +166,11 @@ class UnitTests implements Reporter {
     if (ended === undefined) {
       // An instance whose process is killed does not end its run.
       this.#fails(HUNG);
-      ignoreBrokenPipes();
       spawnSync('pkill', ['-KILL', '-P', `${process.pid}`, '-f', 'vitest']);
       await this.#start();
     } else {
       this.#vitest.invalidateFile(path);
-      for (const error of ended.unhandledErrors) this.#fails(String(error));
+      for (const error of ended.unhandledErrors) this.#fails(inspect(error));
     }
     return this.#failure;
   }
@@ -179,17 +183,6 @@ class UnitTests implements Reporter {
   #fails(how: string): void {
     this.#failure ??= how;
   }
-}
-
-let ignoresBrokenPipes = false;
-
-/** An instance of vitest whose process was killed may still write to it. */
-function ignoreBrokenPipes(): void {
-  if (ignoresBrokenPipes) return;
-  ignoresBrokenPipes = true;
-  process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
 }
 
 function run(
