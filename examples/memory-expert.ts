@@ -274,7 +274,7 @@ class ToyIface implements Iface {
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
-    return Buffer.compare(address, this.address) === 0 ? undefined : 'reaches memory of this one context only';
+    return Buffer.compare(address, this.address) === 0 ? undefined : 'reaches memory of its context only';
   }
 
   connect(address: Uint8Array): UctEndpoint {
@@ -366,7 +366,7 @@ class ToyMd implements MemoryDomain {
   memRegDmabuf({ fd, offset, byteLength }: DmabufRegion): ToyMemory {
     const [given, own] = [fstatSync(fd), fstatSync(this.#device.fd)];
     if (given.ino !== own.ino || given.dev !== own.dev) {
-      throw failure(Status.UNSUPPORTED, 'imports dma-bufs of this one device only');
+      throw failure(Status.UNSUPPORTED, 'imports dma-bufs of its device only');
     }
     if (offset + byteLength > ARENA_BYTES) throw failure(Status.INVALID_PARAM, 'the range is not inside the dma-buf');
     return this.#add({ offset, byteLength });

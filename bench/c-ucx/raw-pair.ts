@@ -152,7 +152,7 @@ function run(side: Side, name: Primitive, bytes: number, count: number): void {
   }
 }
 
-/** Counts messages at their arrival. */
+/** Waits until the sent bytes have arrived: only then do they count. */
 function confirm({ isClient, wire }: Side): void {
   if (isClient) wire.receive(1);
   else wire.send(1);

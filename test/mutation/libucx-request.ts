@@ -141,7 +141,7 @@ export const REQUEST_FAULTS: readonly Fault[] = [
     file: 'src/libucx/request/request.ts',
     before: '    this.#isLearned = true;\n',
     after: '',
-    breaks: 'libucp is queried once for the carrier of an operation',
+    breaks: 'libucp is queried once for the transport of an operation',
   },
   {
     file: 'src/libucx/request/request.ts',

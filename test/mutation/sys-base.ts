@@ -52,7 +52,7 @@ export const SYS_BASE: Area = {
       file: 'src/sys/base/mapped-memory.ts',
       before: '    live.delete(this.address);\n',
       after: '',
-      breaks: 'a closed mapping is not its own mapping',
+      breaks: 'a closed mapping does not count as mapped',
     },
     {
       file: 'src/sys/base/mapped-memory.ts',

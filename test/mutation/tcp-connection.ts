@@ -366,7 +366,11 @@ export const TCP_CONNECTION: Area = {
       'this.#answered(this.puts, count, Status.OK) || true ?',
       'a peer acknowledges the messages sent to it',
     ),
-    inInbound("? NO_VIOLATION : 'a refusal of nothing';", '? NO_VIOLATION : NO_VIOLATION;', 'a peer sends a NACK'),
+    inInbound(
+      "? NO_VIOLATION : 'a refusal of nothing';",
+      '? NO_VIOLATION : NO_VIOLATION;',
+      'a NACK belongs to a message that was sent',
+    ),
     inInbound('if (intervalMs > 0) this.liveness', 'this.liveness', 'an interval of heartbeats is positive'),
     inInbound('this.#shared.counters.received(frame.byteLength);', '', 'received messages are counted'),
     inInbound('frame.source = this.#identity;', '', 'a message names its sender'),

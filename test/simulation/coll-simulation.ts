@@ -102,7 +102,7 @@ class CollSimulation {
     const { schedule } = this;
     const { size } = this.#options;
     const exchange = localExchange(size);
-    // A rank for each host: some share a node by name.
+    // Each host has one rank: some share a node by name.
     const nodes = 1 + schedule.random.below(3);
     for (let rank = 0; rank < size; rank++) {
       const actor = schedule.addActor(schedule.addHost());

@@ -404,7 +404,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
       network.send(this.#back, this.#iface, { isOrdered: lane.isOrdered, atOnce, arrival });
     };
     let id = sentId;
-    // Earlier accesses of the card were before it; those until the peer makes progress was not.
+    // Earlier accesses of the card were before it; those until the peer makes progress were not.
     const atOnce = (): void => {
       if (lane.isOffloaded && idThere !== undefined) id = idThere();
     };

@@ -132,7 +132,7 @@ export class TagWorkload {
     for (const receive of this.#receives) {
       const { entry, actor: owner, status } = receive;
       if (owner !== actor || status !== undefined || entry === undefined) continue;
-      // A receive that a transport works on, also for a lost peer, cannot be cancelled; it ends alone.
+      // A receive that a transport works on, also for a lost peer, cannot be cancelled; it ends with its transport.
       receive.isLeft = this.#schedule.checker.cancel(entry);
     }
   }

@@ -1,5 +1,5 @@
 /**
- * Signals of awaited operations, over every kind of connection: what rejects with an AbortError was not carried out, and the others resolve, so
+ * Signals of awaited operations, over every kind of connection: what rejects with an AbortError was not carried out, and operations that were carried out resolve, so
  * that a program which repeats an aborted operation does nothing twice. Puts and gets are other: a part of their bytes may have been moved.
  */
 

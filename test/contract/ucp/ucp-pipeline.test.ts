@@ -225,7 +225,7 @@ describe('a pipeline over shared memory', () => {
   const fixture = usePairs();
 
   it.each(['0', '1'])(
-    'is written by the card of the sender, without fragments (%s engine threads)',
+    'is written by the card of the sender, without fragments of the sender (%s engine threads)',
     async (threads) => {
       const env = { ...SMALL, UCX_GAUDI_EMULATOR_DMA_THREADS: threads };
       const { one, two, ab } = await fixture.pair(connectionKind('staging, posix'), env);

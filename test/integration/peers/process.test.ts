@@ -1,4 +1,4 @@
-/** A process that uses the library: it ends without a call, uses no CPU while it is idle, and keeps its event loop free. */
+/** A process that uses the library: it ends without process.exit(), uses no CPU while it is idle, and keeps its event loop free. */
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -58,7 +58,7 @@ describe.each(ENGINES)('a process over %s', { timeout: 60_000 }, (engine) => {
       `${SET_UP} endpoint.putNbx(new Uint8Array(2 ** 20), 0, 2 ** 20, rkey, 0);`,
     ],
     ['does not wait for a context', 'void Context.create();'],
-  ])('that %s ends without a call', (_what, body) => {
+  ])('that %s ends without process.exit()', (_what, body) => {
     const result = run(`${body}\nconsole.log('end of program');`);
     expect(result).toEqual({ code: 0, signal: null, out: 'end of program\n', err: '' });
   });
@@ -124,7 +124,7 @@ describe.skipIf(CARD !== undefined)(
       runProgram(body, { UCX_GAUDI_DRIVER: driver, XDG_RUNTIME_DIR: folder });
     const USES_CARD = "(await Context.create()).memMap({ allocate: 8, memoryType: 'gaudi' });";
 
-    it('is reported once that device memory is emulated', () => {
+    it('is warned once that device memory is emulated', () => {
       const again = `${USES_CARD} new (await import('node:worker_threads')).Worker(new URL(import.meta.url));`;
       const { code, err } = run(`${USES_CARD} if ((await import('node:worker_threads')).isMainThread) { ${again} }`);
       expect(code).toBe(0);

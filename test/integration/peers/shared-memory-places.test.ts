@@ -64,7 +64,7 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
     expect(warnings).toEqual([expect.stringMatching('posix is not used by a worker: .*ENOSPC')]);
   });
 
-  it('is named by the connection to a peer, if there was room before', () => {
+  it('is reported by the connection to a peer, if there was free space before', () => {
     const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix', NEARLY_FILL);
     expect(result).toMatchObject({ code: 'ERR_UNREACHABLE', message: expect.stringMatching(SHORTAGE) });
     expect(warnings).toEqual([expect.stringMatching(SHORTAGE)]);

@@ -135,7 +135,7 @@ describe.each(['self,posix', 'self,posix,cma'])('a process that is stopped, over
     await expectConnected();
   });
 
-  // Over cma, the receiver reads the memory of the sender without help.
+  // Over cma, the receiver reads the memory of the sender without its progress.
   it.skipIf(hasCma)('a receive whose sender has no key of its memory ends at once, and gets no byte', async () => {
     await connect(NEVER);
     await peer.ask({ do: 'offer', memory: 'registered', tag: 7 });
