@@ -4,6 +4,18 @@ import type { Fault } from './fault.ts';
 
 export const REQUEST_FAULTS: readonly Fault[] = [
   {
+    file: 'src/libucx/request/polling.ts',
+    before: '    request.settle = this.#endWalk;',
+    after: '',
+    breaks: 'a flush of the worker that has ended does not keep progress from sleeping',
+  },
+  {
+    file: 'src/libucx/request/polling.ts',
+    before: '    return this.#walks > 0 && this.#clock.nowNs() < this.#walkEndsNs;',
+    after: '    return this.#walks > 0;',
+    breaks: 'a flush that a peer delays does not take a processor for long',
+  },
+  {
     file: 'src/libucx/request/requests.ts',
     before: '        this.polling.takeTagInfo(request);\n        this.#functions.ucp_request_free(pointer);',
     after: '        this.polling.takeTagInfo(request);',

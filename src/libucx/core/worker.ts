@@ -314,7 +314,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     this.#sleepers.add(wake);
     if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.#arrivals.hasWaiting || this.#parts.streams.checkReady();
-    const isNew = this.core.requests.polling.checkEnded() || hasArrived || this.#parts.endpoints.isDue;
+    const { polling } = this.core.requests;
+    const isNew = polling.checkEnded() || polling.isWalking || hasArrived || this.#parts.endpoints.isDue;
     const isDue =
       isNew ||
       this.#parts.unproven.isDue ||

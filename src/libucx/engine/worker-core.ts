@@ -93,6 +93,7 @@ export class WorkerCore {
     const { requests } = this;
     const request = requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
+    requests.polling.followWalk(request);
     const flushed = this.functions.ucp_worker_flush_nbx(this.handle, requests.parameters.address);
     return requests.started(request, flushed, params);
   }

@@ -292,6 +292,43 @@ describe('a receive that ended without libucp', () => {
   });
 });
 
+describe('a flush of the worker', () => {
+  function flush(): Started {
+    const request = fake.requests.begin(RequestKind.SEND, 'flush')!;
+    fake.requests.polling.followWalk(request);
+    const handle = fake.libucp.request();
+    fake.requests.started(request, handle, undefined);
+    return { request, handle };
+  }
+
+  it('is polled without a sleep until it has ended', () => {
+    const { polling } = fake.requests;
+    expect(polling.isWalking).toBe(false);
+    const [first, second] = [flush(), flush()];
+    fake.libucp.end(first.handle);
+    progress();
+    expect([first.request.isCompleted, polling.isWalking]).toEqual([true, true]);
+    fake.libucp.end(second.handle);
+    progress();
+    expect(polling.isWalking).toBe(false);
+  });
+
+  it('is polled again at intervals only, after a second', () => {
+    flush();
+    fake.clock.advance(1e9 - 1);
+    expect(fake.requests.polling.isWalking).toBe(true);
+    fake.clock.advance(1);
+    expect(fake.requests.polling.isWalking).toBe(false);
+  });
+
+  it('is not counted if libucp has not started it', () => {
+    const request = fake.requests.begin(RequestKind.SEND, 'flush')!;
+    fake.requests.polling.followWalk(request);
+    fake.requests.started(request, Status.IO_ERROR, undefined);
+    expect(fake.requests.polling.isWalking).toBe(false);
+  });
+});
+
 describe('requests that are abandoned', () => {
   it('include those that ended without libucp', () => {
     const late = start();

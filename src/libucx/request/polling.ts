@@ -20,6 +20,8 @@ const FOLLOWED_MAX = 32;
 const SPENT_MAX = 16;
 /** Statuses of operations whose peer cannot be reached any more. */
 const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT];
+/** Longest time for which a flush of the worker keeps progress from sleeping. */
+const WALK_NS_MAX = 1e9;
 /** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
 const QUIET_CALLS_MASK = 63;
 
@@ -49,6 +51,10 @@ export class Polling {
   /** Requests that ended inside a call of C, with the status in `outcome`: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #progressCalls = 0;
+  readonly #clock: Clock;
+  /** Flushes of the worker in progress, and until when they are polled. */
+  #walks = 0;
+  #walkEndsNs = 0;
 
   /**
    * @param all the requests by index
@@ -63,6 +69,7 @@ export class Polling {
     this.#functions = functions;
     this.#all = all;
     this.#onQuiet = events.onQuiet;
+    this.#clock = clock;
     this.overdue = new OverdueRequests(functions, all, clock, events.onDue);
     const info = allocateScratch(UCP_TAG_RECV_INFO.size);
     this.info = info.address;
@@ -115,6 +122,21 @@ export class Polling {
     // Its callback may have run inside the call.
     if (request.state < RequestState.ENDED) request.handle = handle;
     if (request.state === RequestState.POLLED) this.#polled.push(request);
+  }
+
+  /**
+   * Follows a flush of the worker. In each progress call libucp flushes one endpoint, and no event wakes up a sleeping program for the next one; endpoints that
+   * failed while they were closed stay among them (1.13).
+   */
+  followWalk(request: UcpRequest): void {
+    this.#walks += 1;
+    this.#walkEndsNs = this.#clock.nowNs() + WALK_NS_MAX;
+    request.settle = this.#endWalk;
+  }
+
+  /** Whether libucp needs progress calls that no event announces. */
+  get isWalking(): boolean {
+    return this.#walks > 0 && this.#clock.nowNs() < this.#walkEndsNs;
   }
 
   /** Reads the tag and the length of a received message from {@link info}. */
@@ -258,6 +280,11 @@ export class Polling {
     // The only report of the failure.
     else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
   }
+
+  readonly #endWalk = (_request: UcpRequest, status: Status): Status => {
+    this.#walks -= 1;
+    return status;
+  };
 
   /** Ends a request that libucp has not ended in time. */
   readonly #endOverdue = (request: UcpRequest, status: Status): void => {
