@@ -174,8 +174,8 @@ describe.each(ENGINES)('over the engine %s', (engine, isThere) => {
 /** The counters of workers in docs/guide/tuning.md: of both engines, of the native one only, and over libucp only. */
 function documentedCounters(): string[][] {
   const page = readFileSync(join(import.meta.dirname, '../../../docs/guide/tuning.md'), 'utf8');
-  return ['Both engines:', 'Native only,', 'Over libucp only,'].map((beginning) => {
-    const line = page.split('\n').find((each) => each.startsWith(`- ${beginning}`))!;
+  return ['Both', 'Native', 'libucx'].map((engines) => {
+    const line = page.split('\n').find((each) => each.startsWith(`| ${engines} |`))!;
     return [...line.matchAll(/`(\w+)`/g)].map(([, name]) => name!).sort();
   });
 }
