@@ -362,7 +362,7 @@ export const HLTHUNK_OPEN: Area = {
     },
     {
       file: 'src/hlthunk/info/events.ts',
-      before: 'reports.tellLeft()',
+      before: 'reports.reportOmitted()',
       after: 'reports',
       breaks: 'reports that were left out are counted at the end',
     },

@@ -31,7 +31,7 @@ export const POSIX_DIRECTORY: Area = {
       'if (false) unlinkIfThere',
       'closing removes the rings that were not attached',
     ),
-    inDirectory('this.#log.tellLeft();', '', 'closing logs how many warnings were left out'),
+    inDirectory('this.#log.reportOmitted();', '', 'closing logs how many warnings were left out'),
     inDirectory(
       'this.#changesSeen || this.retryNs === 0) this.#takeChanges();',
       'this.#changesSeen) this.#takeChanges();',

@@ -299,8 +299,8 @@ export const UCS_RECORDS: Area = {
     },
     {
       file: 'src/ucs/stats/stats-output.ts',
-      before: "asError(error).code !== 'EAGAIN' || refusals > REFUSALS_MAX",
-      after: 'refusals > REFUSALS_MAX',
+      before: "asError(error).code !== 'EAGAIN' || blockedWrites > BLOCKED_WRITES_MAX",
+      after: 'blockedWrites > BLOCKED_WRITES_MAX',
       breaks: 'a write that fails is reported',
     },
     {
@@ -383,7 +383,7 @@ export const UCS_RECORDS: Area = {
     },
     {
       file: 'src/ucs/stats/stats-output.ts',
-      before: 'if (told.length > 0) lines.push',
+      before: 'if (shown.length > 0) lines.push',
       after: 'lines.push',
       breaks: 'a class without counts has no line',
     },

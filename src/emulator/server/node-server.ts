@@ -197,7 +197,7 @@ export class NodeServer {
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
     this.node.tracer?.close();
-    this.#log.tellLeft();
+    this.#log.reportOmitted();
     this.#onClosed();
   }
 

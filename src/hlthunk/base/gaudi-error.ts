@@ -262,7 +262,7 @@ export function checkObject(argument: string, value: object, names?: readonly st
   if (unknown !== undefined)
     throw badArgument(argument, unknown.rule, unknown.name, `argument ${argument} ${unknown.rule}`);
   const isNull = nullOption(value);
-  if (isNull !== undefined) throw invalidArgument(isNull, 'must be left out for its default', null);
+  if (isNull !== undefined) throw invalidArgument(isNull, 'must be omitted to use its default', null);
 }
 
 /** Throws unless `value` is a boolean, or undefined for its default. */

@@ -175,7 +175,7 @@ export class DeviceEvents implements CardTarget {
     this.#subscription = undefined;
     this.#eventFd?.close();
     this.#answer.free();
-    for (const reports of this.#reports.values()) reports.tellLeft();
+    for (const reports of this.#reports.values()) reports.reportOmitted();
     this.#reports.clear();
   }
 

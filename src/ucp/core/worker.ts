@@ -290,7 +290,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     // Peers that have not answered are not waited for any more.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
-    this.warnings.tellLeft();
+    this.warnings.reportOmitted();
     this.protocols.rendezvous.staging.close();
     this.ownKeys.close();
     this.context.forget(this);

@@ -189,7 +189,7 @@ describe('loadConfig', () => {
   });
 
   it('rejects tables that collide and queries of tables that were not loaded', () => {
-    expect(() => loadConfig([COPY, COPY])).toThrow(/must define every variable once/);
-    expect(() => loadConfig([COPY]).get(IB)).toThrow(/must be one that was loaded/);
+    expect(() => loadConfig([COPY, COPY])).toThrow(/must not define a variable twice/);
+    expect(() => loadConfig([COPY]).get(IB)).toThrow(/must be a table passed to loadConfig/);
   });
 });

@@ -1,10 +1,9 @@
 /**
- * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Environment and files are parameters.
+ * UCX's configuration system: tables of fields, the names of their variables, and the sources that set them. The caller passes the environment and the files.
  *
- * Names are `UCX_` + table prefix + field. A field of a sub-table can be set with the prefix of the sub-table and with the prefix of every table around
- * it; the outermost overrides the others: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose table is
- * embedded without a prefix, `UCX_GAUDI_COPY_RCACHE_X` that of one cache. For one name the environment overrides the files, and explicit options
- * override everything.
+ * A name is `UCX_` + table prefix + field. A field of a sub-table can be set with the prefix of the sub-table and with the prefix of every table around it; the
+ * outermost overrides the others: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose table is embedded without a
+ * prefix, `UCX_GAUDI_COPY_RCACHE_X` that of one cache. For one name the environment overrides the files, and explicit options override everything.
  */
 
 import { checkString } from '../type/check-options.ts';
@@ -14,24 +13,23 @@ import { Status } from '../type/status.ts';
 import { beforeComment, type ConfigFile } from './file.ts';
 import type { ConfigType } from './value.ts';
 
-/** One field of a table. */
 export interface ConfigField<N extends string, T> {
   /** In capitals, without any prefix: `RCACHE_MAX_REGIONS`. */
   readonly name: N;
   readonly type: ConfigType<T>;
-  /** The default, as a text of `type`. */
+  /** The default, in the syntax of `type`. */
   readonly default: string;
   /** What the field does, in sentences, with units. */
   readonly doc: string;
-  /** Names without `UCX_` that C UCX has for the field too; they override the field's own, of which they are a special case: `RC_VERBS_TIMEOUT`. */
+  /** Names without `UCX_` that C UCX has for the field too, such as `RC_VERBS_TIMEOUT`. They are more specific than the field's own name and override it. */
   readonly aliases?: readonly string[];
-  /** Whole names of variables that set the field too: those of UCT_ with a note, others with a warning. */
+  /** Complete variable names that also set the field: a `UCT_` name is reported at level info, any other as a warning. */
   readonly deprecatedAliases?: readonly string[] | undefined;
   /** True for fields that `info -c` shows only on request. */
   readonly hidden?: boolean | undefined;
 }
 
-/** The fields that a table may have when its values are `V`. */
+/** The fields that a table may have if its values are of type `V`. */
 export type ConfigFieldOf<V> = { readonly [K in keyof V & string]: ConfigField<K, V[K]> }[keyof V & string];
 
 /**
@@ -47,7 +45,7 @@ export interface ConfigTable<V> {
   readonly subTables?: readonly ConfigSubTable<V>[] | undefined;
 }
 
-/** A table with fields for some of the properties of `V`. Its own sub-tables are checked against its own type. */
+/** A table with fields for some of the properties of `V`. The compiler checks its own sub-tables against its own type. */
 export interface ConfigSubTable<V> {
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
@@ -84,13 +82,13 @@ export interface ConfigEntry {
   readonly field: AnyConfigField;
   /** The parsed value. */
   readonly value: unknown;
-  /** The value as a text that parses to it. */
+  /** The value in the syntax of its type, which parses to the same value. */
   readonly text: string;
   /** `"default"`, `"file /x/ucx.conf:12"`, `"environment"` or `"option"`. */
   readonly source: string;
   /** The name under which the value was given; differs from `name` for sub-tables, prefixes and aliases. */
   readonly setBy: string | undefined;
-  /** Names of lower precedence that set the field too, and other fields with it: those with the prefixes of inner tables. */
+  /** Names of lower precedence that set this field and fields of other tables too: those with the prefixes of inner tables. */
   readonly inherits: readonly string[];
 }
 
@@ -103,11 +101,11 @@ export interface Config {
   get<V>(table: ConfigTable<V>): Readonly<V>;
   /** All fields in the order of the tables. */
   readonly entries: readonly ConfigEntry[];
-  /** Uses of deprecated names: one sentence each, to be logged once as a warning. */
+  /** One sentence for each use of a deprecated name, to be logged once as a warning. */
   readonly warnings: readonly string[];
-  /** Uses of the older names that documents of the cards give (`UCT_`): one sentence each, for the log at info level. */
+  /** One sentence for each use of an older `UCT_` name, which documents of the cards mention; for the log at level info. */
   readonly notes: readonly string[];
-  /** Sections of files that do not apply to this machine: one sentence each, for diagnosing a missing value. */
+  /** One sentence for each section of a file that does not apply to this machine; explains why a value is missing. */
   readonly skipped: readonly string[];
   /** Variables that no field reads, to be reported unless UCX_WARN_UNUSED_ENV_VARS is off. */
   readonly unused: readonly UnusedVariable[];
@@ -132,7 +130,7 @@ export class UnusedVariable {
     this.#nearest = nearest;
   }
 
-  /** The warning for the log. @param others further names that its hint may have, such as those of another library */
+  /** Warning for the log. @param others further names that the hint may suggest, such as those of another library */
   warningBeside(others: Iterable<string>): string {
     const nearest = this.#nearest(others);
     const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
@@ -146,16 +144,16 @@ const OLDER_PREFIX = 'UCT_';
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
 
 /**
- * Computes the values of all fields of `tables`. One error has all that is wrong: its code and details are those of the first problem.
- * @throws UcxError ERR_CONFIG_VALUE for a value that its field does not accept (variable, rule, value and source in the details);
- *   ERR_CONFIG_UNKNOWN for an override that names no field; ERR_INVALID_PARAM for two tables that define one variable
+ * Computes the values of all fields of `tables`. A single error reports all problems; its code and details are those of the first.
+ * @throws UcxError ERR_CONFIG_VALUE for a value that its field does not accept (variable, rule, value and source in the details); ERR_CONFIG_UNKNOWN for an
+ *   override that names no field; ERR_INVALID_PARAM for two tables that define the same variable
  */
 export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSources = {}): Config {
   return new Loader(tables, sources).load();
 }
 
 /**
- * The variable that an option stands for: itself, or with `UCX_` in front.
+ * The variable that an option sets: the option's own name, or that name after `UCX_`.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function optionName(name: string): string {
@@ -164,7 +162,7 @@ export function optionName(name: string): string {
 }
 
 /**
- * The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN.
+ * The error for an option that is not a configuration field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN.
  * @param deprecated deprecated names and their replacements
  */
 export function unknownOption(
@@ -176,7 +174,7 @@ export function unknownOption(
   return new UcxError({
     code: 'ERR_CONFIG_UNKNOWN',
     status: Status.NO_ELEM,
-    message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
+    message: `option ${variable} is not a configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
     details: { variable, nearest },
   });
 }
@@ -195,7 +193,7 @@ interface Setting {
   readonly variable: string;
   readonly text: string;
   readonly source: string;
-  /** True for settings that are shared by several programs, some of which do not know every variable. */
+  /** True for sources that several programs share: some of the programs do not know every variable. */
   readonly isCommon?: boolean;
 }
 
@@ -204,11 +202,10 @@ class Loader {
   readonly #envPrefixes: readonly string[];
   readonly #given = new Map<string, Setting>();
   readonly #options = new Map<string, Setting>();
-  /** The names of all fields that are not deprecated: those that hints may name. */
+  /** Names of all fields that are not deprecated: candidates for hints. */
   readonly #known = new Set<string>();
   /** Deprecated names and their replacements. */
   readonly #deprecated = new Map<string, string>();
-  /** The names of `#entries`. */
   readonly #names = new Set<string>();
   readonly #entries: ConfigEntry[] = [];
   readonly #warnings: string[] = [];
@@ -243,7 +240,7 @@ class Loader {
     return {
       get<V>(table: ConfigTable<V>): Readonly<V> {
         const record = values.get(table);
-        if (record === undefined) throw invalidParam('table', 'must be one that was loaded', table.prefix);
+        if (record === undefined) throw invalidParam('table', 'must be a table passed to loadConfig', table.prefix);
         return record as Readonly<V>;
       },
       entries: this.#entries,
@@ -262,7 +259,7 @@ class Loader {
     this.#skipped.push(...file.skipped);
   }
 
-  /** @param outer prefixes of the tables around, innermost first */
+  /** @param outer prefixes of the enclosing tables, innermost first */
   #loadTable(table: AnyConfigTable, outer: readonly string[], record: Record<string, unknown>): void {
     const prefixes = [table.prefix, ...outer];
     for (const field of table.fields) record[field.name] = this.#loadField(field, prefixes);
@@ -271,7 +268,7 @@ class Loader {
 
   #loadField(field: AnyConfigField, prefixes: readonly string[]): unknown {
     const name = `UCX_${prefixes.at(-1)}${field.name}`;
-    if (this.#names.has(name)) throw invalidParam('tables', 'must define every variable once', name);
+    if (this.#names.has(name)) throw invalidParam('tables', 'must not define a variable twice', name);
     this.#names.add(name);
     const setting = this.#settingOf(field, prefixes, name);
     const source = setting?.source ?? 'default';
@@ -342,7 +339,7 @@ class Loader {
     return this.#known.has(variable) || this.#deprecated.has(variable);
   }
 
-  /** Whether a variable of the environment is for this library, or for UCX. */
+  /** Whether an environment variable is addressed to this library or to UCX. */
   #isOurs(variable: string): boolean {
     return variable.startsWith(OLDER_PREFIX) || this.#envPrefixes.some((prefix) => variable.startsWith(prefix));
   }
@@ -363,14 +360,14 @@ class Loader {
   }
 }
 
-/** False for a value that a line of a file or of a printed configuration, where a comment may follow, cannot contain. */
+/** False for a value that cannot be written on a line of a file or of a printed configuration, because part of it would be read as a comment. */
 function fitsLine(text: string): boolean {
   return !/[\r\n]/.test(text) && beforeComment(text) === text;
 }
 
 function ruleOf({ type }: AnyConfigField, text: string): string {
   if (beforeComment(text) === text) return type.syntax;
-  return `${type.syntax}, without a ; behind a blank: that begins a comment in files`;
+  return `${type.syntax}, without a ; after a blank, which begins a comment in files`;
 }
 
 function badValue(variable: string, rule: string, value: string, source: string): UcxError {

@@ -157,7 +157,7 @@ describe('readConfigFiles', () => {
       writeFileSync(path, 'UCX_A=1', { mode: 0o600 });
       asNobody(() => {
         expect(readConfigFiles([folder])).toEqual([
-          { path, assignments: [], skipped: [`${folder} must not be searched for ucx.conf`] },
+          { path, assignments: [], skipped: [`${folder} cannot be searched for ucx.conf: permission denied`] },
         ]);
       });
       chmodSync(folder, 0o755);

@@ -6,9 +6,8 @@ import { asError, describeValue, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 import { isItem, matchesItem } from './list.ts';
 
-/** The name of the files. */
 export const CONFIG_FILE_NAME = 'ucx.conf';
-/** Device number of /dev/null, on which files of containers and services are bound or linked to hide them. */
+/** Device number of /dev/null: containers and services hide a file by a bind mount of, or a link to, /dev/null. */
 const NULL_DEVICE = 0x103;
 
 /** One `NAME=value` line. */
@@ -25,15 +24,15 @@ export interface ConfigAssignment {
 export interface ConfigFile {
   readonly path: string;
   readonly assignments: readonly ConfigAssignment[];
-  /** Sections that do not apply to this machine, and a folder that this user must not search: one sentence each. */
+  /** One sentence for each section that does not apply to this machine, and for each folder that this user may not search. */
   readonly skipped: readonly string[];
 }
 
-/** A fact about the machine by the name that conditions use, such as `CPU vendor`; undefined if it is not known. */
+/** Returns a fact about the machine by the name that conditions use, such as `CPU vendor`; undefined if the fact is unknown. */
 export type MachineFacts = (name: string) => string | undefined;
 
-/** Locations that determine where files are searched; each may be unknown. */
-export interface ConfigPlaces {
+/** Locations that determine which folders are searched for files; each may be unknown. */
+export interface ConfigLocations {
   /** The `etc/ucx` folder of the installation. */
   readonly installEtc?: string | undefined;
   /** The `../etc/ucx` folder relative to the library. */
@@ -46,7 +45,7 @@ export interface ConfigPlaces {
 }
 
 /** The folders to search, in the order in which UCX reads them: a later file overrides an earlier one. */
-export function configDirectories(places: ConfigPlaces): string[] {
+export function configDirectories(places: ConfigLocations): string[] {
   const ordered = [
     places.installEtc,
     places.libraryEtc,
@@ -72,12 +71,12 @@ export function beforeComment(text: string): string {
 }
 
 /**
- * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Blanks around a value and
- * a comment that begins with `;` after a blank are removed. The lines of a section apply if all its conditions are met: lines such as `CPU vendor=AMD`,
- * whose name contains a blank and whose value may be a glob.
+ * Parses a file of `NAME=value` lines, comment lines that begin with `#` or `;`, blank lines and `[section]` headers. Blanks around a value and a comment that
+ * begins with `;` after a blank are removed. The lines of a section apply if all its conditions are met. A condition is a line such as `CPU vendor=AMD`: its
+ * name contains a blank, and its value may be a glob.
  * @param path only for messages and for {@link ConfigFile.path}
  * @param facts about this machine; a condition on an unknown fact is not met
- * @throws UcxError ERR_CONFIG_FILE naming path and line for anything else
+ * @throws UcxError ERR_CONFIG_FILE with path and line for any other line
  */
 export function parseConfigFile(
   text: string,
@@ -102,7 +101,6 @@ export function parseConfigFile(
   };
 }
 
-/** A line of a file. */
 interface Place {
   readonly path: string;
   readonly line: number;
@@ -120,8 +118,8 @@ function takeLine(section: Section, content: string, { path, line }: Place, fact
 }
 
 /**
- * Reads `ucx.conf` from each of `directories` that has one, in that order. A folder that this user must not search has none: $HOME may be the folder of
- * another user, for example in a container with a user id of its own.
+ * Reads `ucx.conf` from each of `directories` that has one, in that order. A folder that this user may not search is skipped: $HOME may be the folder of
+ * another user, for example in a container that runs under a different user id.
  * @throws UcxError ERR_CONFIG_FILE for an existing file that cannot be read or parsed
  */
 export function readConfigFiles(directories: readonly string[], facts?: MachineFacts): ConfigFile[] {
@@ -135,13 +133,17 @@ export function readConfigFiles(directories: readonly string[], facts?: MachineF
       if (code === 'ENOENT' || code === 'ENOTDIR') continue;
       if (cause instanceof UcxError) throw cause;
       if (code !== 'EACCES' || isThere(path)) throw unreadable(path, asError(cause).message, cause);
-      files.push({ path, assignments: [], skipped: [`${directory} must not be searched for ${CONFIG_FILE_NAME}`] });
+      files.push({
+        path,
+        assignments: [],
+        skipped: [`${directory} cannot be searched for ${CONFIG_FILE_NAME}: permission denied`],
+      });
     }
   }
   return files;
 }
 
-/** The text of a file. Opens without waiting for the writer of a pipe, and reads no device that has no end: either would hang every program. */
+/** Reads a file. Does not wait for the writer of a pipe, and rejects devices, which may be endless: either would hang every program. */
 function readFile(path: string): string {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
@@ -156,7 +158,7 @@ function isText(file: Stats): boolean {
   return file.isFile() || (file.isCharacterDevice() && file.rdev === NULL_DEVICE);
 }
 
-/** False also if this user must not search the folder. */
+/** False also if this user may not search the folder. */
 function isThere(path: string): boolean {
   try {
     lstatSync(path);

@@ -4,7 +4,7 @@ import type { ConfigType } from './value.ts';
 
 /** A selection of names. */
 export interface AllowList {
-  /** `all`: every name; `allow`: names that match an item; `deny`: names that match no item (written with `^`). */
+  /** `all`: every name; `allow`: names that match an item; `deny`: names that match none (written with `^`). */
   readonly mode: 'all' | 'allow' | 'deny';
   /** Items as written: a name, a glob with `*` and `?`, or a range such as `mlx5_[0-3]`; empty in mode `all`. */
   readonly items: readonly string[];
@@ -13,13 +13,13 @@ export interface AllowList {
 /** A value for some of the keys `K`. */
 export type KeyValues<K extends string, T> = { readonly [key in K]?: T };
 
-/** The longest name of a file or network device; a glob is hardly longer. A regular expression cannot be of any length. */
+/** Limit for the length of an item, for which a regular expression is made: the longest name of a file; names of network devices are shorter. */
 const ITEM_LENGTH_MAX = 255;
 
-/** The key of an item without a key, if a key-value list allows that. */
+/** Key of the item without a key, in key-value lists that allow one. */
 export const DEFAULT_KEY = 'default';
 
-/** Items of `item` separated by commas. Superfluous commas are ignored, as in UCX; an empty text is an empty list. */
+/** Items of `item` separated by commas. Superfluous commas are ignored, as in UCX; an empty string is an empty list. */
 export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
   return {
     syntax: `a list separated by commas, each item ${item.syntax}`,
@@ -36,7 +36,7 @@ export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
   };
 }
 
-/** `all`, names, or `^` and the excluded names. */
+/** `all`, a list of names, or `^` and a list of excluded names. */
 export const allowListType: ConfigType<AllowList> = {
   syntax:
     'all alone, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them, ' +
@@ -46,7 +46,7 @@ export const allowListType: ConfigType<AllowList> = {
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
     if (items.some((item) => /[\s^]/.test(item) || !isItem(item))) return undefined;
-    // `^all` excludes every name and `^` none, which is never intended; beside `all` a name would have no effect. UCX refuses all three for UCX_TLS.
+    // `^all` excludes every name and `^` none, which is never intended; a name next to `all` has no effect. UCX rejects all three for UCX_TLS.
     if (items.includes('all')) return deny || items.length > 1 ? undefined : { mode: 'all', items: [] };
     if (deny) return items.length === 0 ? undefined : { mode: 'deny', items };
     return { mode: 'allow', items };
@@ -63,7 +63,7 @@ export function isAllowed(list: AllowList, name: string): boolean {
   return list.items.some((item) => matchesItem(item, name)) === (list.mode === 'allow');
 }
 
-/** True if a text can be an item of an {@link AllowList}: it is not too long, and its ranges ascend. */
+/** True if a string can be an item of an {@link AllowList}: it is not too long, and its ranges ascend. */
 export function isItem(text: string): boolean {
   return text.length <= ITEM_LENGTH_MAX && rangesOf(text).every(({ low, high }) => low <= high);
 }

@@ -2,7 +2,7 @@
 
 import type { ConfigEntry } from './config.ts';
 
-/** Options of printing. Everything is off by default: one line for each field that is not hidden. */
+/** Options of printing. By default, prints one line for each field that is not hidden. */
 export interface ConfigPrintOptions {
   /** Prints above each field its meaning, its syntax, its default, and the source of its value. */
   readonly decorated?: boolean | undefined;
@@ -10,13 +10,13 @@ export interface ConfigPrintOptions {
   readonly hidden?: boolean | undefined;
   /** Puts # before fields that have their default. */
   readonly commentDefaults?: boolean | undefined;
-  /** Prints only variables whose name contains this. */
+  /** Prints only variables whose name contains this string. */
   readonly filter?: string | undefined;
 }
 
 const FILE_HEADER = '# UCX configuration of gaudi-ucx';
 
-/** The text of `entries`; empty if none is printed, otherwise it ends with a newline. */
+/** Prints `entries`: an empty string if none is selected, otherwise ending with a newline. */
 export function printConfig(entries: readonly ConfigEntry[], options: ConfigPrintOptions = {}): string {
   const { decorated = false, hidden = false, filter = '' } = options;
   const wanted = entries.filter(({ name, field }) => (hidden || field.hidden !== true) && name.includes(filter));

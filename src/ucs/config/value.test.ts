@@ -186,7 +186,7 @@ describe('round trips', () => {
       ),
     ],
   ];
-  it.each(cases)('prints every %s as a text that parses to it', (_name, type, values) => {
+  it.each(cases)('prints every %s as a string that parses to it', (_name, type, values) => {
     fc.assert(
       fc.property(values, (value) => {
         expect(type.parse(type.print(value as never))).toBe(value);

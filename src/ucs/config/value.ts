@@ -1,21 +1,21 @@
 /**
- * The scalar value types of UCX's configuration: parsing a text to a value, and printing a value as a text that parses to the same value.
+ * The scalar value types of UCX's configuration: each parses a string to a value, and prints a value as a string that parses to the same value.
  *
- * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: words are case-insensitive, and
- * text after a number is an error where UCX ignores it.
+ * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: words are case-insensitive, and characters after a number are an error,
+ * where UCX ignores them.
  */
 
 /** The syntax of the values of a field. */
 export interface ConfigType<T> {
-  /** The rule for values, to complete "must be ...": used in errors and by `info -c`. */
+  /** The rule for values, which completes "must be ...": used in errors and by `info -c`. */
   readonly syntax: string;
-  /** The value of `text`, which is one line; undefined if the text does not conform to the syntax. Surrounding blanks are ignored. */
+  /** Parses `text`, which is one line; undefined if it does not conform to the syntax. Surrounding blanks are ignored. */
   parse(text: string): T | undefined;
-  /** A text that {@link parse} turns into an equal value. */
+  /** Prints a value so that {@link parse} returns an equal one. */
   print(value: T): string;
 }
 
-/** y, n or try. */
+/** A switch that can also be "try": on if available. */
 export type Ternary = 'yes' | 'no' | 'try';
 
 const TRUE_WORDS: ReadonlySet<string> = new Set(['y', 'yes', 'on', '1', 'true']);
@@ -36,14 +36,13 @@ function parseBool(text: string): boolean | undefined {
   return FALSE_WORDS.has(word) ? false : undefined;
 }
 
-/** A yes or no. */
 export const boolType: ConfigType<boolean> = {
   syntax: 'y, n, yes, no, on, off, 1, 0, true or false',
   parse: parseBool,
   print: (value) => (value ? 'y' : 'n'),
 };
 
-/** Yes, no or "try": use it if it is available. */
+/** Yes, no or "try": use the feature if it is available. */
 export const ternaryType: ConfigType<Ternary> = {
   syntax: 'y, n or try',
   parse(text) {
@@ -54,16 +53,16 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
-/** The same with `auto`, which UCX accepts for some switches and treats like "try". */
+/** Like {@link ternaryType}, with `auto`, which UCX accepts for some switches and treats like "try". */
 export const ternaryAutoType: ConfigType<Ternary> = {
   syntax: 'y, n, try or auto',
   parse: (text) => (text.trim().toLowerCase() === 'auto' ? 'try' : ternaryType.parse(text)),
   print: ternaryType.print,
 };
 
-/** Any text, without surrounding blanks. */
+/** Any string, without surrounding blanks. */
 export const stringType: ConfigType<string> = {
-  syntax: 'a text of one line',
+  syntax: 'a string of one line',
   parse: (text) => text.trim(),
   print: (value) => value,
 };
@@ -110,7 +109,7 @@ export const bandwidthType: ConfigType<number> = {
   },
   print(value) {
     if (value < MIB) return `${value}Bs`;
-    // Division by a power of two is exact, so the text parses back to the same Number.
+    // Division by a power of two is exact, so the printed value parses to the same Number.
     return value % GIB === 0 ? `${value / GIB}GBs` : `${value / MIB}MBs`;
   },
 };
@@ -158,7 +157,7 @@ export function orInf(type: ConfigType<number>): ConfigType<number> {
   };
 }
 
-/** The values of `type` that fulfil a rule, which completes "must be ...". */
+/** The values of `type` that satisfy a rule. @param rule completes "must be ..." */
 export function restricted<T>(type: ConfigType<T>, rule: string, isGood: (value: T) => boolean): ConfigType<T> {
   return {
     syntax: rule,

@@ -1,13 +1,13 @@
 /**
- * An ordered map from disjoint half-open intervals [start, end) of Numbers to values, for looking up the owner of an address. Sized for millions of
- * intervals: a list of sorted chunks, so that insertion and removal move one chunk, and a table of recent finds in front of the binary search. The
- * caller merges and splits intervals, because that depends on the values.
+ * An ordered map from disjoint half-open intervals [start, end) of Numbers to values, for looking up the owner of an address. Designed for millions of
+ * intervals: a list of sorted chunks, so that insertion and removal move entries of one chunk only, and a table of recent finds that saves most binary
+ * searches. The caller merges and splits intervals, because that depends on the values.
  */
 
 import { invalidParam } from '../type/error.ts';
 import { RecentFinds } from './recent-finds.ts';
 
-/** One entry. */
+/** An interval and its value. */
 export interface Interval<V> {
   readonly start: number;
   /** The first Number after the interval. */
@@ -15,7 +15,7 @@ export interface Interval<V> {
   readonly value: V;
 }
 
-/** The most entries of a chunk: moving half of them costs less than finding the chunk. */
+/** Most entries in a chunk: moving half of them costs less than finding the chunk. */
 const CHUNK_MAX = 256;
 /** Maps of fewer chunks have no table of recent finds: a search takes only a few steps. */
 const RECENT_CHUNKS_MIN = 4;

@@ -1,9 +1,9 @@
 /**
- * Entries in the order of their last use, with the sum of their sizes, for the eviction of registration caches. The links are numbers in one array:
- * using an entry touches no other entry and stores no reference that the garbage collector would have to trace.
+ * Entries in the order of their last use, with the sum of their sizes, for the eviction of registration caches. The links are indices in one array: using an
+ * entry touches no other entry and stores no reference for the garbage collector to trace.
  */
 
-/** What an entry must have. An entry is in one list at most. */
+/** Fields that an entry must have. An entry is in at most one list. */
 export interface LruEntry {
   readonly byteLength: number;
   /** Index in the list; managed by the list. */
@@ -11,10 +11,10 @@ export interface LruEntry {
 }
 
 const INITIAL_SLOTS = 16;
-/** The slot in front of the first entry and behind the last. */
+/** The slot before the first entry and after the last. */
 const ENDS = 0;
 
-/** The list. */
+/** A list in the order of last use. */
 export class LruList<E extends LruEntry> {
   /** For every slot the previous and the next one. */
   #links: Int32Array = new Int32Array(2 * INITIAL_SLOTS);
@@ -70,10 +70,10 @@ export class LruList<E extends LruEntry> {
     this.#link(slot);
   }
 
-  /** The least recently used entry for which `mayGo` is true; undefined if there is none. */
-  oldest(mayGo: (entry: E) => boolean): E | undefined {
+  /** The least recently used entry for which `isEvictable` is true; undefined if there is none. */
+  oldest(isEvictable: (entry: E) => boolean): E | undefined {
     let entry = this.first;
-    while (entry !== undefined && !mayGo(entry)) entry = this.after(entry);
+    while (entry !== undefined && !isEvictable(entry)) entry = this.after(entry);
     return entry;
   }
 

@@ -1,9 +1,9 @@
-/** A pool of reusable objects with a fixed bound, which the hot path uses instead of `new`. The caller of `get` resets the fields of an object. */
+/** A bounded pool of reusable objects, used on the hot path instead of `new`. The caller of `get` resets the fields of an object. */
 
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** The most free objects that are kept for reuse; further ones are left to the garbage collector. */
+/** Most free objects that are kept for reuse; the garbage collector takes the others. */
 export const OBJECTS_KEPT_MAX = 4096;
 
 /** A pool of at most `capacity` objects of one shape; objects are created at first need, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
@@ -31,7 +31,6 @@ export class ObjectPool<T> {
     this.#created = 0;
   }
 
-  /** Objects taken and not yet returned. */
   get inUse(): number {
     return this.#created - this.#freeCount;
   }
@@ -49,7 +48,7 @@ export class ObjectPool<T> {
 
   /**
    * Returns an object. It must come from this pool and must not be used afterwards; the caller clears its own reference.
-   * @returns false if the pool does not keep it
+   * @returns false if the pool did not keep the object
    * @throws UcxError ERR_POOL_OVERFLOW if more objects are returned than were taken
    */
   put(item: T): boolean {
@@ -73,7 +72,7 @@ function overflow(capacity: number): UcxError {
   return new UcxError({
     code: 'ERR_POOL_OVERFLOW',
     status: Status.INVALID_PARAM,
-    message: 'object put into a pool from which no object is taken',
+    message: 'object returned to a pool that has no object in use',
     details: { capacity },
   });
 }

@@ -1,15 +1,13 @@
 /**
- * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. The ranges are plain numbers, for HBM and for virtual
- * addresses.
+ * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. Ranges are plain numbers: offsets in HBM or virtual addresses.
  *
- * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks are 80 KiB per table. Allocation examines
- * more than one candidate only if a block is long enough but its alignment padding is not.
+ * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks take 80 KiB per table. An allocation examines more than one candidate only
+ * if a block is long enough, but not after its alignment padding.
  */
 
 import { invalidParam } from '../type/error.ts';
 import { SortedPairs } from './sorted-pairs.ts';
 
-/** One live allocation. */
 export interface AllocatedRange {
   readonly offset: number;
   /** Length in the unit of the space. */
@@ -138,7 +136,7 @@ export class RangeAllocator {
   reserve(offset: number, length: number): void {
     checkPositive('length', length);
     if (!(Number.isSafeInteger(offset) && offset >= 0 && length <= this.size - offset)) {
-      throw invalidParam('offset', `plus length ${length} must stay within ${this.size}`, offset);
+      throw invalidParam('offset', `plus length ${length} must be at most ${this.size}`, offset);
     }
     this.#carveAll(offset, offset + length);
     let start = offset;
@@ -226,7 +224,7 @@ export class RangeAllocator {
     return index;
   }
 
-  /** Returns [start, end) to the free blocks, except for reserved parts. */
+  /** Returns [start, end) to the free blocks, except for reserved ranges. */
   #release(start: number, end: number): void {
     let from = start;
     const reserved = this.#reserved;

@@ -1,18 +1,18 @@
 /**
- * Recent finds of a large interval map, by the page of the address: a small table in front of its search, like the TLB of a processor. The bounds are
- * in one typed array, so that a lookup costs two cache lines.
+ * Recent finds of a large interval map, by the page of the address: a small table that is searched first, like the TLB of a processor. The bounds are in one
+ * typed array, so that a lookup touches two cache lines.
  */
 
 const SETS_BITS = 12;
 const SETS: number = 2 ** SETS_BITS;
-/** Two pages that map to one set do not evict each other. */
+/** Two, so that two pages that map to one set do not evict each other. */
 const WAYS = 2;
 const WORDS_PER_SET: number = 2 * WAYS;
 const PAGE = 4096;
 const PER_PAGE: number = 1 / PAGE;
 /** Spreads neighbouring pages: 2^32 divided by the golden ratio. */
 const SPREAD = 0x9e3779b1;
-/** Removing an interval of more pages clears the table. */
+/** Removing an interval of more pages than this clears the table. */
 const FORGET_PAGES_MAX = 64;
 
 /** An interval of the map. */
@@ -22,7 +22,7 @@ interface Found<V> {
   readonly value: V;
 }
 
-/** The table. */
+/** The table of recent finds. */
 export class RecentFinds<V> {
   /** Start and end of both ways of every set; an unused way has an empty interval. */
   readonly #bounds: Float64Array = new Float64Array(SETS * WORDS_PER_SET);
@@ -38,7 +38,7 @@ export class RecentFinds<V> {
     return undefined;
   }
 
-  /** Records what was found for `address`, in the place of the older find of its set. */
+  /** Records the interval found for `address`. It replaces the older entry of its set. */
   note(address: number, found: Found<V>): void {
     const set = setOf(address);
     const bounds = this.#bounds;
@@ -52,7 +52,7 @@ export class RecentFinds<V> {
     values[set * WAYS] = found.value;
   }
 
-  /** Removes an interval that is removed from the map. */
+  /** Removes an interval; must be called when the map removes it. */
   forget({ start, end }: Found<V>): void {
     const first = start - (start % PAGE);
     if ((end - first) * PER_PAGE > FORGET_PAGES_MAX) {

@@ -2,9 +2,8 @@
 
 import { invalidParam } from '../type/error.ts';
 
-/** A queue of at most `capacity` items. */
 export class Ring<T> {
-  /** The most items in the ring: a power of two. */
+  /** Most items in the ring: a power of two. */
   readonly capacity: number;
   readonly #mask: number;
   readonly #items: (T | undefined)[];

@@ -1,18 +1,18 @@
 /**
- * Connections of unauthenticated peers: bounded in total and per address. At a bound the oldest is evicted, so that silent connections cannot
- * lock others out: a peer that authenticates does so at once.
+ * Connections of unauthenticated peers, bounded in total and per address. At a bound the oldest is evicted, so that silent connections cannot lock out other
+ * peers, which authenticate at once.
  */
 
 /** The unauthenticated peers of one listening socket. */
 export class UnauthenticatedPeers<T extends object> {
   readonly #max: number;
-  /** Half of the total, so that one address leaves room for others. */
+  /** Half of the total, so that one address cannot take all places. */
   readonly #perAddressMax: number;
   /** With their addresses, oldest first. */
   readonly #all: Map<T, string> = new Map();
   readonly #byAddress: Map<string, Set<T>> = new Map();
 
-  /** @param max the most unauthenticated peers */
+  /** @param max maximum number of unauthenticated peers */
   constructor(max: number) {
     this.#max = max;
     this.#perAddressMax = Math.ceil(max / 2);
@@ -22,7 +22,7 @@ export class UnauthenticatedPeers<T extends object> {
     return this.#all.size;
   }
 
-  /** The peer to evict before one more of this address is added; undefined if there is room. Call again until there is. */
+  /** The peer to evict before one more from this address is added; undefined if the bounds allow one more. Call again until it is undefined. */
   excess(address: string): T | undefined {
     const known = this.#byAddress.get(address);
     if (known !== undefined && known.size >= this.#perAddressMax) return firstOf(known);
@@ -36,7 +36,6 @@ export class UnauthenticatedPeers<T extends object> {
     else known.add(unauthenticatedPeer);
   }
 
-  /** Removes a peer that has disconnected or has authenticated. */
   delete(unauthenticatedPeer: T): void {
     const address = this.#all.get(unauthenticatedPeer);
     if (address === undefined) return;

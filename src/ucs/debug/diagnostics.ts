@@ -1,8 +1,8 @@
 /**
- * Instrumentation: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing without subscribers: publishers check
+ * Instrumentation: channels of node:diagnostics_channel and the types of their messages. Publishing costs nothing without subscribers: publishers check
  * `hasSubscribers` first, which V8 folds to a constant.
  *
- * Times are those of the clock of the context in nanoseconds: only differences are meaningful.
+ * Times are nanoseconds of the context's clock: only differences are meaningful.
  */
 
 import { channel } from 'node:diagnostics_channel';
@@ -101,16 +101,16 @@ export const endpointConnect: DiagnosticsChannel<EndpointChange> = channelOf('ga
 export const endpointFail: DiagnosticsChannel<EndpointChange> = channelOf('gaudi-ucx:endpoint:fail');
 
 /**
- * How many of some things are open in this thread that neither the kernel nor a memory map shows: checks for leaks compare them before and after. Who opens adds,
- * who closes subtracts, on paths that call a transport anyway.
+ * Numbers of open objects of this thread that neither the kernel nor a memory map shows; leak checks compare them before and after. The code that opens an
+ * object increments the number and the code that closes it decrements it, on paths that call a transport anyway.
  */
 export const OPEN = {
-  /** Unpacked remote keys that a connection, a team or a worker keeps for itself. */
+  /** Unpacked remote keys that a connection, a team or a worker keeps for its own use. */
   keptKeys: 0,
-  /** Slots of the send queues and send buffers of rc that closed interfaces had not got back from their connections. */
+  /** Send queue slots and send buffers of rc that the connections had not returned when their interface closed. */
   sendSlots: 0,
-  /** Pieces of scratch memory that collective operations use. */
-  scratchPieces: 0,
+  /** Scratch buffers that collective operations use. */
+  scratchBuffers: 0,
 };
 
 /** Workers of this thread so far. */

@@ -1,4 +1,4 @@
-/** The UCX-wide fields (prefix `UCX_` alone) that every program has. */
+/** The UCX-wide fields (prefix `UCX_` only) that every program has. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { isItem } from '../config/list.ts';
@@ -40,7 +40,7 @@ export const logLevelsType: ConfigType<LogLevels> = {
     [LOG_LEVEL_NAMES[level], ...components.map((each) => `${each.component}:${LOG_LEVEL_NAMES[each.level]}`)].join(),
 };
 
-/** A level by its name; the finer traces also by their older name (`trace_data`). */
+/** Parses a level name; the finer trace levels also have an older name (`trace_data`). */
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
   const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');
@@ -55,13 +55,13 @@ export const GLOBAL_CONFIG_TABLE: ConfigTable<GlobalConfig> = {
       name: 'LOG_LEVEL',
       type: logLevelsType,
       default: 'warn',
-      doc: 'Level of the log: messages of this level and of more severe ones are logged. Components (transports, cardN, driver, emulator, ucp) can have their own level. From data on, each message that ucp sends or receives is logged, without its contents.',
+      doc: 'Level of the log: messages of this level and more severe ones are logged. Components (transports, cardN, driver, emulator, ucp) can have their own level. From data on, each message that ucp sends or receives is logged, without its contents.',
     },
     {
       name: 'LOG_FILE',
       type: stringType,
       default: '',
-      doc: `Destination of log messages: stderr (also when empty), stdout, or a file, to which they are appended. Substitutions in its name: ${FILE_NAME_SYNTAX}.`,
+      doc: `Destination of log messages: stderr (also when empty), stdout, or a file, to which messages are appended. Substitutions in the file name: ${FILE_NAME_SYNTAX}.`,
     },
     {
       name: 'LOG_FILE_SIZE',

@@ -18,7 +18,7 @@ describe('a limited log', () => {
     clock.advance(1);
     log.warn('in the next while');
     expect(written().slice(WARNINGS_MAX)).toEqual(['4 more warnings about peers were left out', 'in the next while']);
-    log.tellLeft();
+    log.reportOmitted();
     expect(written()).toHaveLength(WARNINGS_MAX + 2);
     log.diag('of no concern');
     expect(written().at(-1)).toBe('of no concern');

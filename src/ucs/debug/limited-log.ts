@@ -1,25 +1,21 @@
-/**
- * Limits log lines whose number a peer or a card determines: at most a few within a window of time, then only their count, so that they cannot fill a
- * disk.
- */
+/** Limits log lines whose number depends on a peer or a card, so that they cannot fill a disk: a few per time window are written, the others only counted. */
 
 import type { Clock } from '../sys/clock.ts';
 import { type Log, LogLevel } from './log.ts';
 
-/** The most warnings within {@link WINDOW_NS}; further ones are counted. */
+/** Most warnings within {@link WINDOW_NS}; further ones are only counted. */
 export const WARNINGS_MAX = 10;
-/** The window of time. */
+/** Length of the time window. */
 export const WINDOW_NS = 10e9;
 
 /** Options of the limit. */
 export interface LimitedLogOptions {
-  /** Lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
+  /** Most lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
   readonly linesMax?: number;
   /** Noun for the count of omitted lines. */
   readonly what?: string;
 }
 
-/** A log with a limit. */
 export class LimitedLog {
   readonly #log: Log;
   readonly #clock: Clock;
@@ -55,8 +51,8 @@ export class LimitedLog {
     this.#log.debug(message);
   }
 
-  /** Logs how many warnings were omitted, if any. */
-  tellLeft(): void {
+  /** Logs the number of omitted lines, if any. */
+  reportOmitted(): void {
     if (this.#left > 0) this.#log.warn(`${this.#left} more ${this.#what} were left out`);
     this.#left = 0;
   }
@@ -64,7 +60,7 @@ export class LimitedLog {
   #write(level: LogLevel, message: string): void {
     const nowNs = this.#clock.nowNs();
     if (nowNs - this.#windowNs >= WINDOW_NS) {
-      this.tellLeft();
+      this.reportOmitted();
       this.#windowNs = nowNs;
       this.#written = 0;
     }

@@ -12,9 +12,9 @@ import { type LogSink, recordLine, standardErrorSink, standardOutputSink } from 
 export interface LogFileOptions {
   /** Empty or `stderr`, `stdout`, or a file name with the substitutions of expandFileName, optionally after `file:`. */
   readonly file: string;
-  /** The most bytes of the file; Infinity for no bound. A single longer record is written nevertheless. */
+  /** Maximum size of the file in bytes; Infinity for no bound. A single record that is longer is written nevertheless. */
   readonly sizeMax: number;
-  /** Full files that are kept; 0: a full file is truncated. */
+  /** Number of full files that are kept; 0: a full file is truncated. */
   readonly rotate: number;
   /** Time of a record in milliseconds since 1970. Default: now. */
   readonly nowMs?: () => number;
@@ -31,10 +31,7 @@ export function openLogSink(options: LogFileOptions): LogSink {
   return new LogFile(expandFileName(name), options).sink;
 }
 
-/**
- * A file of records. It is opened for each record: records are rare, several contexts write to one file and rotate it, and nothing has to be
- * closed at the end.
- */
+/** Log file that is opened for each record: records are rare, several contexts write to one file and rotate it, and nothing has to be closed at the end. */
 class LogFile {
   readonly #path: string;
   readonly #sizeMax: number;
@@ -54,7 +51,7 @@ class LogFile {
     try {
       this.#append(recordLine(level, component, message, this.#nowMs?.()));
     } catch {
-      // Without this, a full disk would hide log records.
+      // A full disk must not hide log records.
       standardErrorSink(level, component, message);
     }
   };
@@ -66,7 +63,7 @@ class LogFile {
       if (size > 0 && size + Buffer.byteLength(line) > this.#sizeMax) {
         closeSync(fd);
         fd = -1;
-        this.#makeRoom();
+        this.#rotateFiles();
         fd = openSync(this.#path, 'a');
       }
       writeSync(fd, line);
@@ -75,8 +72,8 @@ class LogFile {
     }
   }
 
-  /** Renames every file to the next number; the oldest is overwritten. */
-  #makeRoom(): void {
+  /** Rotates the files: each gets the next number, and the oldest is overwritten. */
+  #rotateFiles(): void {
     for (let index = this.#rotate - 1; index >= 0; index--) {
       const from = index === 0 ? this.#path : `${this.#path}.${index}`;
       if (existsSync(from)) renameSync(from, `${this.#path}.${index + 1}`);

@@ -1,8 +1,7 @@
 /**
  * Logging with the levels of UCX. A log is a parameter, not a global.
  *
- * Style: lower case, the cause and not a guess, errno text always. An error is logged once, where it is detected. Contents of
- * memory are never logged.
+ * Style: lower case, the cause and not a guess, always with the errno text. An error is logged once, where it is detected. Contents of memory are never logged.
  */
 
 import { hostname } from 'node:os';
@@ -46,7 +45,7 @@ export const LOG_LEVEL_NAMES = [
   'poll',
 ] as const;
 
-/** The level of some components. */
+/** Level of the components that match a name. */
 export interface ComponentLevel {
   /** Name of a component, or a glob or range of names as in allow lists. */
   readonly component: string;
@@ -57,14 +56,14 @@ export interface ComponentLevel {
 export interface LogLevels {
   /** Level of components that match no entry of `components`. */
   readonly level: LogLevel;
-  /** The last entry that matches a component applies. */
+  /** If several entries match a component, the last one applies. */
   readonly components: readonly ComponentLevel[];
 }
 
 /** Writes finished records; must not throw. */
 export type LogSink = (level: LogLevel, component: string, message: string) => void;
 
-/** A log of one component. */
+/** The log of one component. */
 export interface Log {
   /** Records above this level are dropped: check it before building an expensive message. */
   readonly level: LogLevel;
@@ -74,20 +73,19 @@ export interface Log {
   info(message: string): void;
   debug(message: string): void;
   trace(message: string): void;
-  /** Traces a message of ucp. */
+  /** Traces a UCP message. */
   data(message: string): void;
   /** Records output that the user has requested, such as tables, at any level. */
   print(message: string): void;
-  /** A log with the same sink under the name of another component, with the level of that component. */
+  /** A log with the same sink for another component, at the level of that component. */
   child(component: string): Log;
 }
 
-/** A log that writes every record that is at least as severe as `levels` to `sink`. */
+/** Creates a log that writes to `sink` every record at least as severe as `levels`. */
 export function createLog(component: string, levels: LogLevel | LogLevels, sink: LogSink): Log {
   return new ComponentLog(component, typeof levels === 'number' ? { level: levels, components: [] } : levels, sink);
 }
 
-/** The level of a component. */
 export function levelOf(levels: LogLevels, component: string): LogLevel {
   return levels.components.findLast((each) => matchesItem(each.component, component))?.level ?? levels.level;
 }
@@ -170,15 +168,15 @@ export function recordLine(level: LogLevel, component: string, message: string, 
 }
 
 /*
- * Writes text to standard output or standard error of the program. If the stream is broken or full, the text is lost: text about the program must not
- * end it.
+ * Writes strings to standard output or standard error. If the stream is broken or full, the output is lost: output about the program must not end the program.
  */
 
-/** Number of writes in progress to each stream, which has the listener {@link ignore} while there are any. */
+/** Number of pending writes by stream; the stream has the listener {@link ignore} while the number is above 0. */
 const writes = new WeakMap<Writable, number>();
 
 /**
- * Writes `text`. Node.js ends a program at an error of a stream without a listener; failures of the program's own writes are left to the program.
+ * Writes `text`. Node.js ends a program if a stream without a listener fails; only failures of these writes are ignored, those of the program's own writes are
+ * not.
  * @param stream process.stdout or process.stderr
  */
 export function writeStandard(stream: Writable, text: string): void {

@@ -1,9 +1,5 @@
-/**
- * Turns an error thrown by a callback of the application into an uncaught exception after the current call, so that the remaining work of that call
- * is done.
- */
+/** Rethrows an error of an application callback as an uncaught exception after the current call, so that the call completes its work. */
 
-/** Throws an error as an uncaught exception after the current call. */
 export function throwLater(error: unknown): void {
   queueMicrotask(() => {
     throw error;

@@ -1,15 +1,15 @@
 /**
- * Copies between byte arrays, without an engine call for a few bytes. Comparison of short byte arrays, such as keys and names in messages:
- * `Buffer.compare` costs a call of C++ for each. Checks that a value is a byte array, and that its buffer is not detached or shortened.
+ * Copies and compares short byte arrays without a call of C++, which costs more than a loop; checks that a value is a byte array whose buffer is neither
+ * detached nor shortened.
  */
 
 import { types } from 'node:util';
 
 /** Up to this length a loop over bytes is faster than `set`, which takes 13 ns. */
 const ALL_LOOP_BYTES_MAX = 12;
-/** The same if only a part of the source is copied: `set` needs a view of it, which takes 25 ns to make. */
+/** The same for a source that is copied in part: `set` needs a view of the range, which takes 25 ns to make. */
 const PART_LOOP_BYTES_MAX = 32;
-/** Up to these lengths the loop over words of {@link storeWords} is faster. */
+/** Up to these lengths the word loop of {@link storeWords} is faster. */
 const ALL_WORDS_BYTES_MAX = 32;
 const PART_WORDS_BYTES_MAX = 64;
 
@@ -22,7 +22,7 @@ export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, fr
   }
 }
 
-/** Holds a few bytes between their load and their store. */
+/** Holds the bytes between their load and their store. */
 const scratch = new Uint8Array(PART_LOOP_BYTES_MAX);
 
 /** Like {@link copyBytes} for ranges that may overlap, like memmove. */
@@ -36,8 +36,8 @@ export function moveBytes(target: Uint8Array, to: number, source: Uint8Array, fr
 }
 
 /**
- * Copies bytes to memory that another processor may be reading. Writes a few of them as whole words, because every separate store would have to fetch the
- * cache line back from the reader.
+ * Copies bytes to memory that another processor may be reading. A few bytes are written as whole words, because each separate store may fetch the cache line
+ * back from the reader.
  * @param words all of the memory
  * @param word index of the first word to write
  * @param bytes the same memory as bytes
@@ -84,18 +84,18 @@ export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
 }
 
 /**
- * Whether `bytes` has at least `end` bytes, and costs no call: true for 0 even if it was detached.
+ * Whether `bytes` has at least `end` bytes, without a call. True for 0 even if its buffer is detached.
  *
- * It reads the last byte, because in V8 11.3 (Node.js 20) `byteLength` calls two builtins (10 ns), and compiled code that has seen an array of a
- * resizable ArrayBuffer reads the `length` that a detached array had.
+ * It reads the last byte, because in V8 11.3 (Node.js 20) `byteLength` calls two builtins (10 ns), and compiled code that has seen an array of a resizable
+ * ArrayBuffer reads the former `length` of a detached array.
  */
 export function hasBytes(bytes: Uint8Array, end: number): boolean {
   return end === 0 || bytes[end - 1] !== undefined;
 }
 
 /**
- * Whether a value is a Uint8Array, or of a subclass such as Buffer: also those of other realms, but no proxy and no object that has only the prototype, whose
- * properties throw. As fast as `instanceof`.
+ * Whether a value is a Uint8Array or an instance of a subclass such as Buffer, also from another realm. False for proxies and for objects that only have the
+ * prototype, whose properties throw. As fast as `instanceof`.
  */
 export function isBytes(value: unknown): value is Uint8Array {
   return types.isUint8Array(value);

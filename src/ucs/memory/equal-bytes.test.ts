@@ -22,7 +22,7 @@ it('an array has as many bytes as it is long, and always none', () => {
   expect(hasBytes(new Uint8Array(0), 0)).toBe(true);
 });
 
-it('host memory is no device memory, and unknown is no memory type', () => {
+it('host memory is not device memory, and unknown is not a memory type', () => {
   const types = [MemoryType.HOST, MemoryType.CUDA, MemoryType.GAUDI, MemoryType.UNKNOWN];
   expect(types.map((type) => hasMemoryType(DEVICE_MEMORY_TYPES, type))).toEqual([false, true, true, false]);
   expect(withMemoryType({ memoryType: 'gaudi', length: 3 })).toEqual({ memoryType: MemoryType.GAUDI, length: 3 });

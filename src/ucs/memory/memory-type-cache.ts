@@ -1,9 +1,9 @@
 /**
- * Memory types of device memory: ranges keyed by (device, address). Allocators add a range before they return its address, and remove it when they free
- * it. Cards share virtual address ranges, so two cards may each have an entry at the same address, and the entries are independent.
+ * Memory types of device memory: ranges keyed by (device, address). An allocator adds a range before it returns the address, and removes the range when it
+ * frees it. Cards may use the same virtual addresses, so entries of different cards are independent.
  *
- * A miss means host memory, provided that every allocation is reported. Entries are whole allocations and are never
- * merged, so that a lookup also returns start and length of the allocation.
+ * A miss means host memory, provided that every allocation is reported. Entries are whole allocations and are never merged, so that a lookup also returns the
+ * start and the length of the allocation.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';
@@ -20,25 +20,24 @@ export interface MemoryRange {
   readonly length: number;
 }
 
-/** Bounds of a {@link MemoryTypeCache}. */
 export interface MemoryTypeCacheLimits {
-  /** The most ranges; see {@link MemoryTypeCache.insert} for the behaviour at the bound. Default 2^20. */
+  /** Most ranges; see {@link MemoryTypeCache.insert} for the behaviour at the bound. Default 2^20. */
   readonly maxRanges?: number;
 }
 
 const DEFAULT_MAX_RANGES: number = 2 ** 20;
 /**
- * Addresses have 64 bits, Numbers 53: a map holds the ranges of one segment of 2^52 bytes. Its key is exact, and a range that
- * crosses into the next segment is in both.
+ * Addresses have 64 bits, Numbers 53: a map holds the ranges of one segment of 2^52 bytes, in which keys are exact. A range that crosses into the next segment
+ * is in both maps.
  */
 const SEGMENT_BITS = 52;
 const SEGMENT_SIZE = 2 ** SEGMENT_BITS;
 const SEGMENTS_PER_DEVICE = 2 ** (64 - SEGMENT_BITS);
-/** Bits of the upper word of an address that lie above its segment's offset. */
+/** Shift that turns the upper word of an address into the number of its segment. */
 const SEGMENT_HIGH_SHIFT: number = SEGMENT_BITS - 32;
 const OFFSET_HIGH_MASK: number = 2 ** SEGMENT_HIGH_SHIFT - 1;
 const WORD = 2 ** 32;
-/** Splits an address without BigInt arithmetic. */
+/** Scratch for splitting an address without BigInt arithmetic. */
 const ADDRESS: BigUint64Array = new BigUint64Array(1);
 const ADDRESS_WORDS: Uint32Array = new Uint32Array(ADDRESS.buffer);
 
@@ -48,7 +47,7 @@ export class MemoryTypeCache {
   /** By device * SEGMENTS_PER_DEVICE + segment. */
   readonly #segments = new Map<number, IntervalMap<MemoryRange>>();
   readonly #devices: number[] = [];
-  /** The segment of the last lookup, which is likely the next one too. */
+  /** The segment of the last lookup, which is likely to be that of the next one. */
   #lastKey = -1;
   #lastMap: IntervalMap<MemoryRange> | undefined = undefined;
   #size = 0;
@@ -67,18 +66,18 @@ export class MemoryTypeCache {
     return this.#size;
   }
 
-  /** False once a range was dropped because the cache was full: from then on a miss does not mean host memory. */
+  /** False once a range was dropped because the cache was full; from then on a miss does not imply host memory. */
   get isComplete(): boolean {
     return this.#complete;
   }
 
   /**
-   * The memory of [address, address + length). Allocates nothing and does no BigInt arithmetic.
+   * Finds the memory of [address, address + length). Allocates nothing and does no BigInt arithmetic.
    * @param device the address space to search; undefined searches all
-   * @param address of 64 bits: checked by the caller
+   * @param address 64 bits, checked by the caller
    * @param length bytes; 0 looks up the byte at `address`
-   * @returns the entry that covers the range; undefined for host memory; `'partial'` if the cache does not determine it (the range is
-   *   covered in part, or by several devices, or the cache is not complete): query the memory domains
+   * @returns the entry that covers the range; undefined for host memory; `'partial'` if the cache cannot tell (the range is covered in part or by several
+   *   devices, or the cache is incomplete): query the memory domains
    */
   lookup(device: number | undefined, address: bigint, length: number): MemoryRange | 'partial' | undefined {
     ADDRESS[0] = address;
@@ -106,9 +105,9 @@ export class MemoryTypeCache {
   }
 
   /**
-   * Records an allocation. Overlapping parts of older entries of the same device are removed.
+   * Records an allocation. Overlapping ranges of older entries of the same device are removed.
    * @returns false if the cache is full: the range is dropped and {@link isComplete} becomes false
-   * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
+   * @throws UcxError ERR_INVALID_PARAM for an invalid device, address or length
    */
   insert(device: number, address: bigint, length: number, memoryType: MemoryType): boolean {
     this.remove(device, address, length);
@@ -116,8 +115,8 @@ export class MemoryTypeCache {
   }
 
   /**
-   * Removes [address, address + length) of a device; the rest of entries that extend beyond is kept.
-   * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
+   * Removes [address, address + length) of a device; an entry that extends beyond it keeps the rest.
+   * @throws UcxError ERR_INVALID_PARAM for an invalid device, address or length
    */
   remove(device: number, address: bigint, length: number): void {
     checkRange(device, address, length);
@@ -205,18 +204,21 @@ export class MemoryTypeCache {
       return false;
     }
     if (!this.#devices.includes(entry.device)) this.#devices.push(entry.device);
-    this.#forEachPiece(entry, (map, start, end) => map.insert(start, end, entry));
+    this.#forEachSegment(entry, (map, start, end) => map.insert(start, end, entry));
     this.#size++;
     return true;
   }
 
   #drop(entry: MemoryRange): void {
-    this.#forEachPiece(entry, (map, start) => map.delete(start));
+    this.#forEachSegment(entry, (map, start) => map.delete(start));
     this.#size--;
   }
 
-  /** Visits the part of `entry` in every segment that it overlaps. */
-  #forEachPiece(entry: MemoryRange, visit: (map: IntervalMap<MemoryRange>, start: number, end: number) => void): void {
+  /** Visits the range of `entry` in each segment that it overlaps. */
+  #forEachSegment(
+    entry: MemoryRange,
+    visit: (map: IntervalMap<MemoryRange>, start: number, end: number) => void,
+  ): void {
     let key = entry.device * SEGMENTS_PER_DEVICE + segmentOf(entry.base);
     let start = offsetOf(entry.base);
     for (let left = entry.length; left > 0; ) {
@@ -248,10 +250,10 @@ function offsetOf(address: bigint): number {
 
 function checkRange(device: number, address: bigint, length: number): void {
   if (!(Number.isInteger(device) && device >= 0 && device < 2 ** 31)) {
-    throw invalidParam('device', 'must be an integer of [0, 2^31)', device);
+    throw invalidParam('device', 'must be an integer from 0 to 2^31 - 1', device);
   }
   if (!(Number.isSafeInteger(length) && length > 0)) throw invalidParam('length', 'must be a positive integer', length);
   if (!(address >= 0n && address + BigInt(length) <= 1n << 64n)) {
-    throw invalidParam('address', `plus length ${length} must lie within 64 bits`, address);
+    throw invalidParam('address', `plus length ${length} must be at most 2^64`, address);
   }
 }

@@ -28,14 +28,14 @@ export const MemoryType = {
   ZE_MANAGED: 8,
   /** HBM of a Gaudi card. */
   GAUDI: 9,
-  /** Not known; also the number of known types (`UCS_MEMORY_TYPE_LAST`). */
+  /** Unknown; also the number of known types (`UCS_MEMORY_TYPE_LAST`). */
   UNKNOWN: 10,
 } as const;
 
 /** One of the values of {@link MemoryType}. */
 export type MemoryType = (typeof MemoryType)[keyof typeof MemoryType];
 
-/** All types but host memory, as a mask: a network device reaches memory of each by its dma-buf. */
+/** Mask of all types except host memory: network devices access memory of these types by its dma-buf. */
 export const DEVICE_MEMORY_TYPES: number = ((1 << MemoryType.UNKNOWN) - 1) & ~(1 << MemoryType.HOST);
 
 /** The spelling of the memory types in configuration values and tool output, indexed by type (`ucs_memory_type_names`). */
@@ -56,7 +56,7 @@ export const MEMORY_TYPE_NAMES = [
 /** The name of a memory type, such as `gaudi`. */
 export type MemoryTypeName = Exclude<(typeof MEMORY_TYPE_NAMES)[number], 'unknown'>;
 
-/** What UCX prints to explain a memory type, indexed by type (`ucs_memory_type_descs`). */
+/** Descriptions of the memory types as UCX prints them, indexed by type (`ucs_memory_type_descs`). */
 export const MEMORY_TYPE_DESCRIPTIONS = [
   'System memory',
   'NVIDIA GPU memory',
@@ -124,7 +124,7 @@ export function parseMemoryType(name: string): MemoryType | undefined {
 }
 
 /**
- * The same parameters with the memory type as a number: users may give its name.
+ * Replaces the name of a memory type in `params` by its number.
  * @throws UcxError ERR_INVALID_PARAM for an unknown name
  */
 export function withMemoryType<T extends object>(params: T): WithMemoryType<T> {

@@ -169,7 +169,7 @@ describe('a profile', () => {
     ).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
-  it('that gets more memory when it is full goes on with the oldest event', () => {
+  it('that gets more memory when it is full continues with the oldest event', () => {
     const begun = (): readonly number[] =>
       read().traceEvents.flatMap(({ ph, ts }) => (ph === 'b' ? [ts as number] : []));
     const small = start(['log'], 1024)!;

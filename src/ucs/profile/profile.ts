@@ -25,10 +25,10 @@ import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 /** Approximate memory of one event. */
 const EVENT_BYTES = 256;
 
-/** The profiles of this thread by file: its contexts, concurrent or consecutive, share one, as they share the channels. */
+/** Profiles of this thread by file. Contexts of the thread share the profile of a file, because they share the channels. */
 const profiles = new Map<string, Profile>();
 
-/** A profile. */
+/** A profile of one thread. */
 export class Profile {
   readonly #path: string;
   readonly #log: Log;
@@ -37,7 +37,7 @@ export class Profile {
   #logs = false;
   #accumulates = false;
   #eventsMax = 0;
-  /** A ring once it is full; the next event goes to `#next`. */
+  /** Becomes a ring when it is full: the next event then replaces the one at `#next`. */
   #events: TraceSpan[] = [];
   #next = 0;
   #lost = 0;
@@ -52,9 +52,9 @@ export class Profile {
   }
 
   /**
-   * Joins the profile of this thread, which starts at the first call; undefined without a mode. {@link release} leaves it. The settings of
-   * all members are combined: modes add up, and the largest size counts.
-   * @param tid id of this thread in Linux, for the trace
+   * Joins the profile of this thread, which starts at the first call; undefined without a mode. {@link release} leaves it. The settings of all members are
+   * combined: all their modes apply, and the largest size.
+   * @param tid Linux id of this thread, for the trace
    * @throws UcxError ERR_PROFILE_FILE for a file that cannot be written
    */
   static acquire(config: ProfileConfig, log: Log, tid: number): Profile | undefined {
@@ -66,7 +66,7 @@ export class Profile {
     return profile;
   }
 
-  /** Leaves the profile; the last member writes it. Recorded events stay, for later members. */
+  /** Leaves the profile; the last member writes it. Recorded events are kept for later members. */
   release(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -96,7 +96,7 @@ export class Profile {
     operationEnd.subscribe(this.#onOperation);
     commandSubmissionEnd.subscribe(this.#onSubmission);
     transferEnd.subscribe(this.#onTransfer);
-    // A context that is not closed is reported when the process ends.
+    // A context that is never closed is written when the process ends.
     this.#stopAtExit = atExit(() => this.#write());
   }
 
@@ -173,7 +173,7 @@ export class Profile {
       ftruncateSync(this.#fd);
       while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));
     } catch (error) {
-      this.#log.warn(`the profile could not be written to ${this.#path}: ${asError(error).message}`);
+      this.#log.warn(`cannot write the profile to ${this.#path}: ${asError(error).message}`);
     }
   }
 }

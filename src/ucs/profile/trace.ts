@@ -1,10 +1,10 @@
-/** Converts recorded events to a Chrome trace: the JSON that Perfetto and chrome://tracing read. */
+/** Converts recorded events to a Chrome trace: the JSON format of Perfetto and chrome://tracing. */
 
 /** An event with a start and an end. */
 export interface TraceSpan {
-  /** The worker or card of the event. */
+  /** Name of the worker or card. */
   readonly timeline: string;
-  /** Whether that is a card. */
+  /** Whether `timeline` is a card. */
   readonly isCard: boolean;
   /** Kind of event, such as `request`. */
   readonly category: string;
@@ -28,9 +28,7 @@ export interface AccumulatedSpans {
 
 const NS_PER_US = 1000;
 
-/** The process that recorded a trace. */
 export interface TraceProcess {
-  /** Process id of Linux. */
   readonly pid: number;
   /** Thread id of Linux: the thread that runs the workers. */
   readonly tid: number;
@@ -38,12 +36,12 @@ export interface TraceProcess {
   readonly title: string;
 }
 
-/** First thread id of cards, which are no threads: Linux gives threads smaller ones (PID_MAX_LIMIT is 2^22). */
+/** First thread id of cards, above all thread ids of Linux (PID_MAX_LIMIT is 2^22). */
 const FIRST_CARD_TID = 2 ** 22;
 
 /**
- * A trace with the spans in order of their start, and the sums in its `otherData`. Events overlap, so each is a pair of begin and end with a
- * unique id (phases b and e). Events of workers are on their thread; each card has a timeline in the same process, with a thread id that Linux does not use.
+ * A trace with the spans in order of their start, and the sums in its `otherData`. Events overlap, so each is a begin-end pair with a unique id (phases b and
+ * e). Events of workers are on the timeline of their thread. Each card has a timeline in the same process, with a thread id that Linux does not use.
  * @param lost number of recorded events that were overwritten
  */
 export function chromeTrace(

@@ -1,7 +1,7 @@
 /**
- * Collaborators, bounds, defaults and counters of a registration cache. The fields that every registration cache has (`ucs_config_rcache_table`), to be
- * embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory
- * calls, or forks without exec.
+ * Options, defaults and counters of a registration cache, and the configuration fields of all registration caches (`ucs_config_rcache_table`), which are
+ * embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and PURGE_ON_FORK are missing, because Node.js neither hooks memory
+ * calls nor forks without exec.
  */
 
 import type { ConfigTable } from '../config/config.ts';
@@ -11,7 +11,7 @@ import type { BufferRegions } from './region.ts';
 
 /** Registers and deregisters memory for a cache. */
 export interface Registrar<R extends object> {
-  /** The address of the first byte of a buffer, which does not change while the buffer lives. */
+  /** The address of the first byte of a buffer, which never moves. */
   addressOf(owner: ArrayBufferLike): number;
   /**
    * Registers memory.
@@ -20,9 +20,8 @@ export interface Registrar<R extends object> {
    */
   register(start: number, byteLength: number, protection: number): R | Status;
   /**
-   * Ends a registration; called in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in a report of unmapped memory. Should not
-   * throw, because the caller of the cache did not cause the failure. An error goes to {@link RcacheOptions.onError}, and the registration counts as
-   * ended: it is not tried again.
+   * Ends a registration; called in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in `unmapped`. Should not throw, because the
+   * caller of the cache did not cause the failure. An error goes to {@link RcacheOptions.onError}, and the call is not repeated.
    */
   deregister(registration: R): void;
 }
@@ -33,24 +32,24 @@ export interface CollectionWatch<T extends object> {
   unregister(unregisterToken: T): void;
 }
 
-/** Bounds and collaborators of an {@link Rcache}. */
+/** Options of an {@link Rcache}. */
 export interface RcacheOptions<R extends object> {
   /** Name of the cache in statistics. Default `rcache`. */
   readonly name?: string;
   readonly registrar: Registrar<R>;
-  /** The most regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
+  /** Most regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
   readonly maxRegions?: number;
-  /** The most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
+  /** Most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
   readonly maxSize?: number;
-  /** The most bytes of unmapped memory that wait for the next use of the cache; beyond it `defer` is called. Default Infinity. */
+  /** Most bytes of unmapped memory that stay registered until the next use of the cache; beyond it `defer` is called. Default Infinity. */
   readonly maxUnreleased?: number;
-  /** Bytes of the longest ArrayBuffer that is registered as a whole; of longer ones only the used pages are. Default Infinity. */
+  /** Length in bytes up to which an ArrayBuffer is registered as a whole; of a longer one, only the used pages are registered. Default Infinity. */
   readonly wholeBytesMax?: number;
-  /** Least alignment of regions that are not whole ArrayBuffers, a power of two. Default {@link DEFAULT_ALIGNMENT}. */
+  /** Minimum alignment of regions that are not whole ArrayBuffers, a power of two. Default {@link DEFAULT_ALIGNMENT}. */
   readonly alignment?: number;
   /** Receives the errors that `deregister` throws; must not throw. Default: logs an error to standard error. */
   readonly onError?: (error: unknown) => void;
-  /** Runs a task soon, with an empty stack. Default setImmediate. */
+  /** Runs a task soon, outside of the current call. Default setImmediate. */
   readonly defer?: (task: () => void) => void;
   /** Creates the watch for collected buffers. Default FinalizationRegistry. */
   readonly watch?: (collected: (buffer: BufferRegions<R>) => void) => CollectionWatch<BufferRegions<R>>;
@@ -66,9 +65,9 @@ export interface RcacheCounters {
   hits_slow: number;
   /** Misses. */
   misses: number;
-  /** Regions joined to larger ones. */
+  /** Regions merged into larger ones. */
   regions_merged: number;
-  /** Reports of released memory: `unmapped`, `invalidate`, buffers collected, detached or resized. */
+  /** Reports of released memory: calls of `unmapped` and `invalidate`, and buffers found collected, detached or resized. */
   unmap_events: number;
   /** Regions that such reports removed from the table. */
   regions_inv_unmap: number;
@@ -87,7 +86,6 @@ export const DEFAULT_MAX_SIZE: number = 16 * 2 ** 30;
 /** Default of {@link RcacheOptions.alignment}: a page. */
 export const DEFAULT_ALIGNMENT = 4096;
 
-/** Counters with the value 0. */
 export function noCounts(): RcacheCounters {
   return {
     gets: 0,
@@ -103,7 +101,6 @@ export function noCounts(): RcacheCounters {
   };
 }
 
-/** The values of the table. */
 export interface RcacheConfig {
   /** Nanoseconds. */
   readonly RCACHE_OVERHEAD: number | 'auto';
@@ -112,7 +109,6 @@ export interface RcacheConfig {
   readonly RCACHE_MAX_UNRELEASED: number;
 }
 
-/** The table. */
 export const RCACHE_CONFIG_TABLE: ConfigTable<RcacheConfig> = {
   prefix: '',
   fields: [
@@ -126,19 +122,19 @@ export const RCACHE_CONFIG_TABLE: ConfigTable<RcacheConfig> = {
       name: 'RCACHE_MAX_REGIONS',
       type: restricted(uintInfType, 'an unsigned integer of at least 1, or inf', isPositive),
       default: '16384',
-      doc: 'Maximum number of cached registrations; those in use are never evicted, and may exceed it.',
+      doc: 'Maximum number of cached registrations; those in use are never evicted and may exceed the limit.',
     },
     {
       name: 'RCACHE_MAX_SIZE',
       type: restricted(memorySizeType, 'a size of at least 1: <number>[b|k|m|g|t], or inf', isPositive),
       default: '16g',
-      doc: 'Maximum bytes of cached registrations; those in use are never evicted, and may exceed it.',
+      doc: 'Maximum bytes of cached registrations; those in use are never evicted and may exceed the limit.',
     },
     {
       name: 'RCACHE_MAX_UNRELEASED',
       type: memorySizeType,
       default: 'inf',
-      doc: 'Maximum bytes of unmapped memory that stay pinned until the next transfer; beyond it a task of the event loop unpins them.',
+      doc: 'Maximum bytes of unmapped memory that stay pinned until the next transfer; above the limit, a task of the event loop unpins it.',
     },
   ],
 };

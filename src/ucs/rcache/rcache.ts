@@ -1,11 +1,10 @@
 /**
- * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is identified by its buffer, never by
- * address: a new buffer at an old address cannot hit a stale registration. Foreign memory, known by its address only, is looked up in a map of regions;
- * its owner reports when it is unmapped ({@link Rcache.unmapped}). The registrar registers the memory.
+ * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is identified by its buffer, never by address:
+ * a new buffer at an old address cannot hit a stale registration. Foreign memory, known by its address only, is looked up in a map of regions; its owner
+ * reports when it is unmapped ({@link Rcache.unmapped}).
  *
- * References: the table (a WeakMap) and the lists refer to a region, a region in use refers to its ArrayBuffer, an idle region does
- * not. So an unused ArrayBuffer can be collected while its registration is in the cache; the callback of the collector, a task of the
- * event loop, then deregisters it.
+ * References: the table (a WeakMap) and the lists refer to a region, and a region refers to its ArrayBuffer only while it is in use. So an unused ArrayBuffer
+ * can be collected while its registration is in the cache; the collector's callback, a task of the event loop, then deregisters the memory.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';
@@ -34,7 +33,7 @@ import {
   UnmapQueue,
 } from './region.ts';
 
-/** The most failed registrations of address ranges that are remembered; at the bound all are removed. */
+/** Most failed registrations of address ranges that are remembered; at the bound all are forgotten. */
 const FAILURES_MAX = 1024;
 const ALL_ADDRESSES: MemoryLimits = { start: 0, end: 2 ** 47 };
 
@@ -44,9 +43,9 @@ interface Failure {
 }
 
 /**
- * A cache of registrations. The bounds hold for idle regions: regions in use are never evicted, may exceed the bounds, and are
- * trimmed when they are released. A failed registration is not tried again until memory is reported unmapped or the cache is purged, unless a
- * retry may succeed: after NO_MEMORY, NO_RESOURCE, BUSY, INVALID_ADDR.
+ * A cache of registrations. The bounds hold for idle regions: regions in use are never evicted, may exceed the bounds, and are trimmed when they are released.
+ * A failed registration is not tried again until memory is reported unmapped or the cache is purged, unless a retry may succeed (NO_MEMORY, NO_RESOURCE, BUSY,
+ * INVALID_ADDR).
  */
 export class Rcache<R extends object> {
   readonly name: string;
@@ -65,11 +64,11 @@ export class Rcache<R extends object> {
   readonly #ranges: IntervalMap<RcacheRegion<R>> = new IntervalMap();
   readonly #failures: IntervalMap<Failure> = new IntervalMap();
   readonly #unmaps: UnmapQueue = new UnmapQueue();
-  /** All idle regions, which are valid, in the order of their last use; interspersed with regions in use, valid or not. */
+  /** All regions in the order of their last use. Idle ones are always valid; regions in use are valid or not. */
   readonly #regions: LruList<RcacheRegion<R>> = new LruList();
   #numInUse = 0;
   #lastGeneration = 0;
-  /** Incremented when remembered failures are cleared, those of buffers too. */
+  /** Incremented when the remembered failures are forgotten, those of buffers too. */
   #failureEpoch = 0;
   #isDeferred = false;
   #closed = false;
@@ -95,27 +94,26 @@ export class Rcache<R extends object> {
     return this.#regions.count;
   }
 
-  /** Acquired regions. */
+  /** Number of acquired regions. */
   get numInUse(): number {
     return this.#numInUse;
   }
 
-  /** Registered bytes. */
   get totalSize(): number {
     return this.#regions.byteLength;
   }
 
-  /** Ranges that were reported unmapped and are not processed yet. */
+  /** Number of ranges that were reported unmapped and not yet processed. */
   get unmapsPending(): number {
     return this.#unmaps.length;
   }
 
   /**
-   * The region of a buffer that covers some of its bytes, registered on a miss. It stays registered and keeps the buffer alive
-   * until it is released as often as it was acquired. A hit is O(1) and allocates nothing.
-   * @param byteLength -1 for all from `offset` on
-   * @returns the region; INVALID_PARAM for a buffer that is empty or detached, or bytes outside it; otherwise the status of the failed
-   *   registration, which leaves nothing behind
+   * Acquires the region that covers a range of a buffer, registering it on a miss. The region stays registered and keeps the buffer alive until it is released
+   * as often as it was acquired. A hit is O(1) and allocates nothing.
+   * @param byteLength -1 for all bytes from `offset` on
+   * @returns the region; INVALID_PARAM for a buffer that is empty or detached, or a range outside of it; otherwise the status of the failed registration, which
+   *   leaves nothing behind
    * @throws UcxError ERR_CLOSED after `close`
    */
   acquire(owner: ArrayBufferLike, offset = 0, byteLength = -1): RcacheRegion<R> | Status {
@@ -133,10 +131,10 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * The region that covers memory identified by its address, registered on a miss. Overlapping regions are merged.
-   * The owner of the memory must report when it is unmapped ({@link unmapped}); until then the region is found.
+   * Acquires the region that covers memory identified by its address, registering it on a miss. Overlapping regions are merged. The owner of the memory must
+   * report when it is unmapped ({@link unmapped}); until then the region can be found.
    * @param start address, below 2^47
-   * @param protection bits of {@link Protection} that the memory has: an overlapping region of another protection is removed
+   * @param protection bits of {@link Protection} that the memory has: an overlapping region with another protection is removed
    * @param alignment power of two; at least that of the cache
    * @returns like {@link acquire}
    * @throws UcxError ERR_CLOSED after `close`
@@ -168,7 +166,7 @@ export class Rcache<R extends object> {
    * @throws UcxError ERR_INVALID_PARAM if the region is not acquired
    */
   release(region: RcacheRegion<R>): void {
-    if (region.references <= 0) throw invalidParam('region', 'must be acquired', `generation ${region.generation}`);
+    if (region.references <= 0) throw invalidParam('region', 'must be in use', `generation ${region.generation}`);
     this.counters.puts++;
     if (--region.references === 0) this.#settle(region);
     if (this.#unmaps.length > 0) this.progress();
@@ -187,8 +185,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Reports that memory was unmapped, or is about to be: no later call finds a region of it. May be called inside any callback: it only
-   * records the range; the next use of the cache, or a task of the event loop, deregisters.
+   * Reports that memory was unmapped or is about to be: later calls do not find regions of it. May be called inside any callback, because it only records the
+   * range; the next use of the cache or a task of the event loop deregisters the regions.
    */
   unmapped(start: number, byteLength: number): void {
     this.counters.unmap_events++;
@@ -202,8 +200,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Processes the reports of {@link unmapped}. Buffers that lie in the memory lose their regions too: as long as there are buffers, every region is
-   * examined.
+   * Processes the reports of {@link unmapped}. If the cache has regions of buffers, it examines all of them, because buffers in the unmapped memory lose their
+   * regions too.
    */
   progress(): void {
     if (this.#unmaps.length === 0) return;
@@ -216,7 +214,7 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Evicts the region that has been idle for longest, for a registrar that detects a lack of resources only after registering.
+   * Evicts the least recently used idle region, for a registrar that detects a lack of resources only after registering.
    * @returns false if none is idle
    */
   evictIdle(): boolean {
@@ -229,7 +227,7 @@ export class Rcache<R extends object> {
     return true;
   }
 
-  /** Removes all regions: idle ones are deregistered now, others at their last release. */
+  /** Removes all regions: idle ones are deregistered now, the others at their last release. */
   purge(): void {
     for (let region = this.#regions.first; region !== undefined; ) {
       const next = this.#regions.after(region);
@@ -240,7 +238,7 @@ export class Rcache<R extends object> {
     this.#unmaps.take();
   }
 
-  /** Purges the cache and refuses further use, except for releases. Idempotent. */
+  /** Purges the cache; afterwards only releases are allowed. Idempotent. */
   close(): void {
     this.#closed = true;
     this.purge();
@@ -255,7 +253,7 @@ export class Rcache<R extends object> {
     }
   }
 
-  /** Clears remembered failures, because a retry may succeed now. */
+  /** Forgets remembered failures, because a retry may succeed now. */
   #forgetFailures(): void {
     this.#failures.clear();
     this.#failureEpoch++;
@@ -378,14 +376,14 @@ export class Rcache<R extends object> {
     const byteLength = end - start;
     this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
     let registration = this.#registrar.register(start, byteLength, protection);
-    // Idle regions must not be the reason why memory cannot be registered.
+    // Idle regions must not prevent the registration of other memory.
     while (registration === Status.NO_MEMORY && this.evictIdle()) {
       registration = this.#registrar.register(start, byteLength, protection);
     }
     return registration;
   }
 
-  /** Handles a region whose last reference was released. */
+  /** Handles the last release of a region. */
   #settle(region: RcacheRegion<R>): void {
     const { owner, buffer } = region;
     this.#numInUse--;
@@ -397,7 +395,7 @@ export class Rcache<R extends object> {
     }
     this.#regions.touch(region);
     if (buffer !== undefined && owner?.byteLength !== buffer.byteLength) this.#lost(buffer);
-    // Evicting all others would not make room for a region that is longer than the bound.
+    // Evicting all others would not free enough space for a region that is longer than the bound.
     else if (region.byteLength > this.maxSize) this.#evict(region);
     else this.#trim(0, 0);
   }
@@ -476,7 +474,7 @@ function isLasting(status: Status): boolean {
 }
 
 function logError(error: unknown): void {
-  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`a registration could not be ended: ${String(error)}`);
+  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`cannot deregister memory: ${String(error)}`);
 }
 
 function checkBound(argument: string, value: number): number {

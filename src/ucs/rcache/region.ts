@@ -1,7 +1,6 @@
 /**
- * One region of the registration cache, and the regions of one ArrayBuffer. Unmapped ranges of addresses that a cache has not processed yet. Reports
- * come at any time, inside any callback, so they are only recorded; overlapping ones are merged. Bounded: beyond the bound, the whole address space
- * counts as unmapped. The bounds of a new region of the registration cache: aligned, and joined with overlapping regions.
+ * Regions of the registration cache: one region, the regions of one ArrayBuffer, the bounds of a new region (aligned, and joined with overlapping regions), and
+ * the queue of unmapped address ranges that a cache has not processed yet.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';
@@ -24,7 +23,7 @@ export interface RcacheRegionParams<R extends object> {
 
 /** Registered memory. Only the cache writes it. The fields that every use touches come first, so that they share a cache line. */
 export class RcacheRegion<R extends object> implements LruEntry {
-  /** Number of times the region is acquired at present. */
+  /** Number of acquisitions that are not released. */
   references = 0;
   /** The ArrayBuffer of a region in use, which keeps it alive; undefined while idle, so that it can be collected. */
   owner: ArrayBufferLike | undefined = undefined;
@@ -36,11 +35,11 @@ export class RcacheRegion<R extends object> implements LruEntry {
   readonly byteLength: number;
   /** Bits of {@link Protection}. */
   readonly protection: number;
-  /** The power of two to which the bounds were extended, as far as the memory extends. */
+  /** Power of two to which the bounds were extended, except at the ends of the memory. */
   readonly alignment: number;
-  /** The result of the registrar. It must not refer to the ArrayBuffer, which could never be collected otherwise. */
+  /** The result of the registrar. It must not refer to the ArrayBuffer, which could then never be collected. */
   readonly registration: R;
-  /** Unique among all regions of the cache, ascending; another generation means another registration. */
+  /** Unique among all regions of the cache, ascending; tells a new registration from an older one of the same memory. */
   readonly generation: number;
   /** Address of the first byte. */
   readonly start: number;
@@ -60,27 +59,27 @@ export class RcacheRegion<R extends object> implements LruEntry {
     return this.start + this.byteLength;
   }
 
-  /** Byte of the ArrayBuffer at which the region begins; 0 if it covers the whole buffer. */
+  /** Offset in the ArrayBuffer at which the region begins; 0 if it covers the whole buffer. */
   get offset(): number {
     return this.buffer === undefined ? 0 : this.start - this.buffer.start;
   }
 }
 
-/** The regions of one ArrayBuffer: one for all of it, or one for each used part. Does not refer to the buffer. */
+/** The regions of one ArrayBuffer: one for the whole buffer, or one for each used range. Does not refer to the buffer. */
 export class BufferRegions<R extends object> {
   /** Length of the buffer at its first use. */
   readonly byteLength: number;
-  /** Regions of parts, if the buffer is too long to be registered as a whole. */
+  /** Regions of ranges, if the buffer is too long to be registered as a whole. */
   readonly parts: IntervalMap<RcacheRegion<R>> | undefined;
   /** The region of the whole buffer. */
   whole: RcacheRegion<R> | undefined = undefined;
   /** Address of the first byte. */
   readonly start: number;
-  /** Regions that can be found. */
+  /** Number of regions that can be found. */
   count = 0;
   /** Status of the failed registration of the whole buffer; OK without a failure. */
   failure: Status = Status.OK;
-  /** Epoch of the cache in which the failure counts. */
+  /** Epoch of the cache in which `failure` is valid. */
   failureEpoch = 0;
 
   constructor(start: number, byteLength: number, parts: IntervalMap<RcacheRegion<R>> | undefined) {
@@ -94,17 +93,19 @@ export class BufferRegions<R extends object> {
   }
 }
 
-/** The most disjoint ranges. */
+/** Most disjoint ranges in the queue. */
 export const UNMAP_RANGES_MAX = 1024;
 
-/** The queue. */
+/**
+ * Unmapped address ranges. Reports come at any time, inside any callback, so they are only recorded; overlapping ones are merged. Beyond {@link
+ * UNMAP_RANGES_MAX}, the whole address space counts as unmapped.
+ */
 export class UnmapQueue {
   /** Number of ranges. A field, because every use of a cache reads it. */
   length = 0;
   #ranges: IntervalMap<undefined> = new IntervalMap();
   #bytes = 0;
 
-  /** The bytes of the ranges. */
   get byteLength(): number {
     return this.#bytes;
   }
@@ -145,7 +146,7 @@ export interface RegionBounds {
   readonly alignment: number;
 }
 
-/** The bounds of the memory that a region may cover: an ArrayBuffer, or all addresses. */
+/** The memory that a region may cover: an ArrayBuffer, or all addresses. */
 export interface MemoryLimits {
   readonly start: number;
   readonly end: number;
@@ -161,8 +162,8 @@ export function alignBounds(start: number, end: number, alignment: number, limit
 }
 
 /**
- * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions of
- * another protection are not joined, because the protection of one does not hold for the memory of the other.
+ * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions with
+ * another protection are not joined, because the protection of one region does not hold for the memory of the other.
  */
 export function mergeBounds<R extends object>(
   regions: IntervalMap<RcacheRegion<R>>,

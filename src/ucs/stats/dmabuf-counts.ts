@@ -1,12 +1,11 @@
-/** The dma-bufs that a card, an RDMA device or a context has exported and imported: counters, and a log record at level debug for each event. */
+/** Counters of the dma-bufs that a card, an RDMA device or a context has exported and imported; logs each event at level debug. */
 
 import type { Log } from '../debug/log.ts';
 import { type StatsNode, statsNode } from './stats-node.ts';
 
-/** Class of the nodes of the statistics. */
+/** Class name in the statistics. */
 export const DMABUF_CLASS = 'dmabuf';
 
-/** The counters of one owner. */
 export class DmabufCounts {
   readonly #log: Log | undefined;
   #exports = 0;
@@ -22,14 +21,14 @@ export class DmabufCounts {
     this.#log = log;
   }
 
-  /** A descriptor was made for a caller. @param what the exported memory, for the log */
+  /** Counts a descriptor made for a caller. @param what the exported memory, for the log */
   exported(byteLength: number, what: string): void {
     this.#exports += 1;
     this.#exportBytes += byteLength;
     this.note(`dma-buf exported: ${what}`);
   }
 
-  /** Memory of a dma-buf was mapped or registered. */
+  /** Counts a dma-buf whose memory was mapped or registered. @param what the imported memory, for the log */
   imported(byteLength: number, what: string): void {
     this.#imports += 1;
     this.#importBytes += byteLength;
@@ -38,24 +37,24 @@ export class DmabufCounts {
     this.note(`dma-buf imported: ${what}`);
   }
 
-  /** That mapping or registration has ended. */
+  /** Counts a mapping or registration of an imported dma-buf that has ended. */
   released(byteLength: number, what: string): void {
     this.#mappings -= 1;
     this.#mappedBytes -= byteLength;
     this.note(`dma-buf released: ${what}`);
   }
 
-  /** The owner keeps another descriptor of a dma-buf. */
+  /** Counts one more descriptor that the owner keeps. */
   kept(): void {
     this.#descriptors += 1;
   }
 
-  /** The owner has closed one of them. */
+  /** Counts a kept descriptor that the owner has closed. */
   closed(): void {
     this.#descriptors -= 1;
   }
 
-  /** Logs another event of sharing memory at level debug. */
+  /** Logs another memory sharing event at level debug. */
   note(message: string): void {
     this.#log?.debug(message);
   }

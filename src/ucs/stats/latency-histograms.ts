@@ -1,11 +1,11 @@
 /**
- * Histograms of the latency of operations, by operation, transport and size class. While they are measured they subscribe to the ends of operations, so that
- * every operation has a request and reads the clock twice; otherwise they cost nothing.
+ * Histograms of the latency of operations, by operation, transport and size class. While enabled, they subscribe to the ends of operations, so that every
+ * operation has a request and reads the clock twice; otherwise they cost nothing.
  */
 
 import { type OperationEnd, operationEnd } from '../debug/diagnostics.ts';
 
-/** Upper bounds of the buckets in nanoseconds; one more bucket has the rest. */
+/** Upper bounds of the buckets in nanoseconds; one more bucket counts longer latencies. */
 export const LATENCY_BOUNDS_NS: readonly number[] = [
   250, 500, 1e3, 2.5e3, 5e3, 10e3, 25e3, 50e3, 100e3, 250e3, 1e6, 2.5e6, 10e6, 100e6, 1e9,
 ];
@@ -18,20 +18,20 @@ const SIZE_CLASSES: readonly (readonly [string, number])[] = [
   ['<=4M', 4_194_304],
   ['>4M', Number.POSITIVE_INFINITY],
 ];
-/** Combinations of operation, transport and size class; further ones are not measured. */
+/** Most combinations of operation, transport and size class; further ones are not measured. */
 const HISTOGRAMS_MAX = 512;
 
 /** The latencies of one kind of operation. */
 export interface OperationLatencies {
   /** Protocol, such as `put/zcopy`. */
   readonly protocol: string;
-  /** Such as `gaudi_cpy`; empty for an operation that no single transport carried. */
+  /** Such as `gaudi_cpy`; empty for an operation that several transports carried. */
   readonly transport: string;
-  /** Class of its size, such as `<=1K`. */
+  /** Size class, such as `<=1K`. */
   readonly size: string;
-  /** Operations that ended with a failure; they are not in the buckets. */
+  /** Number of failed operations, which are not in the buckets. */
   readonly failures: number;
-  /** Number of operations by bucket of {@link LATENCY_BOUNDS_NS}, and the rest. */
+  /** Number of operations by bucket of {@link LATENCY_BOUNDS_NS}, the last one for longer latencies. */
   readonly buckets: readonly number[];
   /** Number and sum of all latencies. */
   readonly count: number;
@@ -54,19 +54,19 @@ interface Histogram {
 const histograms = new Map<string, Histogram>();
 let users = 0;
 
-/** Measures until {@link releaseLatencies} is called as often as this. */
+/** Enables the histograms until {@link releaseLatencies} has been called as often as this function. */
 export function acquireLatencies(): void {
   users += 1;
   if (users === 1) operationEnd.subscribe(onEnd);
 }
 
-/** Ends what {@link acquireLatencies} began; the histograms stay. */
+/** Reverts one {@link acquireLatencies}; the histograms are kept. */
 export function releaseLatencies(): void {
   users -= 1;
   if (users === 0) operationEnd.unsubscribe(onEnd);
 }
 
-/** The histograms of this thread; empty if nothing was ever measured. */
+/** The histograms of this thread; empty if they were never enabled. */
 export function latencies(): OperationLatencies[] {
   return [...histograms.values()].map((each) => ({ ...each, buckets: [...each.buckets] }));
 }

@@ -1,4 +1,4 @@
-/** The limit of latency histograms, in a process of its own: histograms of a process stay for good. */
+/** The limit of latency histograms, in a separate process, because histograms are kept until the process ends. */
 
 import { expect, it } from 'vitest';
 import { operationEnd } from '../debug/diagnostics.ts';

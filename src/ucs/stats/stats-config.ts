@@ -1,4 +1,4 @@
-/** The fields of statistics: destination, trigger, and filter. */
+/** Configuration fields of the statistics: destination, trigger and filter. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { type AllowList, allowListType } from '../config/list.ts';
@@ -73,13 +73,13 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_DEST',
       type: destinationType,
       default: '',
-      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; file:<name>:bin for programs: JSON lines with the datagrams of udp, in any STATS_FORMAT; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
+      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; file:<name>:bin for programs: the JSON of udp, one datagram per line, regardless of STATS_FORMAT; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
     },
     {
       name: 'STATS_TRIGGER',
       type: triggerType,
       default: 'exit',
-      doc: 'When statistics are written: when a context closes or the process ends before (exit), at a signal, or periodically (timer:<time>); in any case at the end.',
+      doc: 'When statistics are written: when a context closes or the process ends (exit), and also at a signal or periodically (timer:<time>).',
     },
     {
       name: 'STATS_FILTER',
@@ -97,7 +97,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_LATENCY',
       type: boolType,
       default: 'n',
-      doc: 'Measure histograms of the latency of operations, which gaudi-ucx inspect and gaudi-ucx metrics show. Every operation then has a request and reads the clock twice.',
+      doc: 'Record latency histograms of operations, which gaudi-ucx inspect and gaudi-ucx metrics show. Every operation then has a request and reads the clock twice.',
     },
   ],
 };

@@ -1,9 +1,9 @@
 /** Statistics as data: a tree of named counters. */
 
-/** Counters by name. Totals since the start, unless their documentation says that they are levels. */
+/** Counters by name. Totals since the start, unless documented as levels. */
 export type Counters = Readonly<Record<string, number>>;
 
-/** A node of the tree: one object that counts, and the objects within it (ucs_stats_node_t). */
+/** An object with counters, and the objects that it contains (ucs_stats_node_t). */
 export interface StatsNode {
   /** Kind of the object, such as `uct_iface`: nodes of one class have the same counters. */
   readonly className: string;
@@ -15,7 +15,7 @@ export interface StatsNode {
   readonly children: readonly StatsNode[];
 }
 
-/** Makes a node. */
+/** Makes a node of the tree, without children by default. */
 export function statsNode(
   className: string,
   name: string,
@@ -54,7 +54,7 @@ export function sumByClass(root: StatsNode): StatsNode[] {
     .map(([className, counters]) => statsNode(className, '', counters));
 }
 
-/** One tree with the sums of nodes at the same place, by class and name: used for the counters of closed objects. */
+/** Merges two trees: the sums of nodes at the same position, by class and name. Used for the counters of closed objects. */
 export function mergeStats(first: StatsNode, second: StatsNode): StatsNode {
   const counters = { ...first.counters };
   addCounters(counters, second.counters);

@@ -20,7 +20,7 @@ afterEach(() => {
   pause.mockReset();
 });
 
-/** Writes to standard output with another write(2) and close(2): what was written and closed, and the warnings. */
+/** Writes to standard output with another write(2) and close(2): returns the writes, the close, and the warnings. */
 function standardOutput(write: (bytes: Buffer) => number) {
   const { log, records } = createTestLog();
   const written: Buffer[] = [];
@@ -78,10 +78,10 @@ describe('a report to a descriptor', () => {
     });
     output.write(REPORT);
     expect([calls, pause.mock.calls.length]).toEqual([1001, 1000]);
-    expect(records.map(({ message }) => message)).toEqual(['statistics could not be written: EAGAIN: made up']);
+    expect(records.map(({ message }) => message)).toEqual(['cannot write statistics: EAGAIN: made up']);
   });
 
-  it('that fails is told of at once, once until a report succeeds or fails otherwise', () => {
+  it('that fails is logged at once, and again only after a report succeeded or failed otherwise', () => {
     let next: string | undefined = 'ENOSPC';
     const { output, records } = standardOutput(({ byteLength }) => (next === undefined ? byteLength : failing(next)));
     const told = (): string[] => records.map(({ message }) => /E[A-Z]+/.exec(message)![0]);
@@ -175,7 +175,7 @@ describe('datagrams', () => {
     fail('still no such box');
     output.write(report(2));
     output.close();
-    expect(records.map(({ message }) => message)).toEqual(['statistics could not be sent: no such box']);
+    expect(records.map(({ message }) => message)).toEqual(['cannot send statistics: no such box']);
   });
 
   it('have at most the payload of a packet', () => {

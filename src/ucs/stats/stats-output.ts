@@ -1,6 +1,6 @@
 /**
- * Statistics on their way out: the tree of counters as text and as datagrams, the destinations, each of which takes whole reports, and the triggers
- * of reports, signals and timers.
+ * Output of statistics: the tree of counters as text and as datagrams, the destinations, which write whole reports, and the triggers of reports (signals and
+ * timers).
  */
 
 import { createSocket } from 'node:dgram';
@@ -22,17 +22,17 @@ export type StatsDestination =
   | { readonly kind: 'file'; readonly template: string; readonly isBinary: boolean }
   | { readonly kind: 'udp'; readonly host: string; readonly port: number };
 
-/** Refused writes of a pipe after which its reader counts as stopped. */
-const REFUSALS_MAX = 1000;
+/** Number of EAGAIN results of a pipe after which its reader counts as stopped. */
+const BLOCKED_WRITES_MAX = 1000;
 const REFUSAL_WAIT_MS = 1;
 const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
-/** The most datagrams that wait for the address of their receiver; the oldest are dropped. */
+/** Most datagrams that wait for the receiver's address to be resolved; the oldest are dropped. */
 const WAITING_MAX = 256;
 const USE = { variable: 'UCX_STATS_DEST', code: 'ERR_STATS_FILE' } as const;
 
 /** Writes reports. */
 export interface StatsOutput {
-  /** Never throws: a failure is a warning in the log. When the call returns, the report has been passed to the kernel. */
+  /** Never throws: a failure is a warning in the log. When the call returns, the kernel has the report. */
   write(root: StatsNode): void;
   close(): void;
 }
@@ -60,7 +60,6 @@ function heading(): StatsHeading {
   return { host: hostname(), pid: process.pid, time: new Date() };
 }
 
-/** Writes text to a descriptor. */
 class FileOutput implements StatsOutput {
   readonly #fd: number;
   readonly #format: StatsFormat | 'bin';
@@ -78,7 +77,7 @@ class FileOutput implements StatsOutput {
 
   write(root: StatsNode): void {
     try {
-      // Synchronous, also into a pipe: the process may be about to end.
+      // Synchronous even for a pipe: the process may be about to end.
       writeFully(
         this.#fd,
         this.#format === 'bin' ? jsonLines(root) : Buffer.from(statsText(root, this.#format, heading())),
@@ -86,8 +85,8 @@ class FileOutput implements StatsOutput {
       this.#failure = undefined;
     } catch (error) {
       const { message } = asError(error);
-      // A full disk is reported once, and not at every tick of a timer.
-      if (message !== this.#failure) this.#log.warn(`statistics could not be written: ${message}`);
+      // Logged once per failure: a full disk would otherwise be reported at every tick of a timer.
+      if (message !== this.#failure) this.#log.warn(`cannot write statistics: ${message}`);
       this.#failure = message;
     }
   }
@@ -97,27 +96,27 @@ class FileOutput implements StatsOutput {
   }
 }
 
-/** The datagrams of udp, as lines. */
+/** The datagrams of {@link UdpOutput}, one per line. */
 function jsonLines(root: StatsNode): Buffer {
   return Buffer.concat(statsDatagrams(root, heading()).flatMap((datagram) => [datagram, Buffer.from('\n')]));
 }
 
-/** Writes all bytes, and waits for a slow reader: pipes of Node may refuse temporarily (EAGAIN). */
+/** Writes all bytes, and waits for a slow reader: a nonblocking pipe may fail with EAGAIN. */
 function writeFully(fd: number, bytes: Buffer): void {
   let left = bytes;
-  for (let refusals = 0; left.byteLength > 0; ) {
+  for (let blockedWrites = 0; left.byteLength > 0; ) {
     try {
       left = left.subarray(writeSync(fd, left));
-      refusals = 0;
+      blockedWrites = 0;
     } catch (error) {
-      refusals += 1;
-      if (asError(error).code !== 'EAGAIN' || refusals > REFUSALS_MAX) throw error;
+      blockedWrites += 1;
+      if (asError(error).code !== 'EAGAIN' || blockedWrites > BLOCKED_WRITES_MAX) throw error;
       Atomics.wait(NEVER_WOKEN, 0, 0, REFUSAL_WAIT_MS);
     }
   }
 }
 
-/** Sends JSON datagrams. The address is resolved at the start; earlier reports are sent when it is known. */
+/** Sends JSON datagrams. The host name is resolved at the start; reports before that are sent when the address is known. */
 class UdpOutput implements StatsOutput {
   readonly #log: Log;
   readonly #waiting: Buffer[] = [];
@@ -170,7 +169,7 @@ class UdpOutput implements StatsOutput {
           if (this.#closed) this.#closeSocket();
         };
         try {
-          // A connected socket sends within the call, also while the process ends.
+          // A connected socket sends within the call, even while the process ends.
           socket.send(datagram, onSent);
         } catch (error) {
           onSent(asError(error));
@@ -183,7 +182,7 @@ class UdpOutput implements StatsOutput {
 
   #fail(error: Error): void {
     this.#waiting.length = 0;
-    if (!this.#failed) this.#log.warn(`statistics could not be sent: ${error.message}`);
+    if (!this.#failed) this.#log.warn(`cannot send statistics: ${error.message}`);
     this.#failed = true;
   }
 }
@@ -199,7 +198,7 @@ export function signalNumber(text: string): NodeJS.Signals | undefined {
   const word = text.trim().toUpperCase();
   const { signals } = constants;
   const found = keysOf(signals).find((name) => [name, name.slice(3), String(signals[name])].includes(word));
-  // A process cannot handle these two.
+  // A process cannot handle SIGKILL and SIGSTOP.
   return found === 'SIGKILL' || found === 'SIGSTOP' ? undefined : found;
 }
 
@@ -244,8 +243,8 @@ export function statsText(root: StatsNode, format: StatsFormat, { host, pid, tim
 }
 
 /**
- * A report as JSON, in as few datagrams as possible: `{ host, pid, time, path, counters }` each with a node and, if they fit, its `children`. `path`
- * names the nodes above it.
+ * A report as JSON, in as few datagrams as possible. Each is `{ host, pid, time, path, counters }` of a node, with its `children` if they fit. `path` names the
+ * nodes above it.
  */
 export function statsDatagrams(root: StatsNode, { host, pid, time }: StatsHeading): Buffer[] {
   const datagrams: Buffer[] = [];
@@ -275,8 +274,8 @@ function addSum(lines: string[], { className, counters }: StatsNode, format: Sta
     for (const [name, value] of Object.entries(counters)) lines.push(`${INDENT}${name}: ${value}`);
     return;
   }
-  const told = nonZero(counters);
-  if (told.length > 0) lines.push(`${className}: {${told.map(([name, value]) => `${name}:${value}`).join(' ')}}`);
+  const shown = nonZero(counters);
+  if (shown.length > 0) lines.push(`${className}: {${shown.map(([name, value]) => `${name}:${value}`).join(' ')}}`);
 }
 
 function nonZero(counters: Counters): [string, number][] {

@@ -9,7 +9,6 @@ import type { StatsConfig } from './stats-config.ts';
 import { filterStats, type StatsNode } from './stats-node.ts';
 import { onTrigger, openStatsOutput, type StatsOutput } from './stats-output.ts';
 
-/** Collaborators of a reporter. */
 export interface StatsReporterOptions {
   readonly config: StatsConfig;
   /** Returns the current statistics. */
@@ -18,7 +17,6 @@ export interface StatsReporterOptions {
   readonly log: Log;
 }
 
-/** A reporter. */
 export class StatsReporter {
   readonly #output: StatsOutput | undefined;
   readonly #config: StatsConfig;
@@ -39,7 +37,7 @@ export class StatsReporter {
     }
     const report = (): void => this.report();
     const stopTrigger = onTrigger(config.STATS_TRIGGER, clock, report);
-    // A context that is not closed is reported when the process ends.
+    // A context that is never closed reports when the process ends.
     const stopAtExit = atExit(report);
     this.#stop = () => {
       stopTrigger();
@@ -53,7 +51,7 @@ export class StatsReporter {
     this.#output.write(filterStats(this.#read(), (counter) => isAllowed(this.#config.STATS_FILTER, counter)));
   }
 
-  /** Warns of names in UCX_STATS_FILTER that no counter has. At the end, because counters come with the objects that they belong to. */
+  /** Warns about names in UCX_STATS_FILTER that match no counter. Called at the end, because counters appear with the objects that they belong to. */
   #checkFilter(): void {
     const known = new Set<string>();
     filterStats(this.#read(), (counter) => known.add(counter).size > 0);
@@ -62,7 +60,7 @@ export class StatsReporter {
       const nearest = nearestName(item, known);
       const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
       this.#log.warn(
-        `UCX_STATS_FILTER: no counter matches '${item}'${hint}; there are: ${[...known].sort().join(', ')}`,
+        `UCX_STATS_FILTER: no counter matches '${item}'${hint}; the counters are: ${[...known].sort().join(', ')}`,
       );
     }
   }

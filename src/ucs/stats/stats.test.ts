@@ -181,7 +181,7 @@ describe('a reporter', () => {
     const reporter = open({ UCX_STATS_DEST: 'file:/dev/full', UCX_STATS_TRIGGER: 'timer:1s' }, clock);
     for (count = 1; count <= 5; count++) clock.advance(1e9);
     reporter.close();
-    expect(warnings.splice(0)).toEqual([expect.stringMatching(/statistics could not be written: ENOSPC/)]);
+    expect(warnings.splice(0)).toEqual([expect.stringMatching(/cannot write statistics: ENOSPC/)]);
   });
 
   it('writes at a signal until it is closed', async () => {
@@ -208,7 +208,7 @@ describe('a reporter', () => {
   it('warns of names in the filter that no counter has, with the nearest one', () => {
     open({ UCX_STATS_DEST: `file:${join(folder, 'stats')}`, UCX_STATS_FILTER: 'coumt,other' }).close();
     expect(warnings.splice(0)).toEqual([
-      "UCX_STATS_FILTER: no counter matches 'coumt' (maybe: count?); there are: count, other",
+      "UCX_STATS_FILTER: no counter matches 'coumt' (maybe: count?); the counters are: count, other",
     ]);
   });
 
@@ -286,7 +286,7 @@ describe('a reporter', () => {
       for (let i = 0; i < 3; i++) reporter.report();
       reporter.close();
       await new Promise(setImmediate);
-      expect(warnings.splice(0)).toEqual([expect.stringMatching(/^statistics could not be sent: /)]);
+      expect(warnings.splice(0)).toEqual([expect.stringMatching(/^cannot send statistics: /)]);
     },
   );
 

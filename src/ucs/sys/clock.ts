@@ -1,4 +1,4 @@
-/** Time as a parameter: the interface `Clock`, the clock of the system and a clock for tests. A clock counts nanoseconds from an arbitrary origin. */
+/** Time as a parameter: the interface `Clock`, the system clock and a clock for tests. A clock counts nanoseconds from an arbitrary origin. */
 
 import { performance } from 'node:perf_hooks';
 import { invalidParam } from '../type/error.ts';
@@ -7,15 +7,15 @@ import { invalidParam } from '../type/error.ts';
 export interface Timer {
   /** Cancels the callback. Idempotent; no effect after the callback ran. */
   cancel(): void;
-  /** Keeps the process alive until the callback ran. */
+  /** Keeps the process alive until the callback has run. */
   ref(): void;
-  /** Lets the process end before the callback ran: the default of a new timer. */
+  /** Lets the process end before the callback has run: the default of a new timer. */
   unref(): void;
 }
 
 /** A source of time. */
 export interface Clock {
-  /** Monotonic time in nanoseconds since an origin of the clock: an integer. Exact below 2^53 (104 days), then in steps of 2 ns. */
+  /** Monotonic time in nanoseconds since the clock's origin: an integer. Exact below 2^53 (104 days), then in steps of 2 ns. */
   nowNs(): number;
   /**
    * Runs `callback` once, not before `delayNs` nanoseconds have passed.
@@ -33,12 +33,12 @@ function checkDelay(delayNs: number): void {
   if (!(delayNs >= 0 && delayNs < Infinity)) throw invalidParam('delayNs', 'must be finite and not negative', delayNs);
 }
 
-/** Readings of both clocks in {@link calibrateOriginNs}; the closest pair counts. */
+/** Number of reading pairs in {@link calibrateOriginNs}; the closest pair is used. */
 const CALIBRATION_READINGS = 32;
 
 /**
- * CLOCK_MONOTONIC at the zero of this thread's `performance.now()`: every worker thread has a zero of its own. Accurate to the
- * shortest time between two readings, well below a microsecond.
+ * CLOCK_MONOTONIC at the zero of this thread's `performance.now()`, which differs between worker threads. Accurate to the shortest time between two readings,
+ * well below a microsecond.
  */
 function calibrateOriginNs(): number {
   let originNs = 0;
@@ -54,12 +54,15 @@ function calibrateOriginNs(): number {
   return originNs;
 }
 
-/** Time since 1970 in milliseconds, with microseconds as decimals: for log records only. Everything else receives a {@link Clock}. */
+/** Time since 1970 in milliseconds, with microseconds as decimals: for log records only. All other code receives a {@link Clock}. */
 export function wallClockMs(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** Read once: `performance.now()` costs a fraction of `process.hrtime.bigint()`, which makes a BigInt. It is imported, as the global one is a getter. */
+/**
+ * Determined once: afterwards `performance.now()` costs a fraction of `process.hrtime.bigint()`, which makes a BigInt. `performance` is imported, because the
+ * global one is a getter.
+ */
 const ORIGIN_NS: number = calibrateOriginNs();
 
 function systemNowNs(): number {
@@ -69,7 +72,7 @@ function systemNowNs(): number {
 /** The timers of an event loop. */
 type EventLoop = Pick<typeof globalThis, 'setTimeout' | 'clearTimeout'>;
 
-/** Those of Node.js, as they are when this module is loaded: a test runner that fakes timers later must not stop sleeps that keep the process alive. */
+/** The timer functions that Node.js has when this module is loaded: a test runner that fakes timers later must not stop sleeps that keep the process alive. */
 const NODE: EventLoop = { setTimeout: globalThis.setTimeout, clearTimeout: globalThis.clearTimeout };
 
 /** A timer of the event loop that never fires early and has no maximum delay. */

@@ -12,7 +12,6 @@ import { asError, invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 import { effectiveUserId } from './user-id.ts';
 
-/** The letters after `%`, for the documentation of fields. */
 export const FILE_NAME_SYNTAX = '%h host, %p process, %c first CPU, %t time, %u user, %e executable, %i user id';
 
 /**
@@ -64,17 +63,17 @@ function localTime(now: Date): string {
   return [now.getFullYear(), ...parts.map((part) => String(part).padStart(2, '0'))].join('-');
 }
 
-/* Opens output files that a variable names. The user has to correct a file that cannot be written, so the error names the variable. */
+/* Opens output files that a variable names. An error names the variable, so that the user can correct the file name. */
 
 /** The purpose of a file. */
 export interface OutputFileUse {
-  /** The variable that names it. */
+  /** The variable that names the file. */
   readonly variable: string;
   /** Code of the error for a file that cannot be written. */
   readonly code: 'ERR_LOG_FILE' | 'ERR_STATS_FILE' | 'ERR_PROFILE_FILE';
 }
 
-/** Files that this process has opened before. */
+/** Files that this process has already opened. */
 const begun = new Set<string>();
 
 /**
@@ -92,25 +91,25 @@ export function openOutputFile(path: string, isKept: boolean, { variable, code }
     begun.add(absolute);
     return fd;
   } catch (cause) {
-    const message = `${variable} must name a file that can be written: ${asError(cause).message}`;
+    const message = `${variable} must name a writable file: ${asError(cause).message}`;
     throw new UcxError({ code, status: Status.IO_ERROR, message, details: { path }, cause });
   }
 }
 
-/* Text files that users name on command lines. */
+/* Reads text files that users name on command lines. */
 
 /**
- * Reads a text file, or a pipe to its end.
+ * Reads a text file, or a pipe until end of file.
  * @param argument name of the argument that names the file
- * @throws UcxError ERR_INVALID_PARAM for a device: /dev/zero has no end; the error of node:fs
+ * @throws UcxError ERR_INVALID_PARAM for a device, because /dev/zero is endless; the error of node:fs
  */
 export function readText(argument: string, path: string): string {
   const fd = openSync(path, 'r');
   try {
     const status = fstatSync(fd);
-    // Not standard input that is a terminal, which a user ends.
+    // A terminal as standard input is allowed: the user ends the input.
     if ((status.isCharacterDevice() && !isatty(fd)) || status.isBlockDevice()) {
-      throw invalidParam(argument, 'must be a file or a pipe, and no device', path);
+      throw invalidParam(argument, 'must be a regular file or a pipe, not a device', path);
     }
     return readFileSync(fd, 'utf8');
   } finally {

@@ -1,13 +1,13 @@
-/** Facts about this machine for the conditions in the sections of configuration files. Limited to the facts that UCX's files use. */
+/** Facts about this machine for the conditions in sections of configuration files: those that the files of UCX use. */
 
 import { readFileSync } from 'node:fs';
 
-/** UCX's names of vendors, by the names of the kernel. */
+/** UCX's names of CPU vendors by the kernel's names. */
 const CPU_VENDORS: Readonly<Record<string, string>> = { GenuineIntel: 'Intel', AuthenticAMD: 'AMD' };
 
 /**
- * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a name
- * that UCX gives to families of processors.
+ * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for any other name, including `CPU model`,
+ * which is UCX's own name for a family of processors.
  */
 export function machineFact(name: string): string | undefined {
   switch (name) {

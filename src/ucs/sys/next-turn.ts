@@ -1,6 +1,6 @@
 /**
- * Turns of the event loop. The functions are those that Node.js has when this module is loaded: a test runner that fakes timers later must not stop progress,
- * which would stand still for the rest of the process.
+ * Turns of the event loop. Uses the functions that Node.js has when this module is loaded: a test runner that fakes timers later must not stop progress for the
+ * rest of the process.
  */
 
 const { setImmediate, clearImmediate } = globalThis;
@@ -10,7 +10,7 @@ export function inNextTurn(run: () => void): NodeJS.Immediate {
   return setImmediate(run);
 }
 
-/** Takes it back; no effect on one that has run. */
+/** Cancels a function of {@link inNextTurn}; no effect after it has run. */
 export function cancelTurn(turn: NodeJS.Immediate | undefined): void {
   clearImmediate(turn);
 }

@@ -9,12 +9,12 @@ import { Status } from '../type/status.ts';
 /** This module. Bundlers that write CommonJS leave `import.meta` empty, but CommonJS has `__filename`. */
 const HERE: string = (import.meta.url as string | undefined) ?? __filename;
 
-/** The manifest, located by the package's own name: the same file from the sources, from the compiled modules and from a bundle of a program. */
+/** The manifest, located by the name of the package: the same file for the sources, the compiled modules and a program's bundle. */
 const MANIFEST: string = findManifest(HERE);
 
 /**
  * Locates the manifest of the package.
- * @param from a module of the package, or the bundle that it is in
+ * @param from a module of the package, or the bundle that contains it
  * @throws UcxError ERR_NOT_INSTALLED
  */
 export function findManifest(from: string): string {
@@ -24,7 +24,7 @@ export function findManifest(from: string): string {
     throw new UcxError({
       code: 'ERR_NOT_INSTALLED',
       status: Status.UNSUPPORTED,
-      message: `gaudi-ucx is not installed where ${from} can find it, and a bundle cannot replace it, because it has native code: install it there, and leave it out of the bundle (external: ['gaudi-ucx'])`,
+      message: `gaudi-ucx is not installed where ${from} can find it, and a bundle cannot contain it, because it has native code: install it there, and exclude it from the bundle (external: ['gaudi-ucx'])`,
       cause,
     });
   }
@@ -34,7 +34,7 @@ export function findManifest(from: string): string {
 export const PACKAGE_FOLDER: string = dirname(MANIFEST);
 
 /**
- * Loads a dependency of the package, also for a bundle that cannot find it itself. Bundlers do not follow this call as they follow an import.
+ * Loads a dependency of the package, also from a bundle that cannot find it. Bundlers follow imports, but not this call.
  * @throws UcxError ERR_NOT_INSTALLED
  */
 export function requireDependency(name: string): unknown {
@@ -52,7 +52,7 @@ export function requireDependency(name: string): unknown {
 
 let version: string | undefined;
 
-/** The version of the package, such as `0.1.0`; read once, so that later calls need no descriptor. */
+/** The version of the package, such as `0.1.0`; read once, so that later calls need no file descriptor. */
 export function packageVersion(): string {
   version ??= (JSON.parse(readFileSync(MANIFEST, 'utf8')) as { readonly version: string }).version;
   return version;

@@ -8,15 +8,15 @@ type Callbacks = Set<() => void>;
 const callbacksOf = new Map<string, { readonly callbacks: Callbacks; readonly listener: () => void }>();
 
 /**
- * Runs `callback` when the process ends by itself: after its last event, by process.exit() or by an uncaught exception. Asynchronous work of the
- * callback is not done. Nothing runs if a signal kills the process.
+ * Runs `callback` at the end of the process: after its last event, by process.exit() or by an uncaught exception. Asynchronous work of the callback is not
+ * completed. If a signal kills the process, the callback does not run.
  * @returns a function that removes the callback
  */
 export function atExit(callback: () => void): () => void {
   return on('exit', callback);
 }
 
-/** Runs `callback` at every such signal, which no longer ends the process. Returns a function that removes the callback. */
+/** Runs `callback` at each signal of this kind, which then no longer ends the process. Returns a function that removes the callback. */
 export function atSignal(signal: NodeJS.Signals, callback: () => void): () => void {
   return on(signal, callback);
 }

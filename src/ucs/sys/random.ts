@@ -1,6 +1,6 @@
 /**
- * Random numbers: a seeded generator for everything that must be reproducible (simulations, back-off, sampling) and bytes of the
- * system for secrets (keys). The seeded generator is not cryptographic.
+ * Random numbers: a seeded, reproducible generator, which is not cryptographic (simulations, back-off, sampling), and bytes from the operating system for
+ * secrets (keys).
  */
 
 import { randomFillSync } from 'node:crypto';
@@ -8,7 +8,7 @@ import { invalidParam } from '../type/error.ts';
 
 /** A reproducible sequence of random numbers. */
 export interface Random {
-  /** The next integer of [0, 2^32). */
+  /** The next integer from 0 to 2^32 - 1. */
   nextU32(): number;
   /** The next integer of [0, bound), without bias. `bound` is an integer from 1 to 2^32. */
   below(bound: number): number;
@@ -59,7 +59,7 @@ class Xoshiro128 implements Random {
     if (!(Number.isInteger(bound) && bound >= 1 && bound <= U32)) {
       throw invalidParam('bound', 'must be an integer from 1 to 2^32', bound);
     }
-    // Numbers above the last multiple of the bound would favour small results.
+    // Numbers above the last multiple of the bound would make small results more likely.
     const limit = U32 - (U32 % bound);
     let value = this.nextU32();
     while (value >= limit) value = this.nextU32();
@@ -85,18 +85,18 @@ class Xoshiro128 implements Random {
 }
 
 /**
- * The generator that starts at `seed`; equal seeds give equal sequences, on every machine.
- * @param seed an integer of [0, 2^53)
+ * Creates a generator; equal seeds give equal sequences on every machine.
+ * @param seed an integer from 0 to 2^53 - 1
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function createRandom(seed: number): Random {
   if (!(Number.isSafeInteger(seed) && seed >= 0)) {
-    throw invalidParam('seed', 'must be an integer of [0, 2^53)', seed);
+    throw invalidParam('seed', 'must be an integer from 0 to 2^53 - 1', seed);
   }
   return new Xoshiro128(seed);
 }
 
-/** `length` unpredictable bytes of the operating system, in an array with an ArrayBuffer of its own. */
+/** `length` unpredictable bytes from the operating system, in an array with a separate ArrayBuffer. */
 export function systemRandomBytes(length: number): Uint8Array<ArrayBuffer> {
   return randomFillSync(new Uint8Array(length));
 }

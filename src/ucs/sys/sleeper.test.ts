@@ -96,7 +96,7 @@ describe('a sleep', () => {
   });
 });
 
-it('a turn runs what was asked for and not taken back', async () => {
+it('a turn runs a requested callback unless it was cancelled', async () => {
   const ran: string[] = [];
   inNextTurn(() => ran.push('kept'));
   cancelTurn(inNextTurn(() => ran.push('taken back')));

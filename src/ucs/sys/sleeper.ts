@@ -1,16 +1,15 @@
-/** The shared sleep of all callers that wait for one thing: one promise and one timer. Its user wakes it. */
+/** A sleep with one promise and one timer that is shared by all callers that wait for the same event. */
 
 import type { Clock, Timer } from './clock.ts';
 
-/** What a sleep does besides. */
+/** Options of a sleep. */
 export interface SleeperOptions {
   /** Called at the end of a sleep, before the callers continue. */
   readonly onEnd?: () => void;
-  /** Whether a sleep keeps the process running. Default false. */
+  /** Whether a sleep keeps the process alive. Default false. */
   readonly ref?: boolean;
 }
 
-/** A sleep that several callers share. */
 export class Sleeper {
   readonly #clock: Clock;
   readonly #onEnd: (() => void) | undefined;
@@ -26,17 +25,17 @@ export class Sleeper {
     this.#ref = ref;
   }
 
-  /** Whether a caller sleeps. */
+  /** Whether any caller sleeps. */
   get sleeping(): boolean {
     return this.#promise !== undefined;
   }
 
-  /** Remaining time of the sleep in nanoseconds, at least 1; 0 without sleepers. */
+  /** Remaining time of the sleep in nanoseconds, at least 1; 0 if no caller sleeps. */
   get leftNs(): number {
     return this.#promise === undefined ? 0 : Math.max(1, this.#deadlineNs - this.#clock.nowNs());
   }
 
-  /** Sleeps until {@link wake}, or until the earliest requested time: later callers join the sleep, and all wake together. */
+  /** Sleeps until {@link wake}, or until the earliest timeout of all callers: later callers join the sleep, and all wake together. */
   sleep(timeoutNs: number): Promise<void> {
     const deadlineNs = this.#clock.nowNs() + timeoutNs;
     if (this.#promise === undefined) {
@@ -53,7 +52,7 @@ export class Sleeper {
     return this.#promise;
   }
 
-  /** Ends the sleep of all callers; without effect if there are none. */
+  /** Ends the sleep of all callers; no effect if there are none. */
   wake(): void {
     if (this.#promise === undefined) return;
     this.#timer?.cancel();

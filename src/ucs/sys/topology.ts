@@ -1,10 +1,10 @@
-/** Topology of a machine: PCI addresses, the path between two devices, and their distance. Callers pass the paths of devices in sysfs. */
+/** Topology of a machine: PCI addresses, the path between two devices, and their distance. Callers pass the sysfs paths of devices. */
 
 import { invalidParam } from '../type/error.ts';
 
 /** A PCI address: domain, bus, device, function (BDF). */
 export interface PciAddress {
-  /** 0 to 0xffffffff; domains above 0xffff are made by hot-plug controllers. */
+  /** 0 to 0xffffffff; hot-plug controllers use domains above 0xffff. */
   readonly domain: number;
   readonly bus: number;
   readonly device: number;
@@ -13,21 +13,21 @@ export interface PciAddress {
 
 /** The path between two devices, for estimates (ucs_sys_dev_distance_t). */
 export interface Distance {
-  /** The nearest component that the two share. */
+  /** The nearest component that the two devices share. */
   readonly kind: DistanceKind;
   readonly latencyNs: number;
-  /** Maximum bytes per second of the path; Infinity if it is no limit. */
+  /** Maximum bytes per second of the path; Infinity if the path does not limit the bandwidth. */
   readonly bandwidth: number;
 }
 
 /**
- * The nearest component that two devices share, nearest first: the device itself; a PCI switch; the PCI root of a socket; the NUMA node; the machine.
- * `unknown` if the place of one of them is not known.
+ * The nearest component that two devices share, nearest first: the device itself, a PCI switch, the PCI root of a socket, the NUMA node, the machine. `unknown`
+ * if the location of one of them is not known.
  */
 export const DISTANCE_KINDS = ['same device', 'PCI switch', 'PCI root', 'NUMA node', 'machine', 'unknown'] as const;
 export type DistanceKind = (typeof DISTANCE_KINDS)[number];
 
-/** A device and its place. */
+/** A device and its location. */
 export interface SystemDevice {
   /** Such as `gaudi0` or `mlx5_0`. */
   readonly name: string;
@@ -80,7 +80,7 @@ export function printPciAddress({ domain, bus, device, fn }: PciAddress): string
   return `${hex(domain, 4)}:${hex(bus, 2)}:${hex(device, 2)}.${fn}`;
 }
 
-/** A PCI address as 32 bits, for handles and keys: `0000:3b:00.0` is 0x3b00. Only the low 16 bits of the domain fit. */
+/** A PCI address as 32 bits, for handles and keys: `0000:3b:00.0` is 0x3b00. Keeps only the low 16 bits of the domain. */
 export function busNumberOf(busId: string): number {
   const { domain, bus, device, fn } = parsePciAddress(busId);
   return ((domain << 16) | (bus << 8) | (device << 3) | fn) >>> 0;
@@ -93,8 +93,8 @@ export function busIdOf(busNumber: number): string {
 }
 
 /**
- * The PCI path of a device, from the real path of its sysfs folder: the part after `/sys/devices`, up to the last PCI address. Undefined for a path
- * without one, such as that of a virtual network interface.
+ * The PCI path of a device, from the real path of its sysfs folder: the part after `/sys/devices` up to the last PCI address. Undefined if there is none, as
+ * for a virtual network interface.
  */
 export function pciPathOf(sysfsPath: string): string | undefined {
   const parts = sysfsPath.split('/').filter((part) => part !== '');
@@ -106,12 +106,12 @@ export function pciPathOf(sysfsPath: string): string | undefined {
   return addresses.length === 0 ? undefined : [parts[root]!, ...addresses].join('/');
 }
 
-/** The address of the device at the end of a PCI path. */
+/** The PCI address of the device at the end of a PCI path. */
 export function addressOfPath(pciPath: string): PciAddress {
   return parsePciAddress(pciPath.slice(pciPath.lastIndexOf('/') + 1));
 }
 
-/** The distance of two devices. Symmetric; a device without a known place counts as near, as in UCX. */
+/** The distance of two devices. Symmetric; a device whose location is unknown counts as near, as in UCX. */
 export function distanceBetween(left: SystemDevice, right: SystemDevice): Distance {
   if (left.pciPath === undefined || right.pciPath === undefined) {
     const isSame = left === right;
@@ -134,7 +134,7 @@ export function distanceBetween(left: SystemDevice, right: SystemDevice): Distan
   return { kind: 'machine', latencyNs: MACHINE_LATENCY_NS, bandwidth: MACHINE_BANDWIDTH };
 }
 
-/** Devices by their distance from one, nearest first; equally distant ones in the order of the list. */
+/** Devices sorted by their distance from `from`; equally distant ones in the order of the list. */
 export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: readonly T[]): Neighbour<T>[] {
   const neighbours = devices.map((device) => ({ device, distance: distanceBetween(from, device) }));
   const rank = ({ distance }: Neighbour<T>): number => DISTANCE_KINDS.indexOf(distance.kind);
@@ -143,10 +143,7 @@ export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: 
   );
 }
 
-/**
- * The siblings of a device: others below the same switch or root port, or other functions of the same PCI device. They share
- * its path into the machine.
- */
+/** The siblings of a device: devices below the same switch or root port, and other functions of the same PCI device. They share its path into the machine. */
 export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices: readonly T[]): T[] {
   const { pciPath } = device;
   if (pciPath === undefined) return [];

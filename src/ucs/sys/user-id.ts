@@ -1,4 +1,4 @@
-/** The user of this process. Linux only: on other systems the package fails to load. */
+/** User ids of this process. */
 
 import process from 'node:process';
 

@@ -1,24 +1,24 @@
-/** The stack of an error from the program's call on: the frames of this package above it are cut off. */
+/** Removes the frames of this package from the top of an error's stack, so that it begins at the program's call. */
 
 import { fileURLToPath } from 'node:url';
 
-/** Frames of the package between a call of the program and the place where an error is made: V8 keeps so many more. */
+/** Most frames of the package between a call of the program and the creation of an error: V8 records that many more. */
 const OWN_FRAMES_MAX = 20;
 
-/** How V8 begins the line of a frame. */
+/** Prefix of a frame's line in V8. */
 const FRAME = '\n    at ';
 
 const OWN_FOLDERS = ownFolders(import.meta.url);
 
 /**
- * Lets the stack of an error begin at the frame of the program. One that was made without a frame of the program, as by background progress, keeps all its
- * frames. Frames are recorded now, and printed when the stack is read.
- * @param above the running function whose frame, and those of the functions that it has called, are left out anyway
+ * Makes the stack of an error begin at the frame of the program. A stack without a frame of the program, as in background progress, keeps all its frames.
+ * Frames are recorded now, and printed when the stack is read.
+ * @param above the running function; its frame and those of functions that it has called are omitted in any case
  */
 export function startAtCaller(error: Error, above: CallableFunction | NewableFunction = startAtCaller): void {
   if (OWN_FOLDERS.length === 0) return;
   const limit = Error.stackTraceLimit;
-  // A program may have set 0, or frozen it (--frozen-intrinsics).
+  // A program may have set the limit to 0, or frozen it (--frozen-intrinsics).
   if (!(limit > 0) || !Reflect.set(Error, 'stackTraceLimit', limit + OWN_FRAMES_MAX)) return;
   const trace: { readonly stack?: unknown } = {};
   Error.captureStackTrace(trace, above);
@@ -40,9 +40,9 @@ function setStack(error: Error, value: unknown): void {
 }
 
 /**
- * A stack without the frames before the first one that is neither of `folders` nor of Node.js; all frames, if every frame is.
- * @param title what the stack begins with
- * @param limit the number of frames that are left at most
+ * Removes the frames before the first one that belongs neither to `folders` nor to Node.js; keeps all frames if there is no such frame.
+ * @param title first line of the stack
+ * @param limit the most frames that are kept
  */
 export function cutOwnFrames(stack: string, title: string, limit: number, folders: readonly string[]): string {
   const frames = stack.split(FRAME).slice(1);
@@ -55,8 +55,8 @@ function isNodes(frame: string): boolean {
 }
 
 /**
- * Folders of the package's files and, as source maps name them, of its sources: as URLs and as paths. None if the module is not a file of the package's build: a
- * bundle of a program has both in one file, and the tests of the package are in its folders.
+ * Folders of the package's files and, as source maps name them, of its sources: as URLs and as paths. Empty if the module is not a file of the package's build:
+ * a program's bundle contains both in one file, and the tests of the package are in its folders.
  */
 export function ownFolders(url: string | undefined): string[] {
   const root = /^(file:.*\/)dist\/lib\/[^/]+$/.exec(url ?? '')?.[1];

@@ -4,10 +4,10 @@ import { argumentError, invalidParam } from './error.ts';
 import { nearestName } from './nearest-name.ts';
 
 /**
- * Checks that options are an object, and that all of them are known.
+ * Checks that options are an object with known fields only.
  * @param argument name of the argument
- * @param names known options; without it any are accepted
- * @throws UcxError ERR_INVALID_PARAM that names an unknown option and the nearest known one
+ * @param names known options; if omitted, any are accepted
+ * @throws UcxError ERR_INVALID_PARAM with the unknown option and the nearest known one
  */
 export function checkOptions(options: object, argument = 'options', names?: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
@@ -19,10 +19,10 @@ export function checkOptions(options: object, argument = 'options', names?: read
   }
 }
 
-/** Checks that options are left out rather than null, which is no default. @throws UcxError ERR_INVALID_PARAM */
+/** Checks that options are omitted rather than null, which does not select the default. @throws UcxError ERR_INVALID_PARAM */
 export function checkNoNulls(options: object): void {
   const name = nullOption(options);
-  if (name !== undefined) throw invalidParam(name, 'must be left out for its default', null);
+  if (name !== undefined) throw invalidParam(name, 'must be omitted to use its default', null);
 }
 
 /** The first option that is null. */
@@ -40,17 +40,20 @@ export function checkString(argument: string, value: string): void {
   if (typeof value !== 'string') throw invalidParam(argument, 'must be a string', value);
 }
 
-/** Checks a size or a number of things. @throws UcxError ERR_INVALID_PARAM */
+/** Checks a positive integer. @throws UcxError ERR_INVALID_PARAM */
 export function checkPositive(argument: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 1) throw invalidParam(argument, 'must be an integer of 1 or more', value);
 }
 
-/** Whether an object may have options: bytes, lists and signals are common mistakes, whose own fields would be named. */
+/**
+ * Whether an object can be an options object: byte arrays, arrays and signals are common mistakes, for which a list of their own fields would be a misleading
+ * error.
+ */
 export function isOptions(value: object): boolean {
   return !(ArrayBuffer.isView(value) || Array.isArray(value) || value instanceof AbortSignal);
 }
 
-/** The first option that is not among the names, and the rule that it breaks: with the nearest name that exists, or all of them. */
+/** The first option that is not among the names, and the violated rule, with the nearest known name or all names. */
 export function unknownOption(
   options: object,
   names: readonly string[],
@@ -65,7 +68,7 @@ export function unknownOption(
 }
 
 /**
- * Checks an implementation of an interface that a program provides.
+ * Checks an interface implementation that a program provides.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMethods<T extends object>(

@@ -1,18 +1,18 @@
 /**
- * The exception of the control path and of promises: `UcxError`, with a stable code, a status and typed details. The data path returns {@link Status}
- * integers instead.
+ * The exception of the control path and of promises: `UcxError`, with a stable code, a status and typed details. The data path returns {@link Status} integers
+ * instead.
  */
 
 import { startAtCaller } from './caller-stack.ts';
 import { clip, SHOWN_NAME } from './inspect.ts';
 import { Status, statusName, statusOf, statusString } from './status.ts';
 
-/** How much of a text an error shows. */
+/** Maximum number of characters of a string value in an error. */
 const TEXT_COLUMNS = 200;
 
 const BRAND = Symbol.for('gaudi-ucx.UcxError');
 
-/** Values that explain an error; every value is compatible with `JSON.stringify` or a bigint. */
+/** Values that explain an error; each can be passed to `JSON.stringify` or is a bigint. */
 export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
 
 /** The parts of a {@link UcxError}. */
@@ -23,9 +23,9 @@ export interface UcxErrorInit {
   readonly status: Status;
   /** One sentence in lower case that names the argument, the rule and the value. */
   readonly message: string;
-  /** What explains it: numbers and names of the message. */
+  /** Numbers and names that the message contains. */
   readonly details?: ErrorDetails | undefined;
-  /** The error behind it. */
+  /** The underlying error. */
   readonly cause?: unknown;
 }
 
@@ -48,7 +48,7 @@ export class UcxError extends Error {
   }
 }
 
-// On the prototype, so that the errors of two copies of this library recognise each other, and not a field of each error.
+// On the prototype instead of each error; lets two copies of this library recognise each other's errors.
 Object.defineProperty(UcxError.prototype, BRAND, { value: true });
 
 /** True if `value` is an error of this library, or of another copy of it. */
@@ -69,7 +69,7 @@ export function invalidParam(argument: string, rule: string, value: unknown): Uc
   );
 }
 
-/** Runs code whose errors for bad arguments shall have the names under which the user gave them: of a variable, of an option. */
+/** Runs code and renames the arguments in its errors to the names by which the user gave them, such as a variable or an option. */
 export function withArgumentNames<T>(names: Readonly<Record<string, string>>, run: () => T): T {
   try {
     return run();
@@ -82,15 +82,15 @@ export function withArgumentNames<T>(names: Readonly<Record<string, string>>, ru
   }
 }
 
-/** An error for a bad argument whose message does not have the form of {@link invalidParam}. */
+/** An error for an invalid argument whose message does not have the form of {@link invalidParam}. */
 export function argumentError(argument: string, rule: string, value: string, message: string): UcxError {
   const details = { argument, rule, value };
   return new UcxError({ code: 'ERR_INVALID_PARAM', status: Status.INVALID_PARAM, message, details });
 }
 
 /**
- * The error for more bytes than a message or a memory may have: `header of 5000 bytes: at most 4096`.
- * @param what names the bytes
+ * The error for bytes that exceed the limit of a message or a memory: `header of 5000 bytes: at most 4096`.
+ * @param what the name of the bytes
  */
 export function tooLong(argument: string, what: string, byteLength: number, max: number): UcxError {
   return argumentError(
@@ -101,7 +101,7 @@ export function tooLong(argument: string, what: string, byteLength: number, max:
   );
 }
 
-/** A range of bytes, and the size of the memory that it is in. */
+/** A range of bytes and the size of the memory that it should be in. */
 export interface SizedRange {
   readonly offset: number;
   readonly byteLength: number;
@@ -120,7 +120,7 @@ export function outsideText(memory: string, { offset, byteLength, size }: SizedR
   return `${byteLength} bytes${offset === 0 ? '' : ` at offset ${offset}`} do not fit into ${memory} of ${size} bytes`;
 }
 
-/** One error for several, with the code and the details of the first, and each message once; undefined for none. */
+/** Combines several errors: code and details of the first, each message once. Undefined for an empty list. */
 export function joinedError(errors: readonly UcxError[]): UcxError | undefined {
   const [first] = errors;
   const messages = [...new Set(errors.map(({ message }) => message))];
@@ -129,7 +129,7 @@ export function joinedError(errors: readonly UcxError[]): UcxError | undefined {
   return new UcxError({ code, status, details, message: `${messages.length} problems: ${messages.join('; ')}` });
 }
 
-/** The error for the use of an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. @param state another word for it */
+/** The error for using an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. @param state another word than "closed" */
 export function closedError(object: string, state = 'closed'): UcxError {
   return new UcxError({
     code: 'ERR_CLOSED',
@@ -158,12 +158,12 @@ export function statusError(status: number, what: string, cause?: unknown): UcxE
   });
 }
 
-/** Name of the reason of AbortSignal.timeout. */
+/** Name of the error with which AbortSignal.timeout aborts. */
 const TIMEOUT_NAME = 'TimeoutError';
 
 /**
- * The rejection of an operation whose AbortSignal fired. As in Node's own functions, it has the code of an abort and the reason as cause. Its name is that of an
- * abort, or for AbortSignal.timeout that of its reason.
+ * The rejection of an operation whose AbortSignal fired. As in Node.js, its code is that of an abort and its cause the reason of the signal. Its name is
+ * `AbortError`, or `TimeoutError` for AbortSignal.timeout.
  */
 export class AbortError extends Error {
   /** The code of cancelled operations in Node.js. */
@@ -171,13 +171,13 @@ export class AbortError extends Error {
 
   constructor(signal: AbortSignal) {
     const isTimeout = (signal.reason as Partial<Error> | undefined)?.name === TIMEOUT_NAME;
-    super(isTimeout ? 'the operation has timed out' : 'the operation was aborted', { cause: signal.reason });
+    super(isTimeout ? 'the operation timed out' : 'the operation was aborted', { cause: signal.reason });
     this.name = isTimeout ? TIMEOUT_NAME : 'AbortError';
     startAtCaller(this, new.target);
   }
 }
 
-/** Settles like a promise that a timer, an event or a signal may reject: the error gets the stack of the call that awaits it. */
+/** Settles like the promise; if that is rejected by a timer, an event or a signal, the error gets the stack of the call that awaits it. */
 export async function awaitedHere<T>(promise: Promise<T>): Promise<T> {
   try {
     return await promise;
@@ -193,8 +193,8 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
 }
 
 /**
- * A caught value as an error: a value that is not an Error becomes the message of one. Under test runners that load the package in a context of node:vm,
- * such as jest, the errors of Node.js are of another Error.
+ * A caught value as an error; any other value becomes the message of one. Test runners such as jest load the package in a node:vm context, where the errors of
+ * Node.js are not instances of the context's Error.
  */
 export function asError(thrown: unknown): NodeJS.ErrnoException {
   return isError(thrown) ? thrown : new Error(String(thrown));
@@ -204,7 +204,7 @@ function isError(thrown: unknown): thrown is Error {
   return thrown instanceof Error || Object.prototype.toString.call(thrown) === '[object Error]';
 }
 
-/** A short text for any value: of a long string its beginning, for an object the name of its class. Never throws. */
+/** A short description of any value: the beginning of a long string, the class name of an object. Never throws. */
 export function describeValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(clip(value, TEXT_COLUMNS));
   if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { clip } from './inspect.ts';
 
-describe('a text', () => {
+describe('a string', () => {
   it('that fits is not cut', () => {
     expect([clip('abc', 3), clip('abc', 4), clip('', 1)]).toEqual(['abc', 'abc', '']);
   });

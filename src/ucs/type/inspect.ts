@@ -1,18 +1,18 @@
 /**
- * The representation of API objects in `util.inspect`, `console.log` and JSON: the relevant facts, instead of the fields of the implementation. Texts cut to
- * the columns that they are shown in.
+ * The representation of API objects in `util.inspect`, `console.log` and JSON: the relevant facts instead of implementation fields; and strings cut to the
+ * columns of their display.
  */
 
 /** The method that `util.inspect` of Node.js calls. */
 const INSPECT = Symbol.for('nodejs.util.inspect.custom');
 
-/** The property of an object with the name that it is shown by. */
+/** The property that holds the displayed name of an object. */
 export const SHOWN_NAME: unique symbol = Symbol('shown name');
 
-/** The facts shown of an object; undefined ones are omitted. */
+/** Displayed facts of an object; undefined ones are omitted. */
 export type InspectFacts = Readonly<Record<string, string | number | bigint | undefined>>;
 
-/** Gives an object of facts a JSON in which a bigint is text, as JSON has none. */
+/** Makes `JSON.stringify` print the bigints of an object as strings, because JSON does not have bigints. */
 export function inJson<T extends object>(facts: T): T {
   const toJSON = (): object =>
     Object.fromEntries(
@@ -25,8 +25,8 @@ export function inJson<T extends object>(facts: T): T {
 }
 
 /**
- * Makes `util.inspect` show the instances of a class as `Context { engine: native 0.1.0, cards: emulated }`, and JSON as an object of these facts, in
- * which a bigint is text.
+ * Makes `util.inspect` show instances of a class as `Context { engine: native 0.1.0, cards: emulated }`, and `JSON.stringify` print an object of the same
+ * facts, with bigints as strings.
  * @param factsOf must not throw, whatever the state of the object
  */
 export function showAs<T extends object>(
@@ -35,7 +35,7 @@ export function showAs<T extends object>(
   factsOf: (object: T) => InspectFacts,
 ): void {
   const knownOf = (object: T): [string, string | number | bigint | undefined][] =>
-    // The prototype has none of the fields.
+    // The prototype itself does not have the fields.
     object === type.prototype ? [] : Object.entries(factsOf(object)).filter(([, value]) => value !== undefined);
   Object.defineProperty(type.prototype, SHOWN_NAME, { value: name });
   Object.defineProperty(type.prototype, INSPECT, {
@@ -52,7 +52,7 @@ export function showAs<T extends object>(
   });
 }
 
-/** The text, or its beginning and an ellipsis: at most `columns` characters. */
+/** The string, or its beginning and an ellipsis: at most `columns` characters. */
 export function clip(text: string, columns: number): string {
   return text.length <= columns ? text : `${text.slice(0, columns - 1)}\u2026`;
 }

@@ -1,6 +1,6 @@
 /**
- * 64-bit values as two 32-bit words, low first, as in headers, argument blocks and registers. Numbers are exact below 2^53; larger values are
- * bigints, or stay two words. The functions take words instead of arrays, so that reads stay monomorphic at their call sites.
+ * 64-bit values as two 32-bit words, low first, as in headers, argument blocks and registers. Numbers are exact below 2^53; larger values are bigints or stay
+ * two words. The functions take words instead of arrays, so that reads at their call sites stay monomorphic.
  */
 
 const HIGH = 0x1_0000_0000;
@@ -15,7 +15,7 @@ export function joinWords(low: number, high: number): number {
   return (high >>> 0) * HIGH + (low >>> 0);
 }
 
-/** A bigint on its way to words: a store and a load take 5 ns, shifts of bigints 80 ns. */
+/** Scratch for splitting a bigint: a store and a load take 5 ns, shifts of bigints 80 ns. */
 const stored = new BigUint64Array(1);
 const storedWords = new Int32Array(stored.buffer);
 
@@ -25,7 +25,7 @@ export function lowWord(value: bigint): number {
   return storedWords[0]!;
 }
 
-/** The upper 32 bits of the lower 64 of a bigint, as a signed word. */
+/** Bits 32 to 63 of a bigint, as a signed word. */
 export function highWord(value: bigint): number {
   stored[0] = value;
   return storedWords[1]!;
@@ -36,7 +36,7 @@ export function joinBig(low: number, high: number): bigint {
   return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
 }
 
-/** The distance of a value above a base of two unsigned words: exact below 2^53, rounded beyond. Negative below the base. */
+/** The difference between a value and a base of two unsigned words: exact below 2^53, rounded beyond. Negative if the value is below the base. */
 export function distanceFrom(baseLow: number, baseHigh: number, low: number, high: number): number {
   return ((high >>> 0) - baseHigh) * HIGH + ((low >>> 0) - baseLow);
 }

@@ -1,8 +1,8 @@
 /** Finds the known name nearest to a misspelt one. */
 
 /**
- * The candidate with the smallest edit distance to `name`, regardless of case; among equals the one with most words of the name, then the alphabetically first;
- * undefined if the distance of all exceeds a third of the length of the name.
+ * The candidate with the smallest edit distance to `name`, case-insensitive. Among equals, the one that shares most words with the name, then the
+ * alphabetically first. Undefined if every distance exceeds a third of the length of the name.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;

@@ -10,7 +10,7 @@ describe('Status', () => {
     expect(Status.ENDPOINT_TIMEOUT).toBe(-80);
   });
 
-  it('has a name and a text for every value', () => {
+  it('has a name and a description for every value', () => {
     for (const [name, value] of Object.entries(Status)) {
       expect(statusName(value)).toBe(name);
       expect(statusString(value)).not.toContain('Unknown');

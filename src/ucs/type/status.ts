@@ -12,7 +12,7 @@ export const Status = {
   OK: 0,
   /** The operation has not ended. */
   INPROGRESS: 1,
-  /** No message is pending. */
+  /** The requested message has not arrived. */
   NO_MESSAGE: -1,
   /** No resources at the moment: back-pressure; try again after progress. */
   NO_RESOURCE: -2,
@@ -28,7 +28,7 @@ export const Status = {
   INVALID_ADDR: -7,
   /** The function is not implemented. */
   NOT_IMPLEMENTED: -8,
-  /** The message is longer than the memory of the receive. */
+  /** The message is longer than the receive buffer. */
   MESSAGE_TRUNCATED: -9,
   /** No progress was made. */
   NO_PROGRESS: -10,
@@ -52,7 +52,7 @@ export const Status = {
   OUT_OF_RANGE: -19,
   /** The operation timed out. */
   TIMED_OUT: -20,
-  /** A limit of the user is exceeded. */
+  /** A user-defined limit is exceeded. */
   EXCEEDS_LIMIT: -21,
   /** The operation is not supported. */
   UNSUPPORTED: -22,
@@ -62,7 +62,7 @@ export const Status = {
   NOT_CONNECTED: -24,
   /** The peer reset the connection. */
   CONNECTION_RESET: -25,
-  /** The peer did not answer in time. */
+  /** The peer did not reply in time. */
   ENDPOINT_TIMEOUT: -80,
 } as const;
 
@@ -110,12 +110,12 @@ export function isStatus(value: unknown): value is Status {
   return NAME_OF_VALUE.has(value as number);
 }
 
-/** A number as a status: a failure where a function returns a count or a failure, or what C or a peer has reported. */
+/** Converts a number to a status: the failure of a function that returns a count or a failure, or a status that C or a peer has reported. */
 export function statusOf(value: number): Status {
   return value as Status;
 }
 
-/** The name of a status value, or `UNKNOWN(<value>)` for any other number, `UNKNOWN` for another value. */
+/** The name of a status, or `UNKNOWN(<value>)` for any other number, `UNKNOWN` for a value that is not a number. */
 export function statusName(status: number): string {
   return NAME_OF_VALUE.get(status) ?? (typeof status === 'number' ? `UNKNOWN(${status})` : 'UNKNOWN');
 }
@@ -127,7 +127,7 @@ export function statusString(status: number): string {
   return typeof status === 'number' ? `Unknown error ${status}` : 'Unknown error';
 }
 
-/** Whether an operation failed because the process lacks memory or descriptors; a later attempt may succeed. */
+/** Whether an operation failed because the process lacks memory or descriptors, so that a later attempt may succeed. */
 export function isLackOfResources(status: number): boolean {
   return status === Status.NO_MEMORY || status === Status.EXCEEDS_LIMIT;
 }

@@ -212,7 +212,7 @@ export class IbIface implements ClosableIface {
     this.#connector.close();
     this.shared.sleeper.wake();
     this.#opened.close();
-    this.shared.warnings.tellLeft();
+    this.shared.warnings.reportOmitted();
   }
 
   /** The device has failed, perhaps without completions that say so: every connection fails. */

@@ -286,7 +286,7 @@ class IbMd implements MemoryDomain {
     if (this.#closed) return;
     this.#closed = true;
     for (const events of this.#events) events.close();
-    this.#log.tellLeft();
+    this.#log.reportOmitted();
     this.#ifaces.close();
     for (const memory of this.#live) {
       this.#retire(memory);

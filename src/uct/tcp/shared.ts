@@ -62,6 +62,6 @@ export class TcpShared {
   close(): void {
     this.batches.close();
     this.buffers.close();
-    this.warnings.tellLeft();
+    this.warnings.reportOmitted();
   }
 }

@@ -136,13 +136,13 @@ export class Scratch {
     const kept = this.#free.get(length)?.pop();
     if (kept !== undefined) this.#keptBytes -= length;
     const taken = kept ?? this.#allocate(length);
-    OPEN.scratchPieces += 1;
+    OPEN.scratchBuffers += 1;
     return taken;
   }
 
   /** Returns memory that no operation uses any more. */
   give(memory: LocalMemory): void {
-    OPEN.scratchPieces -= 1;
+    OPEN.scratchBuffers -= 1;
     const length = memory.byteLength;
     if (this.#keptBytes + length > KEPT_MAX) {
       this.#release(memory);

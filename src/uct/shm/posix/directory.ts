@@ -137,7 +137,7 @@ export class Directory {
     }
     this.#senders.length = 0;
     this.#polled.length = 0;
-    this.#log.tellLeft();
+    this.#log.reportOmitted();
     this.segment.close();
   }
 

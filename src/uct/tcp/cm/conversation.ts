@@ -369,7 +369,7 @@ export class CmShared implements ChannelOwner {
   }
 
   close(): void {
-    this.log.tellLeft();
+    this.log.reportOmitted();
     this.watch.close();
     this.staging.free();
   }
