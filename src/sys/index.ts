@@ -1,6 +1,4 @@
-/**
- * Linux system calls for Node.js: the one folder that uses the FFI. Re-exports only.
- */
+/** Linux system calls for Node.js. Only this folder uses the FFI. */
 
 export {
   DynamicLibrary,

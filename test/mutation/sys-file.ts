@@ -92,7 +92,7 @@ export const SYS_FILE: Area = {
     },
     {
       file: 'src/sys/file/file.ts',
-      before: '  throw error;\n}\n\n/** Repeats',
+      before: '  throw error;\n}\n\n/** Runs a call',
       after: '  return 0;\n}\n\n/** Repeats',
       breaks: 'an error without a number is not hidden',
     },

@@ -197,14 +197,14 @@ export const SYS_SOCKET: Area = {
     },
     {
       file: 'src/sys/socket/inet-address.ts',
-      before: 'family === AddressFamily.INET ? 4 : 16);\n}\n\n/** The text',
+      before: 'family === AddressFamily.INET ? 4 : 16);\n}\n\n/** The string',
       after: 'family === AddressFamily.INET ? 16 : 16);\n}\n\n/** The text',
       breaks: 'an IPv4 address has 4 bytes',
     },
     {
       file: 'src/sys/socket/inet-address.ts',
       before:
-        "if (index === 0) throw invalidParam('address', 'must name a network interface of this machine as its zone', address);",
+        "if (index === 0) throw invalidParam('address', 'must have a network interface of this machine as its zone', address);",
       after: '',
       breaks: 'a zone is an interface',
     },

@@ -52,7 +52,7 @@ describe('DynamicLibrary', () => {
   });
 
   it('reports why an existing library cannot be loaded, and does not try the others', () => {
-    const path = folder.file('text.so', 'this is no library');
+    const path = folder.file('text.so', 'this is not a library');
     expect(() => new DynamicLibrary([path, 'libm.so.6'])).toThrow(
       expect.objectContaining({
         code: 'ERR_LIBRARY_UNUSABLE',

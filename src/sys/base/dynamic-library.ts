@@ -1,7 +1,9 @@
 /**
- * Shared libraries that are located at run time: opening, functions, addresses of data. Arguments are not checked: a wrong declaration is a SIGSEGV.
- * JavaScript functions that C calls: a function pointer, without exceptions across the frames of C. Not for frequent calls from other threads: each
- * waits for the event loop (30 us).
+ * Shared libraries loaded at run time: their functions and data, and JavaScript functions that C can call. Declarations are not checked: a wrong one is a
+ * SIGSEGV.
+ *
+ * A callback is a function pointer; its exceptions do not cross the frames of C. Callbacks are not for frequent calls from other threads: each such call waits
+ * for the event loop (30 us).
  */
 
 import { throwLater } from '../../ucs/debug/uncaught.ts';
@@ -14,16 +16,16 @@ import { allocateScratch } from './scratch.ts';
 export type NativeType = 'void' | 'int' | 'int8_t' | 'int32_t' | 'uint32_t' | 'int64_t' | 'uint64_t' | 'double' | 'str';
 
 const RTLD_NOW = 2;
-/** Size of Dl_info, whose first field is the name of the file. */
+/** Size of Dl_info, whose first field is the file name. */
 const DL_INFO_BYTES = 32;
 
-// The process itself: dlopen is in libc.so.6 only since glibc 2.34, before that in libdl.so.2, which Node.js has loaded.
+// The process itself: only since glibc 2.34 is dlopen in libc.so.6, before that in libdl.so.2, which Node.js has loaded.
 const self = koffi.load(null);
 const dlopen: (path: string, flags: number) => number = self.func('dlopen', 'int64_t', ['str', 'int']);
 const dladdr: (address: number, info: number) => number = self.func('dladdr', 'int', ['int64_t', 'uint64_t']);
 const dlerror: () => string = self.func('dlerror', 'str', []);
 
-/** A loaded library. It cannot be closed: objects that a library has registered with the process outlive every call into it. */
+/** A loaded library. It cannot be closed, because a library may register objects with the process that outlive every call into it. */
 export class DynamicLibrary {
   /** The name or path that opened it. */
   readonly name: string;
@@ -32,24 +34,24 @@ export class DynamicLibrary {
 
   /**
    * @param names sonames (`libucp.so.0`), which the loader searches in its path, or paths; the first existing one is used
-   * @throws UcxError ERR_LIBRARY_NOT_FOUND if none exists; ERR_LIBRARY_UNUSABLE if one exists and cannot be loaded: it is for another
-   * platform, or a dependency is missing. Both contain the text of the loader.
+   * @throws UcxError ERR_LIBRARY_NOT_FOUND if none exists; ERR_LIBRARY_UNUSABLE if one exists and cannot be loaded, because it is for another platform or a
+   *   dependency is missing. Both messages contain the error text of the loader.
    */
   constructor(names: readonly string[]) {
     const { name, handle } = openFirst(names);
     this.name = name;
     this.#handle = handle;
-    // The loader counts this handle, and the one above is never closed: neither the end of a thread nor a garbage collection unloads the library.
+    // The loader counts this handle, and the one above is never closed: the library stays loaded at the end of a thread and after a garbage collection.
     this.#library = koffi.load(name);
   }
 
-  /** Whether the library, or one of its dependencies, has this function or datum. */
+  /** Whether the library, or one of its dependencies, has this function or variable. */
   has(name: string): boolean {
     return dlsym(this.#handle, name) !== 0;
   }
 
   /**
-   * Declares a function: 13 us, then 10 to 40 ns per call more than in C. Missing arguments, and arguments of another type, throw a TypeError of koffi.
+   * Declares a function. Costs 13 us, and each call 10 to 40 ns more than in C. Missing arguments, and arguments of another type, throw a TypeError of koffi.
    * An integer result beyond 2^53 is a bigint.
    * @throws UcxError ERR_LIBRARY_SYMBOL
    */
@@ -59,17 +61,17 @@ export class DynamicLibrary {
     return this.#library.func(name, result, parameters) as unknown as F;
   }
 
-  /** The address of a function or datum. Throws UcxError ERR_LIBRARY_SYMBOL. */
+  /** The address of a function or variable. Throws UcxError ERR_LIBRARY_SYMBOL. */
   symbolAddress(name: string): number {
     const address = dlsym(this.#handle, name);
     if (address === 0) throw this.#missing(name);
     return address;
   }
 
-  /** The file that contains a function or datum of the library, by the path that the loader used. Throws UcxError ERR_LIBRARY_SYMBOL. */
+  /** The file that contains a function or variable of the library, by the path that the loader used. Throws UcxError ERR_LIBRARY_SYMBOL. */
   fileOf(symbol: string): string {
     using info = allocateScratch(DL_INFO_BYTES);
-    // The address belongs to a loaded library: its file is known.
+    // Cannot fail: the address belongs to a loaded library.
     dladdr(this.symbolAddress(symbol), info.address);
     return textAt(Number(info.view.getBigUint64(0, true)));
   }
@@ -85,8 +87,8 @@ export class DynamicLibrary {
 }
 
 /**
- * Declares the function at an address: one of a table of functions that a library has filled in. Costs as {@link DynamicLibrary.function}, once.
- * @param address not 0: calling a wrong one ends the process
+ * Declares the function at an address, for example from a function table that a library has filled in. Costs as much as {@link DynamicLibrary.function}.
+ * @param address not 0; calling a wrong address ends the process
  */
 // biome-ignore lint/suspicious/noExplicitAny: the parameters of any function
 export function functionAt<F extends (...values: any[]) => unknown>(
@@ -97,12 +99,12 @@ export function functionAt<F extends (...values: any[]) => unknown>(
   return koffi.decode(address, koffi.proto(result, parameters));
 }
 
-/** The errno of the last foreign call of this thread. Only meaningful directly after a call that has failed and sets it. */
+/** The errno of the last foreign call of this thread. Only meaningful directly after a call that has failed and that sets errno. */
 export function lastErrno(): number {
   return koffi.errno();
 }
 
-/** The text at an address, up to the zero byte. */
+/** The zero-terminated string at an address. */
 export function textAt(address: number): string {
   return koffi.decode.string(address);
 }
@@ -113,7 +115,7 @@ function openFirst(names: readonly string[]): { name: string; handle: number } {
     const handle = dlopen(name, RTLD_NOW);
     if (handle !== 0) return { name, handle };
     const text = dlerror();
-    // The loader names the missing file first. For a library that exists and lacks a dependency, that is the name of the dependency.
+    // The loader names the missing file first: the name of a dependency if the library itself exists.
     if (!text.startsWith(`${name}: cannot open shared object file: No such file`)) {
       throw new UcxError({
         code: 'ERR_LIBRARY_UNUSABLE',
@@ -127,7 +129,7 @@ function openFirst(names: readonly string[]): { name: string; handle: number } {
   throw new UcxError({
     code: 'ERR_LIBRARY_NOT_FOUND',
     status: Status.NO_ELEM,
-    message: `no library ${names.join(', ')}: ${texts.join('; ')}`,
+    message: `cannot find library ${names.join(' or ')}: ${texts.join('; ')}`,
     details: { library: names.join(', ') },
   });
 }
@@ -146,11 +148,10 @@ export function openNativeCallbacks(): number {
 // biome-ignore lint/suspicious/noExplicitAny: the parameters of any callback
 export type NativeCallbackFunction = (...values: any[]) => unknown;
 
-/** Parameters of a {@link NativeCallback}. */
 export interface NativeCallbackInit {
   readonly parameters: readonly NativeType[];
   readonly result: NativeType;
-  /** Result for C if the function throws or does not return a number; omitted if the result is void. */
+  /** Result that C gets if the function throws or does not return a number; omitted for void. */
   readonly fallback?: number;
   readonly call: NativeCallbackFunction;
 }
@@ -165,7 +166,7 @@ export class NativeCallback {
   constructor(init: NativeCallbackInit) {
     const { parameters, result } = init;
     if (parameters.length > PARAMETERS_MAX) {
-      throw invalidParam('parameters', `must be ${PARAMETERS_MAX} at most`, parameters.length);
+      throw invalidParam('parameters', `must be at most ${PARAMETERS_MAX}`, parameters.length);
     }
     if (result !== 'void' && init.fallback === undefined) {
       throw invalidParam('fallback', `must be given for a result of type ${result}`, init.fallback);
@@ -176,7 +177,7 @@ export class NativeCallback {
     openCount++;
   }
 
-  /** Releases the pointer; the next callback may have the same. Must not be called within the callback itself. Idempotent. */
+  /** Releases the pointer, which a later callback may reuse. Must not be called within the callback. Idempotent. */
   close(): void {
     if (this.#registration === undefined) return;
     koffi.unregister(this.#registration);
@@ -185,7 +186,7 @@ export class NativeCallback {
   }
 }
 
-/** The pointer type of each signature: koffi keeps every type for ever. */
+/** The pointer type of each signature: reused, because koffi never frees a type. */
 const prototypes: Map<string, ReturnType<typeof koffi.pointer>> = new Map();
 
 function prototypeOf(result: string, parameters: readonly string[]): ReturnType<typeof koffi.pointer> {

@@ -162,7 +162,7 @@ const TEXT: Record<ErrnoName, string> = {
 
 const NAME_OF_VALUE = new Map<number, ErrnoName>(keysOf(Errno).map((name) => [Errno[name], name]));
 
-/** The name of a positive error number such as `"ENOMEM"`; `"E<number>"` for one that is not in {@link Errno}. */
+/** The name of a positive error number, such as `"ENOMEM"`; `"E<number>"` if it is not in {@link Errno}. */
 export function errnoName(errno: number): string {
   return NAME_OF_VALUE.get(errno) ?? `E${errno}`;
 }

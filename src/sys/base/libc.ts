@@ -14,15 +14,15 @@ import type Koffi from 'koffi';
 import { requireDependency } from '../../ucs/sys/package.ts';
 import { Errno } from './errno.ts';
 
-/* The FFI. It is not imported: a bundler would follow an import, and leave the native code behind. */
+/* The FFI. Loaded without an import, which a bundler would follow, and omit the native code. */
 
 /** The exports of koffi. */
 export const koffi: typeof Koffi = requireDependency('koffi') as typeof Koffi;
 
 /*
- * Keeps the FFI in memory for as long as the process lives. Node.js unloads an addon with the last thread that uses it, and afterwards runs the
- * callbacks of what the thread had open, such as descriptors that the addon polls: where only worker threads use the FFI, the end of one would end
- * the process.
+ * Keeps the FFI in memory until the process ends. Node.js unloads an addon with the last thread that uses it, and afterwards runs the thread's remaining
+ * callbacks, such as those for descriptors that the addon polls. If only worker threads use the FFI, such a callback would crash the process at the end of a
+ * thread.
  */
 
 const ADDON = /\/.*\/koffi\.node$/gm;
@@ -30,7 +30,7 @@ const RTLD_NOW = 2;
 
 if (!isMainThread) {
   const dlopen = koffi.load(null).func('dlopen', 'int64_t', ['str', 'int']);
-  // Never closed: the loader counts it.
+  // Never closed: the loader counts the handle.
   for (const path of new Set(readFileSync('/proc/self/maps', 'utf8').match(ADDON))) dlopen(path, RTLD_NOW);
 }
 
@@ -46,7 +46,7 @@ function declare<F>(name: string, result: string, parameters: string[]): F {
 /** The value of `errno`. Valid only in the statement after a failed call: anything may overwrite it. */
 export const errno: () => number = koffi.errno;
 
-/** True for the result of a call that a signal has interrupted (EINTR) before it had an effect: it has to be repeated. */
+/** True if a signal interrupted the call (EINTR) before it had an effect: repeat the call. */
 export function isInterrupted(result: number): boolean {
   return result < 0 && errno() === Errno.EINTR;
 }
@@ -102,7 +102,7 @@ export function addressOfView(view: ArrayBufferView): number {
   return Number(koffi.address(view));
 }
 
-/** An ArrayBuffer over memory owned by other code. More than 2^32 bytes abort the process: check before. */
+/** An ArrayBuffer over memory owned by other code. Check the length before: more than 2^32 bytes abort the process. */
 export function viewOfMemory(address: number, byteLength: number): ArrayBuffer {
   return koffi.view(address, byteLength);
 }
@@ -120,7 +120,7 @@ export const write: (fd: number, address: number, byteLength: number) => number 
   POINTER,
   SIZE,
 ]);
-/** At an offset of the file, which is an address in /proc/<pid>/mem. */
+/** Reads at an offset of the file; in /proc/<pid>/mem the offset is an address. */
 export const preadCall: (fd: number, address: number, byteLength: number, offset: number) => number = declare(
   'pread64',
   'int64_t',
@@ -144,8 +144,8 @@ export const processVmReadv: ProcessVm = declare('process_vm_readv', 'int64_t', 
 export const processVmWritev: ProcessVm = declare('process_vm_writev', 'int64_t', PROCESS_VM_PARAMETERS);
 
 /*
- * Opening and closing is done here and never by node:fs: in a worker thread, node:fs keeps a list of the descriptors it opened, warns when it
- * closes others, and at the end of the thread closes those left on the list, even if the number belongs to another file by then.
+ * Descriptors are opened and closed here and never by node:fs. In a worker thread, node:fs keeps a list of the descriptors that it opened, warns if it closes
+ * others, and at the end of the thread closes those left on the list, even if the number belongs to another file by then.
  */
 export const openCall: (path: string, flags: number, mode: number) => number = declare('open', 'int', [
   'str',
@@ -189,7 +189,7 @@ export const epollWait: (epoll: number, events: number, count: number, timeoutMs
   'int',
   ['int', POINTER, 'int', 'int'],
 );
-/** `syscall(SYS_futex, ...)`: the C library has no function for it. */
+/** `syscall(SYS_futex, ...)`: the C library has no wrapper for it. */
 export const futex: (
   number: number,
   address: number,
@@ -273,7 +273,7 @@ export const inetPton: (family: number, text: string, address: number) => number
   'str',
   POINTER,
 ]);
-/** The result, a pointer to the text or 0, is not used: the text is in the target. */
+/** The result, a pointer or 0, is not used: the string is in the target. */
 export const inetNtop: (family: number, address: number, target: number, byteLength: number) => number = declare(
   'inet_ntop',
   'uint64_t',
@@ -299,13 +299,13 @@ export const schedGetaffinityCall: (tid: number, byteLength: number, mask: numbe
   'int',
   ['int', SIZE, POINTER],
 );
-/** `syscall(SYS_pidfd_open, ...)`: in the C library since 2.36 only. */
+/** `syscall(SYS_pidfd_open, ...)`: the C library has a wrapper only since 2.36. */
 export const pidfdOpenCall: (number: number, pid: number, flags: number) => number = declare('syscall', 'int64_t', [
   'int64_t',
   'int',
   'uint32_t',
 ]);
-/** Value of a variable; null if it is not set. */
+/** Value of an environment variable; null if it is not set. */
 export const getenv: (name: string) => string | null = declare('getenv', 'str', ['str']);
 export const setenv: (name: string, value: string, overwrite: number) => number = declare('setenv', 'int', [
   'str',
@@ -313,7 +313,7 @@ export const setenv: (name: string, value: string, overwrite: number) => number 
   'int',
 ]);
 export const unsetenv: (name: string) => number = declare('unsetenv', 'int', ['str']);
-/** Opens a stream that grows in memory; 0 on failure. */
+/** Opens a stream that writes to a growing buffer; 0 on failure. */
 export const openMemstream: (text: number, byteLength: number) => number = declare('open_memstream', 'int64_t', [
   POINTER,
   POINTER,
@@ -337,7 +337,7 @@ export const unshareCall: (flags: number) => number = declare('unshare', 'int', 
 export const signalCall: (signal: number, handler: number) => number = declare('signal', 'int64_t', ['int', 'int64_t']);
 /** Returns only if it fails. */
 export const execvp: (file: string, argv: number) => number = declare('execvp', 'int', ['str', POINTER]);
-/** `syscall(SYS_pidfd_getfd, ...)`: in the C library since 2.36 only. */
+/** `syscall(SYS_pidfd_getfd, ...)`: the C library has a wrapper only since 2.36. */
 export const pidfdGetfdCall: (number: number, pidfd: number, fd: number, flags: number) => number = declare(
   'syscall',
   'int64_t',
@@ -345,13 +345,13 @@ export const pidfdGetfdCall: (number: number, pidfd: number, fd: number, flags: 
 );
 export const statxCall: (directory: number, path: string, flags: number, mask: number, address: number) => number =
   declare('statx', 'int', ['int', 'str', 'int', 'uint32_t', POINTER]);
-/** `syscall(SYS_seccomp, ...)`: the C library has no function for it. */
+/** `syscall(SYS_seccomp, ...)`: the C library has no wrapper for it. */
 export const seccompCall: (number: number, operation: number, flags: number, address: number) => number = declare(
   'syscall',
   'int64_t',
   ['int64_t', 'uint32_t', 'uint32_t', POINTER],
 );
-/** Address of a function that the process has loaded, with library 0; 0 for none. From the process: it is in libc.so.6 only since glibc 2.34. */
+/** Address of a loaded function, with library 0; 0 if there is no such function. Looked up in the process, because libc.so.6 has it only since glibc 2.34. */
 export const dlsym: (library: number, name: string) => number = koffi
   .load(null)
   .func('dlsym', 'int64_t', ['int64_t', 'str']);

@@ -1,11 +1,11 @@
 /**
- * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, accessed through views made once. For memory owned by other
- * code there is {@link viewAt}.
+ * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, with views that are made once. For memory owned by other code there
+ * is {@link viewAt}.
  *
- * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the *graveyard*):
- * stale views read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected. A mapping that is never closed is
- * never unmapped while its thread lives: a leak that {@link mappedMemoryStatistics} shows, instead of a crash of code that kept only the address.
- * Mappings of an ended worker thread are released later (thread-resources.ts).
+ * A view cannot be detached, and accessing one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the *graveyard*): stale views
+ * read zeros and reach no memory. The addresses are released when the ArrayBuffer has been collected. A mapping that is never closed stays mapped while its
+ * thread lives: {@link mappedMemoryStatistics} shows such a leak, and code that kept only the address does not crash. Mappings of an ended worker thread are
+ * released later (thread-resources.ts).
  */
 
 import { isMainThread } from 'node:worker_threads';
@@ -33,13 +33,13 @@ export const MapFlag = {
   POPULATE: 0x8000,
 } as const;
 
-/** Counters of this thread; equal before and after a test without leaks. */
+/** Counters of this thread; a test without leaks leaves them unchanged. */
 export interface MappedMemoryStatistics {
-  /** Mappings that are not closed. */
+  /** Number of mappings that are not closed. */
   readonly liveMappings: number;
-  /** Their bytes. */
+  /** Bytes of these mappings. */
   readonly liveBytes: number;
-  /** Closed mappings whose views are not collected yet: address space without memory. */
+  /** Number of closed mappings whose views are not yet collected: address space without memory. */
   readonly graveyardMappings: number;
 }
 
@@ -47,16 +47,16 @@ export interface MappedMemoryStatistics {
 const live: IntervalMap<true> = new IntervalMap();
 
 /**
- * Whether memory is in one mapping of this module and thread. Such memory stays mapped until it is closed, and zero pages replace it then: a collector or an
- * allocator can unmap all other memory of a process, in particular that of ArrayBuffers, at any time.
+ * Whether a range is inside one mapping of this module and thread. Such memory stays mapped until it is closed, and is then replaced by zero pages, while a
+ * collector or an allocator can unmap any other memory of the process at any time, in particular that of ArrayBuffers.
  */
 export function isOwnMapping(address: number, byteLength: number): boolean {
   return live.covering(address, address + byteLength) === true;
 }
 
 /**
- * Whether memory stays when this thread ends: Node.js frees the ArrayBuffers of a worker thread, and gives the memory to others, as soon as the thread is
- * terminated, while peers that have its address may still copy (process_vm_writev). The main thread ends with its process.
+ * Whether memory stays mapped when this thread ends. When a worker thread is terminated, Node.js frees its ArrayBuffers, whose memory may be reused at once,
+ * while peers that have the address may still copy to it (process_vm_writev). The main thread ends with its process.
  */
 export function outlivesThread(bytes: Uint8Array): boolean {
   return isMainThread || isOwnMapping(addressOfView(bytes), bytes.byteLength);
@@ -82,7 +82,7 @@ export function mappedMemoryStatistics(): MappedMemoryStatistics {
 interface Grave {
   readonly address: number;
   readonly byteLength: number;
-  /** Its entry among the mappings of threads. */
+  /** Entry in the table of thread mappings. */
   readonly entry: number;
 }
 
@@ -98,7 +98,7 @@ export class MappedMemory implements Disposable {
   readonly address: number;
   /** Requested size in bytes; the mapping itself ends at the next page boundary. */
   readonly byteLength: number;
-  /** External: postMessage and structuredClone with transfer copy it silently; Atomics.wait rejects it, other Atomics work. */
+  /** External memory: postMessage and structuredClone with transfer copy it without an error. Atomics.wait rejects it, other Atomics work. */
   readonly buffer: ArrayBuffer;
   readonly u8: Uint8Array;
   /** The mapping as 32-bit words, whole words only. */
@@ -107,7 +107,7 @@ export class MappedMemory implements Disposable {
   readonly #entry: number;
   #closed = false;
 
-  /** Takes ownership of an existing mapping of at most {@link VIEW_LENGTH_MAX} bytes. */
+  /** Takes ownership of a mapping of at most {@link VIEW_LENGTH_MAX} bytes. */
   constructor(address: number, byteLength: number, kind: MappingKind = MappingKind.SHARED) {
     this.#entry = noteMapping(address, byteLength, kind);
     this.address = address;
@@ -125,14 +125,14 @@ export class MappedMemory implements Disposable {
   }
 
   /**
-   * Unmaps the memory. Views read zeros from now on and writes to them are lost. Idempotent, never fails.
-   * Other threads and devices that use the address must have stopped: only views of this thread keep the addresses reserved.
+   * Unmaps the memory. From now on views read zeros, and writes to them are lost. Idempotent, never fails. Other threads and devices must have stopped using
+   * the address: only views of this thread keep the addresses reserved.
    */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     const flags = MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.FIXED | MapFlag.NORESERVE;
-    // A failure (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
+    // After a failure (ENOMEM at the limit of mappings) the memory stays in place: still safe for views, and unmapped with them.
     mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
     graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength, entry: this.#entry });
     live.delete(this.address);
@@ -145,7 +145,6 @@ export class MappedMemory implements Disposable {
   }
 }
 
-/** Options of {@link mapAnonymous}. */
 export interface AnonymousOptions {
   /** Populate every page now instead of at its first access, which costs 2 to 12 us per page. */
   readonly populate?: boolean;
@@ -153,7 +152,7 @@ export interface AnonymousOptions {
   readonly shared?: boolean;
   /** Do not count the pages against the overcommit limit. */
   readonly noReserve?: boolean;
-  /** What may have its address when its thread has ended. Default SHARED: peers. */
+  /** How the mapping is released after its thread has ended. Default SHARED, because peers may have its address. */
   readonly kind?: MappingKind;
 }
 
@@ -170,15 +169,14 @@ export function mapAnonymous(byteLength: number, options: AnonymousOptions = {})
   return new MappedMemory(mapOrThrow(byteLength, flags, -1, 0), byteLength, options.kind);
 }
 
-/** Options of {@link mapFile}. */
 export interface FileMappingOptions {
   /** Populate every page now instead of at its first access, which costs 2 to 12 us per page. */
   readonly populate?: boolean;
 }
 
 /**
- * Maps a part of a file, memfd, dma-buf or device shared and read-write. The fd may be closed afterwards.
- * Accessing a page beyond the end of the file is a SIGBUS: never shrink a mapped file.
+ * Maps a range of a file, memfd, dma-buf or device shared and read-write. The fd may be closed afterwards. Never shrink a mapped file: accessing a page beyond
+ * its end is a SIGBUS.
  * @param byteLength bytes, 1 to 4 GiB
  * @param offset in the file, or the mmap cookie of a device: a multiple of the page size below 2^64
  * @throws UcxError ERR_INVALID_PARAM for an invalid length or offset; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM, ...
@@ -195,10 +193,10 @@ export function mapFile(
 }
 
 /**
- * A view of memory owned by other code: no copy, no ownership.
+ * A view of memory owned by other code, without a copy.
  *
- * DANGER: the view does not keep the memory mapped. After the owner unmaps it, accessing the view is a SIGSEGV, which no `catch` handles. Make
- * the view once and keep it (660 ns, and its length counts as external memory of V8).
+ * DANGER: the view does not keep the memory mapped. If the owner unmaps it, accessing the view is a SIGSEGV, which no `catch` handles. Make the view once and
+ * keep it (660 ns, and V8 counts its length as external memory).
  * @throws UcxError ERR_INVALID_PARAM for a length outside 1 to 4 GiB or an address outside user memory
  */
 export function viewAt(address: number, byteLength: number): ArrayBuffer {
@@ -209,7 +207,7 @@ export function viewAt(address: number, byteLength: number): ArrayBuffer {
   return viewOfMemory(address, byteLength);
 }
 
-/** Checks the length of a view. Throws ERR_INVALID_PARAM. */
+/** Throws ERR_INVALID_PARAM for an invalid length of a view. */
 export function checkViewLength(byteLength: number): void {
   if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
     throw invalidParam('byteLength', 'must be a positive integer', byteLength);
@@ -221,9 +219,9 @@ export function checkViewLength(byteLength: number): void {
 export function signedOffset(offset: number | bigint, argument = 'offset'): number | bigint {
   if (typeof offset === 'number') {
     if (Number.isSafeInteger(offset) && offset >= 0) return offset;
-    throw invalidParam(argument, 'must be a safe integer of at least 0 (larger values as bigint)', offset);
+    throw invalidParam(argument, 'must be a safe integer of at least 0 (pass larger values as bigint)', offset);
   }
-  if (offset < 0n || offset >= 1n << 64n) throw invalidParam(argument, 'must fit in 64 bits, unsigned', offset);
+  if (offset < 0n || offset >= 1n << 64n) throw invalidParam(argument, 'must fit in 64 unsigned bits', offset);
   return BigInt.asIntN(64, offset);
 }
 

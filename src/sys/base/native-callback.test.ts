@@ -106,7 +106,7 @@ describe('NativeCallback', () => {
   it('rejects unsupported signatures', () => {
     const parameters = Array.from({ length: 7 }, () => 'int' as const);
     expect(() => new NativeCallback({ parameters, result: 'void', call: () => undefined })).toThrow(
-      'argument parameters must be 6 at most, got 7',
+      'argument parameters must be at most 6, got 7',
     );
     expect(() => new NativeCallback({ parameters: [], result: 'int', call: () => 1 })).toThrow(
       'argument fallback must be given for a result of type int',

@@ -1,16 +1,16 @@
-/** Checks the platform, and adds the symbols that it may lack, before anything else of this folder runs and the FFI is loaded. Modules that load the FFI import it first. */
+/** Checks the platform and adds missing symbols, before the FFI is loaded. Modules that load the FFI import this module first. */
 
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** Properties of the platform; `process` has them. */
+/** Properties of the platform, as in `process`. */
 export interface PlatformFacts {
   readonly platform: string;
   readonly arch: string;
   readonly versions: Readonly<Record<string, string | undefined>>;
 }
 
-/** Runtimes that imitate Node.js, by their entry in `process.versions`. They have no libuv, whose event loop polls the descriptors. */
+/** Runtimes that imitate Node.js, by their entry in `process.versions`. They lack libuv, whose event loop polls the descriptors. */
 const OTHER_RUNTIMES: Readonly<Record<string, string>> = { bun: 'Bun', deno: 'Deno' };
 
 /**
@@ -21,7 +21,7 @@ export function checkPlatform({ platform, arch, versions }: PlatformFacts): void
   const runtime = Object.keys(OTHER_RUNTIMES).find((name) => versions[name] !== undefined);
   const found = runtime === undefined ? `${platform} on ${arch}` : OTHER_RUNTIMES[runtime];
   if (runtime === undefined && platform === 'linux' && arch === 'x64') return;
-  const message = `gaudi-ucx needs Node.js on Linux on x86-64 (its system calls and struct layouts are those of that platform), and this is ${found}`;
+  const message = `gaudi-ucx needs Node.js on Linux on x86-64, because it uses the system calls and struct layouts of that platform; this is ${found}`;
   throw new UcxError({
     code: 'ERR_PLATFORM',
     status: Status.UNSUPPORTED,
@@ -32,7 +32,7 @@ export function checkPlatform({ platform, arch, versions }: PlatformFacts): void
 
 checkPlatform(process);
 
-// Before Node.js 24, contexts of node:vm, in which some test runners load the package, lack them.
+// Before Node.js 24, node:vm contexts lack these symbols, and some test runners load the package in such a context.
 if (Symbol.dispose === undefined) Object.defineProperty(Symbol, 'dispose', { value: Symbol.for('Symbol.dispose') });
 if (Symbol.asyncDispose === undefined)
   Object.defineProperty(Symbol, 'asyncDispose', { value: Symbol.for('Symbol.asyncDispose') });

@@ -1,9 +1,8 @@
 /**
- * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec. Every thread has its own
- * arena.
+ * Small zeroed blocks of memory at fixed addresses, for arguments of system calls: an ioctl block, an iovec, a timespec. Every thread has a separate arena.
  *
- * Blocks are taken from 64 KiB chunks in size classes of powers of two. Chunks are never unmapped: the arena is as large as the maximum
- * in use at one time. Blocks larger than a chunk have a separate mapping.
+ * Blocks are taken from 64 KiB chunks in size classes of powers of two. Chunks are never unmapped, so an arena keeps the maximum size that was ever in use. A
+ * block larger than a chunk has a separate mapping.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -13,10 +12,9 @@ import { MappingKind } from './thread-resources.ts';
 const CHUNK_BYTES = 65536;
 const SLOT_BYTES_MIN = 64;
 const BLOCK_BYTES_MAX = 2 ** 30;
-/** No peer has the address of a block. */
+/** LOCAL, because peers never have the address of a block. */
 const LOCAL: AnonymousOptions = { kind: MappingKind.LOCAL };
 
-/** A slot in a chunk. */
 interface Slot {
   readonly memory: MappedMemory;
   readonly offset: number;
@@ -27,9 +25,9 @@ const counters = { liveBlocks: 0, liveBytes: 0, arenaBytes: 0 };
 
 /** Counters of this thread. */
 export interface ScratchStatistics {
-  /** Blocks that are not freed. */
+  /** Number of blocks that are not freed. */
   readonly liveBlocks: number;
-  /** The requested bytes of them. */
+  /** Requested bytes of these blocks. */
   readonly liveBytes: number;
   /** Bytes in chunks, which stay mapped. */
   readonly arenaBytes: number;
@@ -42,7 +40,7 @@ export function scratchStatistics(): ScratchStatistics {
 
 /** A block of scratch memory; implements the `ArgumentBlock` of the driver port. */
 export class ScratchBlock implements Disposable {
-  /** Host virtual address, 8-byte aligned, below 2^47. Stays valid until {@link free}, whether or not this object is referenced. */
+  /** Host virtual address, 8-byte aligned, below 2^47. Valid until {@link free}, even if this object is not referenced. */
   readonly address: number;
   /** Requested size in bytes. */
   readonly byteLength: number;
@@ -54,7 +52,7 @@ export class ScratchBlock implements Disposable {
   readonly #slotBytes: number;
   #freed = false;
 
-  /** @param slotBytes the size class that the slot returns to; 0 for a separate mapping */
+  /** @param slotBytes size class to which the slot returns; 0 for a separate mapping */
   constructor(slot: Slot, slotBytes: number, byteLength: number) {
     const { memory, offset } = slot;
     this.address = memory.address + offset;
@@ -120,7 +118,7 @@ function slotsOf(slotBytes: number): Slot[] {
 function addChunk(slots: Slot[], slotBytes: number): Slot {
   const memory = mapAnonymous(CHUNK_BYTES, LOCAL);
   counters.arenaBytes += CHUNK_BYTES;
-  // Highest first, so that pop() returns the slots in address order.
+  // Highest address first, so that pop() returns the slots in ascending order.
   for (let offset = CHUNK_BYTES - slotBytes; offset > 0; offset -= slotBytes) slots.push({ memory, offset });
   return { memory, offset: 0 };
 }

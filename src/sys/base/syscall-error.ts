@@ -1,14 +1,11 @@
-/**
- * The exception for a failed system call, and the status of an error number on the data path.
- * Frequent calls return `-errno` instead of throwing it.
- */
+/** The exception for a failed system call, and the status of an error number on the data path. Frequent calls return `-errno` instead of throwing. */
 
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { Errno, errnoName, errnoText } from './errno.ts';
 import { sysconf } from './libc.ts';
 
-/** Number of sysconf for the soft limit of open files. */
+/** Argument of sysconf for the soft limit of open files. */
 const SC_OPEN_MAX = 4;
 
 const STATUS_OF_ERRNO = new Map<number, Status>([
@@ -57,13 +54,13 @@ export function statusOfErrno(errno: number): Status {
   return errno === 0 ? Status.OK : (STATUS_OF_ERRNO.get(errno) ?? Status.IO_ERROR);
 }
 
-/** The text of a positive error number, with the present limit if it says that the process has reached one: `too many open files, ulimit -n is 64`. */
+/** The text of a positive error number. If the process has reached a limit, with that limit: `too many open files, ulimit -n is 64`. */
 export function errnoReason(errno: number): string {
   const text = errnoText(errno);
   return errno === Errno.EMFILE ? `${text}, ulimit -n is ${openFilesMax()}` : text;
 }
 
-/** Number of descriptors that this process may have open: the soft limit of `ulimit -n`; Infinity without one. */
+/** Number of descriptors that this process may have open: the soft limit of `ulimit -n`; Infinity if there is no limit. */
 export function openFilesMax(): number {
   const limit = sysconf(SC_OPEN_MAX);
   return limit < 0 ? Number.POSITIVE_INFINITY : limit;
@@ -102,7 +99,7 @@ export class SyscallError extends UcxError {
   }
 }
 
-/** True if `value` is a {@link SyscallError}, also of another copy of this module, with the given error number if there is one. */
+/** True if `value` is a {@link SyscallError}, also from another copy of this module, with the given error number if one is passed. */
 export function isSyscallError(value: unknown, errno?: number): value is SyscallError {
   if (!isUcxError(value) || !value.code.startsWith('ERR_SYSCALL_')) return false;
   return errno === undefined || value.details['errno'] === errno;

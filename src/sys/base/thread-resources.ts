@@ -1,8 +1,8 @@
 /**
- * Releases the memory that worker threads have mapped and not unmapped when they end, however they end: a mapping belongs to the process.
+ * Releases mappings that a worker thread leaves behind, however the thread ends: a mapping belongs to the process.
  *
- * All threads of a process record their mappings in one table, a mapped memfd without a descriptor. Threads find it by its name in /proc/self/maps. It stays
- * mapped, so that they need no lock: an entry belongs to the thread whose id is in its first word. The main thread ends with the process, and records nothing.
+ * All threads of a process record their mappings in one table, a mapped memfd without a descriptor, which threads find by its name in /proc/self/maps. It stays
+ * mapped and needs no lock: an entry belongs to the thread whose id is in its first word. The main thread ends with the process, and records nothing.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -22,12 +22,12 @@ import {
 /** The name contains the version of the layout. */
 const NAME = 'gaudi-ucx-mappings.1';
 const LINE = /^([0-9a-f]+)-\S+ rw-s .* \/memfd:gaudi-ucx-mappings\.1 /;
-/** The most entries; further mappings stay when their thread ends. */
+/** Most entries; mappings beyond it are not released when their thread ends. */
 const ENTRIES_MAX = 2 ** 16;
 const ENTRY_WORDS = 8;
-/** The first entry is the header: the number of entries that were ever used, the header included. */
+/** Word of the first entry, which is the header: number of entries ever used, including the header. */
 const USED_WORD = 0;
-/** Words of an entry. TID: 0 for a free one, negative while a thread writes or releases it. KIND: see {@link MappingKind}. Lengths are in bytes. */
+/** Words of an entry. TID: 0 for a free entry, negative while a thread writes or releases it. KIND: see {@link MappingKind}. Lengths are in bytes. */
 const Word = { TID: 0, KIND: 1, ADDRESS: 2, LENGTH: 4 } as const;
 const TABLE_BYTES: number = ENTRIES_MAX * ENTRY_WORDS * 4;
 
@@ -39,8 +39,8 @@ const RESERVED = 0x4032;
 const MFD_CLOEXEC = 1;
 
 /**
- * How the mapping of an ended thread is released. Peers may still have keys of SHARED memory, by which the kernel copies (process_vm_writev): its addresses stay
- * reserved without access, so that such copies fail and do not reach other memory. LOCAL memory, whose address no peer has, is unmapped.
+ * How the mapping of an ended thread is released. Peers may still have keys of SHARED memory, by which the kernel copies (process_vm_writev): its addresses
+ * stay reserved without access, so that such copies fail instead of accessing other memory. LOCAL memory, whose address peers never have, is unmapped.
  */
 export const MappingKind = { SHARED: 0, LOCAL: 1 } as const;
 export type MappingKind = (typeof MappingKind)[keyof typeof MappingKind];
@@ -52,7 +52,7 @@ interface Table {
 
 let own: Table | undefined;
 const views = new Map<number, Table>();
-/** Where this thread searches for a free entry. */
+/** Entry from which this thread searches for a free one. */
 let next = 1;
 const tid: number = isMainThread ? 0 : gettidCall();
 
@@ -79,7 +79,7 @@ export function noteMapping(address: number, byteLength: number, kind: MappingKi
   return 0;
 }
 
-/** Removes an entry, before its memory is unmapped: the addresses may belong to other memory at once. */
+/** Removes an entry. Call it before the memory is unmapped, because the addresses may then be reused at once. */
 export function forgetMapping(entry: number): void {
   if (entry === 0 || own === undefined) return;
   Atomics.store(own.words, entry * ENTRY_WORDS + Word.TID, 0);
@@ -87,8 +87,8 @@ export function forgetMapping(entry: number): void {
 }
 
 /**
- * Releases the mappings of threads of this process that have ended. Nothing uses them: Node.js ends threads that such a thread has started, and calls in
- * its name, before the thread itself.
+ * Releases the mappings of ended threads of this process. They are not in use: before a thread ends, Node.js ends the threads that it has started, and its
+ * pending calls.
  * @returns the number of released mappings
  */
 export function releaseAbandonedMappings(): number {
@@ -98,7 +98,7 @@ export function releaseAbandonedMappings(): number {
 }
 
 /**
- * True while a process has a thread with this id, and where that is hidden.
+ * Whether a process has a thread with this id; true if that cannot be determined.
  * @param pid another process of the same pid namespace
  */
 export function isThreadAlive(id: number, pid: number | 'self' = 'self'): boolean {
@@ -119,7 +119,7 @@ function releaseIn({ words, numbers }: Table): number {
     const at = entry * ENTRY_WORDS;
     const owner = Atomics.load(words, at + Word.TID);
     if (owner === 0 || isAlive(Math.abs(owner))) continue;
-    // An incomplete entry is negative, and names no memory.
+    // A negative owner marks an incomplete entry, whose address is not valid.
     if (owner > 0 && Atomics.compareExchange(words, at + Word.TID, owner, -gettidCall()) === owner) {
       release(numbers[(at + Word.ADDRESS) / 2]!, numbers[(at + Word.LENGTH) / 2]!, words[at + Word.KIND]!);
       released += 1;
@@ -134,7 +134,7 @@ function release(address: number, byteLength: number, kind: number): void {
   else mmap(address, byteLength, PROT_NONE, RESERVED, -1, 0);
 }
 
-/** Undefined if there is no memory for it: mappings are then not recorded. */
+/** Undefined without memory for the table: mappings are then not recorded. */
 function makeTable(): Table | undefined {
   const fd = memfdCreateCall(NAME, MFD_CLOEXEC);
   if (fd < 0) return undefined;
@@ -146,13 +146,13 @@ function makeTable(): Table | undefined {
   return table;
 }
 
-/** The tables of this process: one, unless two threads have made one at the same time. */
+/** The tables of this process: normally one, more if threads created a table at the same time. */
 function tables(): readonly Table[] {
   let maps: string;
   try {
     maps = readFileSync('/proc/self/maps', 'latin1');
   } catch {
-    return []; // Without a free descriptor the file cannot be read: retried next time.
+    return []; // The file cannot be read without a free descriptor: retried next time.
   }
   return maps.split('\n').flatMap((line) => {
     const address = LINE.exec(line)?.[1];
@@ -160,7 +160,7 @@ function tables(): readonly Table[] {
   });
 }
 
-/** Views are made once, because V8 counts them as its own memory. */
+/** Views are made once, because V8 counts their length as external memory. */
 function tableAt(address: number): Table {
   const known = views.get(address);
   if (known !== undefined) return known;
@@ -171,11 +171,11 @@ function tableAt(address: number): Table {
 }
 
 /*
- * Closes the descriptors of worker threads that end without closing them: one that is terminated from outside (`worker.terminate()`) runs no code any
- * more, and its descriptors belong to the process.
+ * Closes the descriptors of worker threads that end without closing them: a thread that is terminated from outside (`worker.terminate()`) cannot run code, and
+ * its descriptors belong to the process.
  *
- * Node.js runs the cleanup hooks of a thread's environment however the thread ends, after its event loop and calls of other threads in its name. Each
- * descriptor that this folder has made in a worker thread has such a hook, which is close(2). The main thread ends with the process, and needs none.
+ * Node.js runs the cleanup hooks of a thread's environment however the thread ends, after its event loop and its pending calls. Each descriptor that this
+ * folder opens in a worker thread has such a hook, which is close(2). The main thread ends with the process, and needs none.
  */
 
 const POINTER = 'uint64_t';
@@ -189,7 +189,7 @@ const removeHook: typeof addHook = program.func('napi_remove_env_cleanup_hook', 
 
 /** The address of close(2). */
 const closeAddress: number = isMainThread ? 0 : dlsym(0, 'close');
-/** The descriptors with a hook. Node.js aborts when the same hook is added twice. */
+/** Descriptors with a hook. Node.js aborts if the same hook is added twice. */
 const noted = new Set<number>();
 
 /** Records a descriptor that this thread has made or received; negative values are ignored. Returns it. */
@@ -200,12 +200,12 @@ export function noteDescriptor(fd: number): number {
   return fd;
 }
 
-/** Removes a descriptor before it is closed, and one that becomes the program's: it is no longer closed behind a terminated thread. */
+/** Removes the hook of a descriptor, before it is closed or handed over to the program. */
 export function forgetDescriptor(fd: number): void {
   if (noted.delete(fd)) removeHook(koffi.node.env, closeAddress, fd);
 }
 
-/* Closes descriptors made by this folder: the only way to do so. */
+/* The only function that may close descriptors made by this folder. */
 
 /** Closes a descriptor. Returns as close(2): 0, or -1 with errno. */
 export function closeDescriptor(fd: number): number {

@@ -1,4 +1,4 @@
-/** A counter with a descriptor: wakes event loops of this and other processes. */
+/** An event counter with a descriptor (eventfd), which wakes event loops of this and other processes. */
 
 import { closedError } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
@@ -13,7 +13,7 @@ const EFD_CLOEXEC = 0o2000000;
 const EFD_NONBLOCK = 0o4000;
 const COUNTER_BYTES = 8;
 
-/** Buffer for the counter: one per thread, because no call leaves data in it. */
+/** Buffer for reads and writes of counters. Shared by the thread, because calls leave no data in it. */
 let transit: ScratchBlock | undefined;
 
 /** An eventfd, nonblocking and close-on-exec. */
@@ -42,7 +42,7 @@ export class EventFd implements Disposable {
   }
 
   /**
-   * Adds to the counter and wakes waiters. A full counter is left unchanged, and wakes them all the same.
+   * Adds to the counter and wakes waiters. A full counter does not change, but its waiters are woken.
    * @param count 1 to 2^32 - 1
    * @throws UcxError ERR_CLOSED; SyscallError EBADF
    */
@@ -60,7 +60,7 @@ export class EventFd implements Disposable {
 
   /**
    * Reads and resets the counter. Never blocks, allocates nothing.
-   * @returns its value before; 0 if it was not signalled
+   * @returns the previous value; 0 if it was not signalled
    * @throws UcxError ERR_CLOSED; SyscallError EBADF
    */
   tryRead(): number {
@@ -76,7 +76,7 @@ export class EventFd implements Disposable {
   }
 
   /**
-   * Calls `callback` from the event loop while the counter is not 0: it should call {@link tryRead}. Ends with {@link close}.
+   * Calls `callback` from the event loop while the counter is not 0; the callback should call {@link tryRead}. Ends with {@link close}.
    * @throws UcxError ERR_CLOSED; SyscallError EMFILE
    */
   onReadable(callback: () => void): PollSubscription {

@@ -1,8 +1,9 @@
 /**
- * The libuv event loop of this thread: polled descriptors and their callback. Internal to sys/.
+ * The libuv event loop of this thread: polled descriptors and their callbacks. Internal to sys/.
  *
- * The handles are those of koffi, which closes them when the thread is torn down. Its callback is not used: libuv also calls it after the thread was
- * terminated from outside, when no JavaScript can run, and koffi 3.3.4 then ends the process. A callback registered with koffi does nothing then.
+ * The handles are made by koffi, which closes them when the thread is torn down, but their callback is one registered here. libuv calls a handle's callback
+ * even after the thread was terminated from outside, when JavaScript cannot run: koffi 3.3.4's own callback then ends the process, a registered one does
+ * nothing.
  */
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';
@@ -78,7 +79,7 @@ const continuePromises = (): void => {};
 const onReadable = koffi.register(
   (handle: number) => {
     polls.get(handle)?.callback();
-    // From Node.js 26 on, the promises that a native callback has settled do not continue when it returns: this makes them continue before the loop sleeps.
+    // From Node.js 26 on, the continuations of promises settled in a native callback do not run when it returns: this runs them before the loop sleeps.
     inNextTurn(continuePromises);
   },
   koffi.pointer(koffi.proto('void', [POINTER, 'int', 'int'])),
@@ -96,9 +97,9 @@ const onHandle = koffi.register(
 );
 
 /**
- * Starts a `uv_poll` for readability in the event loop of this thread. Conditions that koffi 3.3.4 leaves to poll.ts: a descriptor that epoll rejects, or
- * that this loop polls already, aborts the process; an exception in `callback` is lost.
- * @throws SyscallError ENOENT if the handle is not in the loop, which did not occur with any tried version of koffi
+ * Starts a `uv_poll` for readability in the event loop of this thread. The caller (poll.ts) must avoid two cases that koffi 3.3.4 does not handle: a descriptor
+ * that epoll rejects or that this loop polls already aborts the process, and an exception in `callback` is lost.
+ * @throws SyscallError ENOENT if the handle is not in the loop, which did not occur with any tested version of koffi
  */
 export function startPoll(fd: number, callback: () => void): PollHandle {
   const handle = koffi.node.poll(fd, { readable: true }, () => undefined);

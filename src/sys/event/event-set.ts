@@ -1,6 +1,6 @@
 /**
- * A set of descriptors that are polled together (epoll), level-triggered. Its own descriptor becomes readable when one of them is
- * ready: poll.ts sleeps on it.
+ * A set of descriptors that are polled together (epoll), level-triggered. The descriptor of the set becomes readable when one of them is ready; poll.ts sleeps
+ * on it.
  */
 
 import { epollControl, epollCreate, epollWait, errno, isInterrupted } from '../base/libc.ts';
@@ -28,7 +28,6 @@ export const ReadyFor = {
   ONE_SHOT: 0x4000_0000,
 } as const;
 
-/** The set. */
 export class EventSet {
   /** Descriptor for poll; owned by this object. */
   readonly fd: number;

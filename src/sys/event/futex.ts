@@ -1,8 +1,8 @@
 /**
  * Sleeping and waking on a 32-bit word in shared memory, between threads and between processes.
  *
- * A wait blocks the thread with its event loop: use it in workers, or for very short times. Waking a thread that sleeps on another
- * CPU takes about 20 us: spin first.
+ * A wait blocks the thread and its event loop: use it in workers, or for very short times. Waking a thread that sleeps on another CPU takes about 20 us: spin
+ * first.
  */
 
 import { errno, futex } from '../base/libc.ts';
@@ -20,11 +20,11 @@ export const FUTEX_TIMEOUT_NS_MAX = 100_000_000;
 let timeout: ScratchBlock | undefined;
 
 /**
- * Sleeps while the word at `address` is `expected`, until a wake-up. May return early without a reason: re-check the word and loop.
+ * Sleeps while the word at `address` is `expected`, until it is woken. Wake-ups may be spurious: check the word again and loop.
  * @param address 4-byte aligned
  * @param expected unsigned 32 bits
  * @param timeoutNs at least 0; limited to {@link FUTEX_TIMEOUT_NS_MAX}
- * @returns 0 after a wake-up; -EAGAIN if the word is different; -ETIMEDOUT; -EINTR; -EFAULT or -EINVAL for an invalid address
+ * @returns 0 after a wake-up; -EAGAIN if the word has another value; -ETIMEDOUT; -EINTR; -EFAULT or -EINVAL for an invalid address
  */
 export function futexWait(address: number, expected: number, timeoutNs: number): number {
   timeout ??= allocateScratch(TIMESPEC_BYTES);

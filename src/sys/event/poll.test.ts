@@ -6,7 +6,7 @@ import { Errno } from '../base/errno.ts';
 import { close, OpenFlag, open, openFileDescriptors, pipe2, read, write } from '../file/file.ts';
 import { pollReadable } from './poll.ts';
 
-/** Runs a module with the given body in a process of its own. */
+/** Runs a module with the given body in a separate process. */
 function run(body: string): { status: number | null; stdout: string; stderr: string } {
   const module = `
     import * as sys from ${builtSpecifier(new URL('../index.ts', import.meta.url))};

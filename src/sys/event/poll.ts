@@ -1,7 +1,7 @@
 /**
- * Event loop callbacks for descriptors that become readable. For everything that Linux can poll, which excludes plain files. Wakes the event loop
- * once when a descriptor that represents many others, such as that of an event set, becomes readable. Until it is armed again, it neither fires nor
- * causes work, even if the descriptor stays readable.
+ * Event loop callbacks for readable descriptors: subscriptions for anything that Linux can poll, which excludes regular files, and alarms. An alarm wakes the
+ * event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until the alarm is armed again, it neither
+ * fires nor causes work, even if the descriptor stays readable.
  */
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';
@@ -34,7 +34,7 @@ export class PollSubscription implements Disposable {
       try {
         callback();
       } catch (error) {
-        // The FFI would discard it; here it becomes an uncaught exception, as from every other callback.
+        // Rethrown later as an uncaught exception, as from any other callback: the FFI would discard it.
         inNextTurn(() => {
           throw error;
         });
@@ -51,12 +51,12 @@ export class PollSubscription implements Disposable {
     this.#handle?.ref();
   }
 
-  /** Allows the process to exit in spite of the subscription. */
+  /** Allows the process to exit despite the subscription. */
   unref(): void {
     this.#handle?.unref();
   }
 
-  /** Ends the subscription: no callback after this, also if it is called from the callback. Idempotent. */
+  /** Ends the subscription: no callback runs afterwards. May be called in the callback. Idempotent. */
   close(): void {
     if (this.#handle === undefined) return;
     this.#handle.close();
@@ -72,18 +72,18 @@ export class PollSubscription implements Disposable {
 /**
  * Calls `callback` whenever `fd` is readable or at its end. Level-triggered: repeatedly until all data is read. Latency 2.5 us.
  *
- * The subscription uses a duplicate of the descriptor: there may be several, `fd` may be closed at any time, and the open file
- * exists until the subscription is closed too.
+ * The subscription uses a duplicate of the descriptor: a descriptor may have several subscriptions, `fd` may be closed at any time, and the file stays open
+ * until the subscription is closed too.
  * @throws SyscallError EBADF; EPERM for a file that cannot be polled; EMFILE
  */
 export function pollReadable(fd: number, callback: () => void): PollSubscription {
   return new PollSubscription(fd, callback);
 }
 
-/** Throws the error of epoll for a descriptor: the FFI ends the process if epoll rejects one. */
+/** Throws the error of epoll for a descriptor. Checked first, because the FFI aborts the process if epoll rejects a descriptor. */
 function checkPollable(fd: number): void {
   const epoll = noteDescriptor(epollCreate(EPOLL_CLOEXEC));
-  if (epoll < 0) throw new SyscallError('epoll_create1', errno(), 'to check a descriptor');
+  if (epoll < 0) throw new SyscallError('epoll_create1', errno(), 'check a descriptor');
   const event = allocateScratch(EPOLL_EVENT_BYTES);
   const refusal = epollControl(epoll, EPOLL_CTL_ADD, fd, event.address) === 0 ? 0 : errno();
   event.free();
@@ -91,7 +91,7 @@ function checkPollable(fd: number): void {
   if (refusal !== 0) throw new SyscallError('epoll_ctl', refusal, `poll fd ${fd}`);
 }
 
-/** The alarm. */
+/** Wakes the event loop once after each {@link arm}. */
 export class EventAlarm {
   readonly #fd: number;
   /** Contains only `fd`, and reports it once each time it is armed. */
@@ -118,7 +118,7 @@ export class EventAlarm {
     this.#subscription.unref();
   }
 
-  /** Requests the next wake-up; it comes at once if the descriptor is readable. Does not keep the process alive. */
+  /** Requests the next wake-up, which comes at once if the descriptor is readable. Does not keep the process alive. */
   arm(): void {
     this.#once.modify(this.#fd, ReadyFor.READ | ReadyFor.ONE_SHOT, 0);
   }

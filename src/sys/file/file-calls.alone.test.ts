@@ -40,7 +40,7 @@ vi.mock('../base/libc.ts', async (original) => {
 
 useScript();
 
-/** Runs with an open file of its own that has these bytes. */
+/** Runs with a separate open file that has these bytes. */
 function withFile(bytes: string, use: (fd: number, path: string) => void): void {
   const folder = mkdtempSync(join(tmpdir(), 'sys-'));
   const path = join(folder, 'file');
@@ -55,7 +55,7 @@ function withFile(bytes: string, use: (fd: number, path: string) => void): void 
 }
 
 describe('a descriptor', () => {
-  it('is close-on-exec unless it is told otherwise, as are its duplicates', () =>
+  it('is close-on-exec by default, as are its duplicates', () =>
     withFile('', (fd) => {
       const copy = dup(fd);
       expect([fd, copy].map(isCloexec)).toEqual([true, true]);
@@ -234,8 +234,10 @@ describe('devices', () => {
     });
     expect(() => device.create(41, 4096, 8192)).toThrow(failure(Errno.EINVAL));
     expect(device.create(41, 4096, 8192)).toBe(77);
-    expect(device.refusal).toBeUndefined();
-    expect(new Udmabuf('/no/such/device').refusal).toBe('/no/such/device does not exist: load the udmabuf module');
+    expect(device.unavailableReason).toBeUndefined();
+    expect(new Udmabuf('/no/such/device').unavailableReason).toBe(
+      '/no/such/device does not exist: load the udmabuf module',
+    );
   });
 
   it('of file systems in user space have no request for a withdrawn one, and pass on the end', () => {
@@ -263,7 +265,7 @@ describe('devices', () => {
     close(other);
   });
 
-  it('are mounted with what was given, and removed when they are not used any more', () => {
+  it('are mounted with the given arguments, and removed when no longer in use', () => {
     const seen: unknown[] = [];
     const note = (...args: unknown[]): number => seen.push(args) * 0;
     script('mountCall', note, note, -Errno.EPERM);

@@ -1,4 +1,4 @@
-/** Kind and size of open files; named pipes, and files whose space is reserved before they are mapped. */
+/** Status of open files; named pipes; and reservation of file space before a file is mapped. */
 
 import * as fs from 'node:fs';
 import { Errno } from '../base/errno.ts';
@@ -8,7 +8,7 @@ import { allocateScratch } from '../base/scratch.ts';
 import { SyscallError } from '../base/syscall-error.ts';
 import { errnoOf } from './file.ts';
 
-/** Maximum size of one call of {@link reserveFile}: a millisecond at most. A power of two. */
+/** Maximum size of one call of {@link reserveFile}, which takes a millisecond at most. A power of two. */
 const RESERVE_BYTES_MAX = 2 ** 21;
 
 /** `include/uapi/linux/fcntl.h` and `stat.h`. */
@@ -29,11 +29,10 @@ export const STATX = {
   BYTES: 256,
 } as const;
 
-/** Kinds of files that callers distinguish. */
+/** Kinds of files that callers need to distinguish. */
 export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;
 export type FileKind = (typeof FileKind)[keyof typeof FileKind];
 
-/** Result of {@link fileStatus}. */
 export interface FileStatus {
   readonly kind: FileKind;
   /** User id of the owner. */
@@ -55,7 +54,6 @@ export function fileStatus(fd: number): FileStatus {
   return { kind, uid: stats.uid, mode: stats.mode & 0o7777, byteLength: stats.size };
 }
 
-/** Result of {@link descriptorFile}. */
 export interface DescriptorFile {
   /** Device number of the file system, as in /proc/PID/mountinfo: `0:52`. */
   readonly device: string;
@@ -63,9 +61,9 @@ export interface DescriptorFile {
 }
 
 /**
- * The file behind a descriptor of a thread, or of this process, even after its mount was removed. Does not call the file system of the file: a process may
- * use it for files that it serves itself.
- * @returns undefined if there is no such descriptor, or no such thread any more
+ * The file behind a descriptor of a thread or of this process, even after its mount was removed. Never calls the file's file system, so that a process may use
+ * it for a file system that it serves.
+ * @returns undefined if the descriptor or the thread does not exist
  */
 export function descriptorFile(tid: number | 'self', fd: number): DescriptorFile | undefined {
   using found = allocateScratch(STATX.BYTES);
@@ -85,7 +83,7 @@ export function mkfifo(path: string, mode = 0o600): void {
 }
 
 /**
- * Extends a file to `byteLength` bytes and reserves all of it: a mapping of it can be accessed without a SIGBUS for lack of space.
+ * Extends a file to `byteLength` bytes and reserves their space, so that accesses to a mapping cannot fail with SIGBUS for lack of space.
  * @param name of the file, for the error
  * @throws SyscallError ENOSPC, EFBIG, EBADF, EOPNOTSUPP
  */
@@ -99,7 +97,7 @@ export function reserveFile(fd: number, byteLength: number, name = `fd ${fd}`): 
     }
     const code = errno();
     if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of ${name}`);
-    // The kernel undoes an interrupted reservation. If signals arrive at shorter intervals than a piece takes, only smaller pieces succeed.
+    // The kernel reverts an interrupted reservation. If signals arrive faster than a call completes, only smaller calls succeed.
     pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
   }
 }

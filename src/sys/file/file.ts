@@ -1,7 +1,4 @@
-/**
- * Files and descriptors by number. For the control path: a failing read costs microseconds. Device control by ioctl, without retries: the caller
- * handles EINTR and EAGAIN.
- */
+/** Files and descriptors by number, for the control path: a read that fails takes microseconds. ioctl is not retried: the caller handles EINTR and EAGAIN. */
 
 import * as fs from 'node:fs';
 import { asError } from '../../ucs/type/error.ts';
@@ -64,11 +61,11 @@ export function open(path: string, flags: number, mode = 0o600): number {
 
 /**
  * Closes a descriptor opened by this folder; descriptors opened by node:fs must be closed by node:fs.
- * @throws SyscallError EBADF: a double close, which is a defect of the caller
+ * @throws SyscallError EBADF: a double close, which is a bug of the caller
  */
 export function close(fd: number): void {
   const result = closeDescriptor(fd);
-  // Linux has closed it even if a signal interrupts the call: the number may be in use again.
+  // Even if a signal interrupts the call, Linux has closed the descriptor: its number may be in use again.
   if (result !== 0 && !isInterrupted(result)) throw new SyscallError('close', errno(), `fd ${fd}`);
 }
 
@@ -134,7 +131,7 @@ export function fstat(fd: number): FileIdentity {
 }
 
 /**
- * Takes the exclusive lock of an open file, without waiting. The lock ends with the last descriptor of the open file, for any end of the process.
+ * Takes the exclusive lock of an open file, without waiting. The lock ends with the last descriptor of the open file, however the process ends.
  * @returns false if another open file holds it
  * @throws SyscallError EBADF, ENOLCK
  */
@@ -177,7 +174,7 @@ export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
 /**
  * Polls `events` without waiting.
  * @param events bits of {@link PollEvent}
- * @returns the bits that are set (including ERR, HUP and NVAL): never negative, so that it can be tested as a mask. A signal has no effect.
+ * @returns the bits that are set (including ERR, HUP and NVAL): never negative, so that the result can be tested as a mask. Signals have no effect.
  */
 export function pollNow(fd: number, events: number): number {
   let ready = pollOnce(fd, events, 0);
@@ -186,7 +183,7 @@ export function pollNow(fd: number, events: number): number {
 }
 
 /**
- * Waits for one of `events`. Blocks the thread with its event loop: for short times only.
+ * Waits for one of `events`. Blocks the thread and its event loop: for short times only.
  * @param timeoutMs milliseconds, at most {@link POLL_TIMEOUT_MS_MAX}
  * @returns the bits that are set (including ERR, HUP and NVAL): never negative; 0 on time-out, or earlier if a signal ends the wait
  */
@@ -205,20 +202,20 @@ function pollOnce(fd: number, events: number, timeoutMs: number): number {
   return -1;
 }
 
-/** Number of open descriptors of this process: equal before and after a test without leaks. */
+/** Number of open descriptors of this process; a test without leaks leaves it unchanged. */
 export function openFileDescriptors(): number {
-  // Reading the folder opens one.
+  // Reading the folder itself opens one descriptor.
   return fs.readdirSync('/proc/self/fd').length - 1;
 }
 
-/** The errno in an error of node:fs; other errors, such as an invalid argument, are rethrown. */
+/** The errno of an error of node:fs; other errors, such as an invalid argument, are rethrown. */
 export function errnoOf(error: unknown): number {
   const { errno } = asError(error);
   if (errno !== undefined) return Math.abs(errno);
   throw error;
 }
 
-/** Repeats a call after a signal: libuv does that for writing, but not for reading. */
+/** Runs a call of node:fs and returns its result or -errno. Repeats it after a signal: libuv does that for writing, but not for reading. */
 function negativeErrno(call: () => number): number {
   for (;;) {
     try {
@@ -242,13 +239,13 @@ export function ioctl(fd: number, request: number, address: number): number {
 }
 
 /**
- * Runs an ioctl on the libuv thread pool, for calls that block: 25 us more, four at once by default (UV_THREADPOOL_SIZE), and the process
- * cannot exit before the call returns: use bounded time-outs. The argument block belongs to the call until it settles.
+ * Runs an ioctl on the libuv thread pool, for calls that block. Costs 25 us more; four at once by default (UV_THREADPOOL_SIZE). The process cannot exit before
+ * the call returns: use bounded time-outs. The call owns the argument block until it settles.
  */
 export function ioctlAsync(fd: number, request: number, address: number): Promise<number> {
   return new Promise((resolve, reject) => {
     ioctlCall.async(fd, request, address, (error, result) => {
-      // koffi restores the errno of the call for its callback.
+      // Before the callback, koffi restores the errno of the call.
       if (error) reject(error);
       else resolve(result >= 0 ? result : -errno());
     });

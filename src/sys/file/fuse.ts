@@ -1,4 +1,4 @@
-/** The connection of a file system in user space to the kernel (/dev/fuse), and its backing files for passthrough. */
+/** The kernel connection of a user-space file system (/dev/fuse), and its backing files for passthrough. */
 
 import { fstatSync } from 'node:fs';
 import { Errno } from '../base/errno.ts';
@@ -8,7 +8,7 @@ import { SyscallError } from '../base/syscall-error.ts';
 import { OpenFlag, open } from './file.ts';
 
 const FUSE_DEVICE = '/dev/fuse';
-/** Its device number: character device 10:229 (`Documentation/admin-guide/devices.txt`). */
+/** Device number of /dev/fuse: character device 10:229 (`Documentation/admin-guide/devices.txt`). */
 const FUSE_NUMBER = (10 << 8) | 229;
 /** `include/uapi/linux/fuse.h`: _IOW(229, 1, struct fuse_backing_map) and _IOW(229, 2, uint32_t). */
 const FUSE_DEV_IOC_BACKING_OPEN = 0x4010_e501;
@@ -20,7 +20,7 @@ export function openFuse(): number {
   return open(FUSE_DEVICE, OpenFlag.RDWR | OpenFlag.NONBLOCK);
 }
 
-/** Whether an open descriptor is of /dev/fuse, under any path. */
+/** Whether a descriptor is of /dev/fuse, by whatever path it was opened. */
 export function isFuse(fd: number): boolean {
   const status = fstatSync(fd);
   return status.isCharacterDevice() && status.rdev === FUSE_NUMBER;
@@ -28,7 +28,7 @@ export function isFuse(fd: number): boolean {
 
 /**
  * Reads one request of the kernel.
- * @returns its bytes; 0 if there is none now; -ENODEV once the file system is unmounted, other -errno
+ * @returns the number of bytes; 0 if there is no request now; -ENODEV after the file system was unmounted, or another -errno
  */
 export function readFuse(fd: number, address: number, byteLength: number): number {
   for (;;) {
@@ -36,12 +36,12 @@ export function readFuse(fd: number, address: number, byteLength: number): numbe
     if (count >= 0) return count;
     const code = errno();
     if (code === Errno.EAGAIN) return 0;
-    // ENOENT: the request was withdrawn while it was read.
+    // ENOENT: the kernel withdrew the request while it was being read.
     if (code !== Errno.EINTR && code !== Errno.ENOENT) return -code;
   }
 }
 
-/** Writes one answer. Returns 0, or -errno: -ENOENT if the kernel does not wait for it any more. */
+/** Writes one reply. Returns 0, or -errno: -ENOENT if the kernel no longer waits for it. */
 export function writeFuse(fd: number, address: number, byteLength: number): number {
   for (;;) {
     if (write(fd, address, byteLength) >= 0) return 0;
@@ -52,7 +52,7 @@ export function writeFuse(fd: number, address: number, byteLength: number): numb
 
 /**
  * Registers a backing file for files that are opened with passthrough.
- * @returns the id for the answer to OPEN
+ * @returns the id for the reply to OPEN
  * @throws SyscallError EPERM without CAP_SYS_ADMIN; EOPNOTSUPP, ENOTTY before Linux 6.9
  */
 export function openBacking(fuse: number, file: number): number {
@@ -63,7 +63,7 @@ export function openBacking(fuse: number, file: number): number {
   return id;
 }
 
-/** Releases a registration. Files that were opened with it keep the file. Without effect once the file system is unmounted. */
+/** Releases a registration. Files opened with it keep the backing file. No effect after the file system was unmounted. */
 export function closeBacking(fuse: number, id: number): void {
   using word = allocateScratch(4);
   word.words[0] = id;

@@ -22,7 +22,7 @@ export interface MountEntry {
   readonly device: string;
   readonly target: string;
   readonly type: string;
-  /** The mounted device; for file systems without a device, a name. */
+  /** The mounted device; a name for file systems without a device. */
   readonly source: string;
 }
 
@@ -43,13 +43,13 @@ export function mount(target: string, options: MountOptions): void {
   throw new SyscallError('mount', errno(), `${type ?? source} on ${target}`);
 }
 
-/** Removes the topmost mount of a path; it ends when it is not used any more. Throws SyscallError as umount2(2). */
+/** Detaches the topmost mount of a path; the mount ends when it is no longer in use. Throws SyscallError as umount2(2). */
 export function unmount(target: string): void {
   if (umount2(target, MNT_DETACH) !== 0) throw new SyscallError('umount2', errno(), target);
 }
 
 /**
- * Gives this thread a copy of its mount namespace; changes of mounts then concern this thread and the processes that it starts. Other threads keep theirs.
+ * Gives this thread a copy of its mount namespace. Changes of mounts then affect only this thread and processes that it starts.
  * @throws SyscallError EPERM
  */
 export function unshareMounts(): void {
@@ -78,7 +78,7 @@ export function parseMounts(text: string): readonly MountEntry[] {
     });
 }
 
-/** Blanks and a few other characters are in octal: seq_path in fs/seq_file.c. */
+/** Blanks and a few other characters are written in octal: seq_path in fs/seq_file.c. */
 function withoutEscapes(path: string): string {
   return path.replace(/\\([0-7]{3})/g, (_all, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

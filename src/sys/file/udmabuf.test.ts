@@ -18,7 +18,7 @@ import {
 } from '../index.ts';
 
 const DEVICE = '/dev/udmabuf';
-const DEVICE_REFUSAL = new Udmabuf().refusal;
+const UNAVAILABLE_REASON = new Udmabuf().unavailableReason;
 
 /** A memfd with the seals. */
 function memfd(byteLength: number, seals: number): number {
@@ -33,7 +33,7 @@ describe('/dev/udmabuf', () => {
 
   it('that is missing reports how to provide it, and creates nothing', () => {
     const device = new Udmabuf('/dev/no-such-device');
-    expect(device.refusal).toBe('/dev/no-such-device does not exist: load the udmabuf module');
+    expect(device.unavailableReason).toBe('/dev/no-such-device does not exist: load the udmabuf module');
     const fd = memfd(PAGE_SIZE, SealFlag.SHRINK);
     expect(() => device.create(fd, 0, PAGE_SIZE)).toThrow(expect.objectContaining({ errno: Errno.ENOENT }));
     close(fd);
@@ -48,10 +48,10 @@ describe('/dev/udmabuf', () => {
   });
 
   it.skipIf(existsSync(DEVICE))('reports that this machine has none (needs a machine without /dev/udmabuf)', () => {
-    expect(DEVICE_REFUSAL).toBe('/dev/udmabuf does not exist: load the udmabuf module');
+    expect(UNAVAILABLE_REASON).toBe('/dev/udmabuf does not exist: load the udmabuf module');
   });
 
-  it.skipIf(DEVICE_REFUSAL !== undefined)(
+  it.skipIf(UNAVAILABLE_REASON !== undefined)(
     'makes dma-bufs that show the bytes of the memfd (needs /dev/udmabuf)',
     () => {
       const device = new Udmabuf();

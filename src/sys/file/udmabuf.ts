@@ -1,4 +1,4 @@
-/** Dma-bufs of host memory: created from memfds by /dev/udmabuf, and distinguished from other descriptors. */
+/** Dma-bufs of host memory: creation from memfds by /dev/udmabuf, and recognition of their descriptors. */
 
 import { accessSync, constants, fstatSync, statfsSync } from 'node:fs';
 import { Errno, errnoName } from '../base/errno.ts';
@@ -17,14 +17,14 @@ const DMA_BUF_MAGIC = 0x444d_4142;
 
 /** Creates and recognises dma-bufs of host memory. */
 export interface HostDmabufDevice {
-  /** The reason why none can be created; undefined if the device is available. */
-  readonly refusal: string | undefined;
+  /** The reason why the device cannot create dma-bufs; undefined if it can. */
+  readonly unavailableReason: string | undefined;
   /**
-   * Creates a dma-buf of a part of a memfd that is sealed against shrinking. Its pages exist as long as the dma-buf.
+   * Creates a dma-buf of a range of a memfd that is sealed against shrinking. The pages exist as long as the dma-buf.
    * @param offset a multiple of the page size, like `byteLength`
    * @returns a new close-on-exec descriptor, owned by the caller
    * @throws SyscallError ENOENT, EACCES, EMFILE, ENOMEM; EINVAL for a memfd without that seal, and for more bytes than the module allows (size_limit_mb);
-   * EBADFD for a descriptor that is not a memfd
+   *   EBADFD for a descriptor that is not a memfd
    */
   create(memfd: number, offset: number, byteLength: number): number;
   /**
@@ -42,7 +42,7 @@ export class Udmabuf implements HostDmabufDevice {
     this.#path = path;
   }
 
-  get refusal(): string | undefined {
+  get unavailableReason(): string | undefined {
     const path = this.#path;
     try {
       accessSync(path, constants.R_OK | constants.W_OK);
@@ -50,7 +50,7 @@ export class Udmabuf implements HostDmabufDevice {
     } catch (error) {
       const code = errnoOf(error);
       if (code === Errno.ENOENT) return `${path} does not exist: load the udmabuf module`;
-      return `${path} may not be opened by this user (${errnoName(code)})`;
+      return `this user cannot open ${path} (${errnoName(code)})`;
     }
   }
 

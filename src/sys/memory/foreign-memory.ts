@@ -1,6 +1,6 @@
 /**
- * Memory that a C library of this process has mapped and will unmap: one view, which stays safe to access after that. Segments of System V of other
- * libraries.
+ * Memory that other libraries own: mappings of a C library of this process, with a view that stays safe to access after they are unmapped; and System V
+ * segments.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -16,7 +16,7 @@ const placeholders = new FinalizationRegistry<{ readonly address: number; readon
   ({ address, byteLength }) => munmap(address, byteLength),
 );
 
-/** Memory of a C library. */
+/** A mapping of a C library. */
 export class ForeignMemory {
   /** Host virtual address of the first byte. */
   readonly address: number;
@@ -26,13 +26,13 @@ export class ForeignMemory {
   #closed = false;
 
   /**
-   * @param address of whole pages mapped by the library
-   * @param unmap makes the library unmap them
+   * @param address page aligned, mapped by the library
+   * @param unmap makes the library unmap the pages
    * @throws UcxError ERR_INVALID_PARAM
    */
   constructor(address: number, byteLength: number, unmap: () => void) {
     if (!Number.isSafeInteger(address) || address <= 0 || address % PAGE_SIZE !== 0) {
-      throw invalidParam('address', 'must be that of a page', address);
+      throw invalidParam('address', 'must be page aligned', address);
     }
     checkViewLength(byteLength);
     this.address = address;
@@ -42,7 +42,7 @@ export class ForeignMemory {
   }
 
   /**
-   * Returns the memory to the library. Views then read zeros, and writes to them are lost: zero pages replace the memory until the view is
+   * Returns the memory to the library. Afterwards views read zeros, and writes to them are lost, because zero pages replace the memory until the view is
    * collected. If another thread maps memory there at the same instant, the view shows that mapping instead. Idempotent.
    */
   close(): void {
@@ -60,8 +60,8 @@ export class ForeignMemory {
 const SHM_RDONLY = 0o10000;
 
 /**
- * Attaches a segment, which exists until it is detached, even if its owner ends.
- * @returns the address for {@link detachSegment}; undefined if there is no such segment in this namespace
+ * Attaches a segment, which exists until it is detached, even after its owner has ended.
+ * @returns the address for {@link detachSegment}; undefined if this namespace has no such segment
  * @throws SyscallError EACCES, ENOMEM
  */
 export function attachSegment(id: number): number | undefined {
@@ -72,7 +72,6 @@ export function attachSegment(id: number): number | undefined {
   throw new SyscallError('shmat', code, `segment ${id}`);
 }
 
-/** Detaches a segment. */
 export function detachSegment(address: number): void {
   shmdt(address);
 }

@@ -1,7 +1,4 @@
-/**
- * Anonymous files in memory, for sharing between processes and for mapping. Captures text that a C function writes to a stream (FILE *): an in-memory
- * stream, whose text is read when it is closed.
- */
+/** Anonymous files in memory, for sharing between processes and for mapping; and capture of the output that a C function writes to a stream (FILE *). */
 
 import {
   addressOfView,
@@ -36,7 +33,6 @@ export const SealFlag = {
   FUTURE_WRITE: 0x10,
 } as const;
 
-/** Options of {@link memfdCreate}. */
 export interface MemfdOptions {
   /** Close it on exec. Default true. */
   readonly cloexec?: boolean;
@@ -45,7 +41,7 @@ export interface MemfdOptions {
 }
 
 /**
- * Creates an empty file in memory; it exists as long as an fd or a mapping of it.
+ * Creates an empty file in memory, which exists as long as a descriptor or a mapping of it.
  * @param name shown in /proc/<pid>/maps, at most 249 bytes, need not be unique
  * @returns the fd, which the caller owns
  * @throws SyscallError EMFILE, ENFILE, EINVAL (name too long), ENOMEM
@@ -58,7 +54,7 @@ export function memfdCreate(name: string, options: MemfdOptions = {}): number {
 }
 
 /**
- * Sets the length of a file; added bytes read as zeros and take no memory. Shrinking a mapped file causes SIGBUS in its users.
+ * Sets the length of a file; added bytes read as zeros and take no memory. Shrinking a mapped file causes a SIGBUS in processes that access it.
  * @param byteLength up to 2^63 - 1; above 2^53 as bigint
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed), EFBIG
  */
@@ -73,7 +69,7 @@ export function ftruncate(fd: number, byteLength: number | bigint): void {
 }
 
 /**
- * Frees the memory of a range of a file; it reads as zeros afterwards, also through mappings. The length stays.
+ * Frees the memory of a range of a file, which reads as zeros afterwards, also through mappings. The length of the file does not change.
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed against writing), EOPNOTSUPP
  */
 export function punchHole(fd: number, offset: number | bigint, byteLength: number | bigint): void {
@@ -104,12 +100,12 @@ export function getSeals(fd: number): number {
 }
 
 /**
- * Returns the text that a function writes.
+ * Returns the output that a function writes to a stream.
  * @param write receives the address of the stream, which is valid during the call
  * @throws SyscallError ENOMEM; exceptions of `write`
  */
 export function textWrittenBy(write: (stream: number) => void): string {
-  // Destination for the address of the text and its length, written by the C library.
+  // Where the C library stores the address and the length of the output.
   using place = allocateScratch(16);
   place.u8.fill(0);
   const stream = openMemstream(place.address, place.address + 8);

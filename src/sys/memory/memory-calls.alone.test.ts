@@ -42,7 +42,7 @@ describe.each([
 ] as const)('a copy by %s', (name, copy) => {
   const [remote, local] = [2 ** 40 + 8, 2 ** 41 + 16];
 
-  it('goes on where it stopped, with the rest, after parts and signals', () => {
+  it('continues with the rest after partial calls and signals', () => {
     const seen: unknown[] = [];
     const note =
       (result: number) =>

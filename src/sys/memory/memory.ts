@@ -1,7 +1,7 @@
 /**
- * Copying, filling and probing memory by address. Unchecked: a wrong address ends the process, except in calls that are documented otherwise. Memory of
- * an address space, by system calls: safe for all addresses. The address space of another process is a descriptor of its /proc/<pid>/mem, which remains
- * bound to it when its threads end, when its process starts another program, and when its pid is reused: accesses then fail.
+ * Copies, fills and probes memory by address. Unchecked unless documented otherwise: a wrong address ends the process. Functions on address spaces use system
+ * calls and are safe for all addresses. The address space of another process is a descriptor of its /proc/<pid>/mem, which stays bound to it: accesses fail
+ * after the process has ended or started another program, even if its pid is reused.
  */
 
 import { readFileSync } from 'node:fs';
@@ -29,8 +29,8 @@ import { SyscallError } from '../base/syscall-error.ts';
 import { noteDescriptor } from '../base/thread-resources.ts';
 
 /**
- * Copies bytes between addresses of this process; the ranges must not overlap. 30 ns for 8 bytes, about 20 GB/s from 64 KiB up.
- * An address computed for the call is a heap number of V8: some bytes of young garbage each, none for a stored one.
+ * Copies bytes between addresses of this process; the ranges must not overlap. 30 ns for 8 bytes, about 20 GB/s from 64 KiB up. An address that is computed for
+ * the call is a heap number of V8, a few bytes of garbage; a stored address is not.
  */
 export const memcpy: (destination: number, source: number, byteLength: number) => void = memcpyCall;
 
@@ -40,13 +40,13 @@ export const memmove: (destination: number, source: number, byteLength: number) 
 /** Sets bytes of this process. Ten times as fast as `fill` on a SharedArrayBuffer. */
 export const memset: (destination: number, byte: number, byteLength: number) => void = memsetCall;
 
-/** Compares bytes of this process: 0 if equal, else the sign of the first difference. */
+/** Compares bytes of this process: 0 if equal, otherwise the sign of the first difference. */
 export const memcmp: (left: number, right: number, byteLength: number) => number = memcmpCall;
 
 /**
- * The address of the first byte that a view covers; 0 for an empty view. Works on SharedArrayBuffers through a view of them.
+ * The address of the first byte of a view; 0 for an empty view. For a SharedArrayBuffer, pass a view of it.
  *
- * The address does not keep the buffer alive: store the view beside it. Alignment is 8 to 16 bytes only.
+ * The address does not keep the buffer alive: store the view with it. The alignment is only 8 to 16 bytes.
  */
 export const addressOf: (view: ArrayBufferView) => number = addressOfView;
 
@@ -123,8 +123,8 @@ function setVector(words: Uint32Array, index: number, base: number, length: numb
 const MS_ASYNC = 1;
 
 /**
- * True if every page of a range belongs to a mapping of this process, with any protection: also a reserved range (PROT_NONE).
- * Accesses no page; the cost depends only on the number of mappings in the range (0.3 us for one).
+ * True if every page of a range belongs to a mapping of this process, with any protection, even a reserved range (PROT_NONE). Accesses no page; the cost
+ * depends only on the number of mappings in the range (0.3 us for one).
  */
 export function isMapped(address: number, byteLength: number): boolean {
   if (byteLength <= 0) return false;
@@ -134,8 +134,7 @@ export function isMapped(address: number, byteLength: number): boolean {
 }
 
 /**
- * True if every page of a range can be read, as pinning would. Never a SIGSEGV.
- * Accesses every page, so it populates missing ones (0.2 us per page that is present).
+ * True if every page of a range can be read, as pinning would do. Never a SIGSEGV. Accesses every page and so populates missing ones (0.2 us per present page).
  */
 export function isReadable(address: number, byteLength: number): boolean {
   if (!isMapped(address, byteLength)) return false;
@@ -156,8 +155,8 @@ export function isReadable(address: number, byteLength: number): boolean {
 }
 
 /**
- * True if memory of another process can be read: checks every page of up to 256, of more the first, the last and some between.
- * Populates the pages that it accesses. One system call.
+ * True if memory of another process can be read. Checks every page of up to 256; of more, the first, the last and some between. Populates the pages that it
+ * accesses. One system call.
  */
 export function isProcessMemoryReadable(pid: number, address: number, byteLength: number): boolean {
   if (byteLength <= 0) return false;
@@ -176,12 +175,12 @@ export function isProcessMemoryReadable(pid: number, address: number, byteLength
 }
 
 /**
- * Populates whole pages of this process as pinning for writing would: false if one of them is not mapped or not writable. Never a SIGSEGV.
+ * Populates whole pages of this process for writing, as pinning does; false if one of them is not mapped or not writable. Never a SIGSEGV.
  * @param address page aligned
  */
 export function populateWritable(address: number, byteLength: number): boolean {
   const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-  // The answer of the kernel for pages that are not writable, and of kernels before 5.14 for the advice.
+  // EINVAL means pages that are not writable, or a kernel before 5.14, which does not know the advice.
   const isUnknown = result === -Errno.EINVAL;
   return isUnknown
     ? isProcessMemoryWritable(process.pid, address, byteLength) && isReadable(address, byteLength)
@@ -189,9 +188,9 @@ export function populateWritable(address: number, byteLength: number): boolean {
 }
 
 /**
- * True if the mappings of a process that are listed in /proc cover a range without a hole, and allow writing. Accesses no page. The cost depends on the number
- * of mappings of the process.
- * @param pid the process, or a thread of it that runs
+ * True if the mappings of a process, as listed in /proc, cover a range without holes and are writable. Accesses no page. The cost depends on the number of
+ * mappings of the process.
+ * @param pid the process, or one of its running threads
  */
 export function isProcessMemoryWritable(pid: number, address: number, byteLength: number): boolean {
   let maps: string;
@@ -221,14 +220,14 @@ function probe(pid: number, vectors: number, count: number): number {
 const O_RDWR = 0x2;
 const O_CLOEXEC = 0x80000;
 
-/** The address space of this process, which needs no descriptor. */
+/** Stands for the address space of this process, which needs no descriptor. */
 export const OWN_ADDRESS_SPACE = -1;
 
 /**
  * Opens the address space of a process of the same user.
- * @param tid a thread of it that runs; another one may have ended
- * @returns a descriptor: close it
- * @throws SyscallError ENOENT if there is no such thread, EACCES, EMFILE, ENFILE
+ * @param tid a running thread of the process
+ * @returns a descriptor that the caller closes
+ * @throws SyscallError ENOENT if the thread does not exist, EACCES, EMFILE, ENFILE
  */
 export function openAddressSpace(tid: number): number {
   const path = `/proc/${tid}/mem`;
@@ -240,7 +239,7 @@ export function openAddressSpace(tid: number): number {
 /**
  * Copies from an address space to an address of this process.
  * @param space a result of {@link openAddressSpace}, or {@link OWN_ADDRESS_SPACE}
- * @returns bytes copied: fewer than `byteLength` if a page is not mapped, or the process has ended
+ * @returns bytes copied: fewer than `byteLength` if a page is not mapped or the process has ended
  */
 export function readAddressSpace(space: number, address: number, target: number, byteLength: number): number {
   if (space === OWN_ADDRESS_SPACE) return Math.max(0, copyFromProcess(process.pid, address, target, byteLength));

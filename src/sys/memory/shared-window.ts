@@ -1,6 +1,6 @@
 /**
- * A file mapped as a real SharedArrayBuffer, for worker threads; and mappings of hundreds of GiB without a view. Memory of this process that another
- * one may also map: a mapped and sealed memfd, found by address. For memory that a service in another process reads and writes frequently; the owner
+ * Shared mappings of files: as a real SharedArrayBuffer for worker threads, of hundreds of GiB without a view, and as shareable memory. Shareable memory is a
+ * mapped and sealed memfd, found by address, that another process may also map, such as a service that often reads and writes memory of this process; the owner
  * decides whether to share it.
  */
 
@@ -25,7 +25,7 @@ import { addSeals, ftruncate, memfdCreate, SealFlag } from './memfd.ts';
 /** Bytes in a page of a WebAssembly.Memory. */
 const WASM_PAGE_SIZE = 65536;
 const LARGE_LENGTH_MAX = 2 ** 46;
-/** The large mappings of this thread by their address, with their entries among the mappings of threads. */
+/** Large mappings of this thread by address, each with its entry in the table of thread mappings. */
 const largeMappings = new Map<number, number>();
 
 /** The only class of WebAssembly used here; the compiler declares it only with the browser types. */
@@ -34,21 +34,21 @@ interface WasmMemoryConstructor {
 }
 declare const WebAssembly: { readonly Memory: WasmMemoryConstructor };
 
-/** A part of a file as a SharedArrayBuffer. */
+/** A range of a file as a SharedArrayBuffer. */
 export interface SharedWindow {
   /** Host virtual address of the first byte; valid in all threads, as long as any of them references `buffer`. */
   readonly address: number;
-  /** Can be posted to workers without a copy; Atomics.wait and notify work between them. Its `byteLength` is a multiple of 64 KiB. */
+  /** Can be posted to workers without a copy; Atomics.wait and notify work between threads. Its `byteLength` is a multiple of 64 KiB. */
   readonly buffer: SharedArrayBuffer;
-  /** Mapped bytes of the file; the rest of the buffer is private zeros. */
+  /** Bytes of the file that are mapped; the rest of the buffer is private zero pages. */
   readonly byteLength: number;
 }
 
 /**
- * Maps a part of a file shared and read-write as a SharedArrayBuffer.
+ * Maps a range of a file shared and read-write as a SharedArrayBuffer.
  *
- * V8 removes the mapping when the last thread has dropped the buffer; there is no close. A window takes 50 us to make and about 10 GiB of
- * address space (of 128 TiB), whatever its length. `TypedArray.fill` on it is slow: use memset.
+ * There is no close: V8 removes the mapping when the last thread has dropped the buffer. A window takes 50 us to make and about 10 GiB of address space (of 128
+ * TiB), whatever its length. `TypedArray.fill` on it is slow: use memset.
  * @param byteLength bytes, a multiple of the page size, at most 4 GiB
  * @param fileOffset a multiple of the page size below 2^64
  * @throws UcxError ERR_INVALID_PARAM; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM (also for lack of address space)
@@ -60,7 +60,7 @@ export function mapSharedWindow(fd: number, byteLength: number, fileOffset: numb
   const what = `${byteLength} bytes of fd ${fd} at ${fileOffset}`;
   let buffer: SharedArrayBuffer;
   try {
-    // A WebAssembly memory is the only SharedArrayBuffer that is page aligned and never moves.
+    // Only the SharedArrayBuffer of a WebAssembly memory is page aligned and never moves.
     buffer = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }).buffer;
   } catch (error) {
     throw new SyscallError('mmap', Errno.ENOMEM, `address space for ${what}`, error);
@@ -99,7 +99,7 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
 /**
  * Removes a mapping of {@link mapLarge}.
  *
- * DANGER: takes effect at once. Code in any thread that uses a view of it (viewAt) or its address must have stopped.
+ * DANGER: takes effect at once. All threads must have stopped using its address and views of it (viewAt).
  * @throws SyscallError EINVAL for an address that is not such a mapping
  */
 export function unmapLarge(address: number, byteLength: number): void {
@@ -118,26 +118,26 @@ function checkLength(byteLength: number, max: number): void {
   if (byteLength > max) throw invalidParam('byteLength', `must be at most ${max}`, byteLength);
 }
 
-/** All shareable memories of this thread whose file is open. */
+/** The shareable memories of this thread whose file is open. */
 const open = new Set<ShareableMemory>();
 
 /** Shareable memory. Made by {@link mapShareable}. */
 export class ShareableMemory extends MappedMemory {
   #fd: number;
 
-  /** Takes ownership of the descriptor and of a mapping of all of its file. */
+  /** Takes ownership of the descriptor and of a mapping of the whole file. */
   constructor(fd: number, address: number, byteLength: number) {
     super(address, byteLength);
     this.#fd = fd;
     open.add(this);
   }
 
-  /** Its file, whose length is sealed; -1 once it is closed. */
+  /** The file, whose length is sealed; -1 after it was closed. */
   get fd(): number {
     return this.#fd;
   }
 
-  /** Closes the file: other processes cannot map the memory any more. Idempotent. */
+  /** Closes the file, so that other processes can no longer map the memory. Idempotent. */
   closeFile(): void {
     if (this.#fd < 0) return;
     open.delete(this);
@@ -145,14 +145,14 @@ export class ShareableMemory extends MappedMemory {
     this.#fd = -1;
   }
 
-  /** Unmaps the memory; other processes that have mapped the file keep it. Idempotent. */
+  /** Unmaps the memory; other processes that have mapped the file keep their mappings. Idempotent. */
   override close(): void {
     this.closeFile();
     super.close();
   }
 }
 
-/** A range of memory as a part of a file. */
+/** The file range behind a range of memory. */
 export interface FileRange {
   /** Descriptor, owned by the memory. */
   readonly fd: number;
@@ -160,7 +160,7 @@ export interface FileRange {
 }
 
 /**
- * Maps zeroed memory that can be shared. Every page is populated now.
+ * Maps zeroed memory that can be shared, and populates every page.
  * @param byteLength bytes, 1 to 4 GiB
  * @throws UcxError ERR_INVALID_PARAM; SyscallError EMFILE, ENFILE, ENOMEM
  */
@@ -169,7 +169,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
   const fd = memfdCreate('gaudi-shareable', { sealing: true });
   try {
     ftruncate(fd, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
-    // A process that maps it relies on its length: accessing truncated pages would end the process.
+    // A process that maps the file relies on its length: accessing truncated pages would crash that process.
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     return new ShareableMemory(fd, mapOrThrow(byteLength, MapFlag.SHARED | MapFlag.POPULATE, fd, 0), byteLength);
   } catch (error) {
@@ -178,7 +178,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
   }
 }
 
-/** The shareable memory with pages that contain a range of addresses; undefined for other memory. */
+/** The shareable memory whose pages contain a range of addresses; undefined for other memory. */
 export function shareableAt(address: number, byteLength: number): ShareableMemory | undefined {
   for (const memory of open) {
     const offset = address - memory.address;
@@ -188,7 +188,7 @@ export function shareableAt(address: number, byteLength: number): ShareableMemor
   return undefined;
 }
 
-/** The file range of a range of addresses; undefined unless all of its pages belong to one shareable memory. */
+/** The file range of a range of addresses; undefined unless all of its pages belong to the same shareable memory. */
 export function shareableRange(address: number, byteLength: number): FileRange | undefined {
   const memory = shareableAt(address, byteLength);
   return memory === undefined ? undefined : { fd: memory.fd, offset: address - memory.address };

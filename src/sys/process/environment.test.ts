@@ -52,10 +52,12 @@ describe('the environment of C', () => {
   });
 
   it.each(['', 'A=B', 'A\0B'])('rejects the name %j', (name) => {
-    expect(() => setEnvironment(name, 'x')).toThrow('argument name must not be empty nor have = or a zero byte');
+    expect(() => setEnvironment(name, 'x')).toThrow(
+      'argument name must not be empty, and must not contain = or a zero byte',
+    );
   });
 
   it('rejects a value that C would truncate', () => {
-    expect(() => setEnvironment(NAME, 'a\0b')).toThrow('argument value must not have a zero byte');
+    expect(() => setEnvironment(NAME, 'a\0b')).toThrow('argument value must not contain a zero byte');
   });
 });

@@ -1,4 +1,4 @@
-/** Identity of a process for its peers: pid, start time, and pid namespace. Fixed-size bytes for names, keys and addresses. */
+/** Identity of a process for its peers: pid, start time and pid namespace, packed into a fixed number of bytes for names, keys and addresses. */
 
 import { pidNamespace } from './namespace.ts';
 import { getpid, isProcessAlive, processStartTime } from './process.ts';
@@ -6,7 +6,6 @@ import { getpid, isProcessAlive, processStartTime } from './process.ts';
 /** Bytes of a packed identity: namespace, pid, start time. */
 export const PROCESS_IDENTITY_BYTES = 16;
 
-/** A process. */
 export interface ProcessIdentity {
   /** Inode of the pid namespace. */
   readonly pidNamespace: number;
@@ -17,13 +16,13 @@ export interface ProcessIdentity {
 
 let own: ProcessIdentity | undefined;
 
-/** This process. Throws SyscallError ENOENT on a machine without /proc. */
+/** The identity of this process. Throws SyscallError ENOENT on a machine without /proc. */
 export function ownIdentity(): ProcessIdentity {
   own ??= { pidNamespace: pidNamespace(), pid: getpid(), startTime: processStartTime(getpid()) ?? 0 };
   return own;
 }
 
-/** Whether it is this process. */
+/** Whether an identity is that of this process. */
 export function isOwn(identity: ProcessIdentity): boolean {
   const { pidNamespace: namespace, pid, startTime } = ownIdentity();
   return identity.pidNamespace === namespace && identity.pid === pid && identity.startTime === startTime;
@@ -35,7 +34,7 @@ export function hasEnded(identity: ProcessIdentity): boolean {
   return !isProcessAlive(identity.pid, identity.startTime);
 }
 
-/** Writes an identity: {@link PROCESS_IDENTITY_BYTES} at `offset`. */
+/** Writes {@link PROCESS_IDENTITY_BYTES} bytes at `offset`. */
 export function packIdentity(identity: ProcessIdentity, target: Uint8Array, offset: number): void {
   const view = new DataView(target.buffer, target.byteOffset + offset, PROCESS_IDENTITY_BYTES);
   view.setUint32(0, identity.pidNamespace, true);
@@ -43,7 +42,7 @@ export function packIdentity(identity: ProcessIdentity, target: Uint8Array, offs
   view.setBigUint64(8, BigInt(identity.startTime), true);
 }
 
-/** Reads an identity from sufficient bytes. An impossible start time gives an identity that no process has. */
+/** Reads an identity; the caller has checked the length. An impossible start time gives an identity that matches no process. */
 export function unpackIdentity(bytes: Uint8Array, offset: number): ProcessIdentity {
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, PROCESS_IDENTITY_BYTES);
   return {

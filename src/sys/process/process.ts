@@ -1,7 +1,7 @@
 /**
- * Processes and threads: identity, end, scheduling. Replaces the program of this process (execve). Signals of faults, such as SIGSEGV: a process can
- * wait for a debugger at one, where it would end. The environment of the C libraries. In a worker thread, process.env is a separate copy and never
- * reaches C; in the main thread both are the same.
+ * Processes and threads: identity, end, scheduling, start of another program (execve), signals of faults, and the environment of C libraries. At a fault signal
+ * such as SIGSEGV a process can wait for a debugger instead of ending. In a worker thread, process.env is a copy that C never sees; in the main thread both are
+ * the same.
  */
 
 import { readFileSync } from 'node:fs';
@@ -43,8 +43,8 @@ const CPU_MASK_BYTES = 128;
 const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
 
 /**
- * Makes the kernel kill this process when the thread that started it ends: call it first in a child that spins, which
- * would not notice otherwise. Has no effect if the parent has already ended: compare process.ppid afterwards.
+ * Makes the kernel kill this process when the thread that started it ends. Call it first in a child that spins, which would not notice the end otherwise. Has
+ * no effect if the parent has already ended: compare process.ppid afterwards.
  * @param signal SIGKILL by default; 0 cancels it
  */
 export function setParentDeathSignal(signal: number = SIGKILL): void {
@@ -52,8 +52,8 @@ export function setParentDeathSignal(signal: number = SIGKILL): void {
 }
 
 /**
- * Allows another process of the same user to read and write the memory of this one, on systems that allow that to ancestors only (Yama,
- * ptrace_scope 1). Replaces the previous permission; without Yama it is not needed and has no effect.
+ * Allows another process of the same user to read and write the memory of this one, on systems where only ancestors may do so (Yama, ptrace_scope 1). Replaces
+ * the previous permission; has no effect without Yama, where it is not needed.
  * @param pid 0 revokes the permission
  */
 export function allowMemoryAccess(pid: number): void {
@@ -121,7 +121,7 @@ export function schedGetAffinity(tid: number): number[] {
   }
 }
 
-/** True if the process exists, even as a zombie, and even if it belongs to another user. */
+/** True if the process exists, even as a zombie or as a process of another user. */
 export function processExists(pid: number): boolean {
   return kill(pid, 0) === 0 || errno() === Errno.EPERM;
 }
@@ -137,8 +137,8 @@ export function processStartTime(pid: number): number | undefined {
 }
 
 /**
- * True while a process runs: it exists, has not ended, and has the start time, if given. If /proc cannot be read, for example without free
- * descriptors, true for every existing process.
+ * True while a process runs: it exists, has not ended, and has the given start time, if any. If /proc cannot be read, for example without free descriptors,
+ * true for every existing process.
  * @param startTime of {@link processStartTime}
  */
 export function isProcessAlive(pid: number, startTime?: number): boolean {
@@ -157,7 +157,7 @@ export function isProcessStopped(pid: number): boolean {
   return isInState(pid, 'T');
 }
 
-/** True while a debugger holds a process (ptrace), also for each call that one such as strace reports; false if that cannot be determined. */
+/** True while a debugger stops a process (ptrace), also during each call that a tracer such as strace reports; false if that cannot be determined. */
 export function isProcessTraced(pid: number): boolean {
   return isInState(pid, 't');
 }
@@ -172,10 +172,9 @@ function isInState(pid: number, state: string): boolean {
 }
 
 /**
- * A descriptor of a process: readable once it has ended, even if its pid is reused. Close-on-exec.
+ * A descriptor of a process, readable after the process has ended, even if its pid is reused. Close-on-exec.
  * @returns the fd, which the caller owns
- * @throws SyscallError ESRCH; EINVAL or, on newer kernels, ENOENT for the id of a thread that is not the first of its process; ENOSYS before Linux
- * 5.3; EMFILE
+ * @throws SyscallError ESRCH; EINVAL or, on newer kernels, ENOENT for the id of a thread that is not the first of its process; ENOSYS before Linux 5.3; EMFILE
  */
 export function pidfdOpen(pid: number): number {
   const fd = noteDescriptor(pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0));
@@ -187,7 +186,7 @@ export function pidfdOpen(pid: number): number {
  * A duplicate of a descriptor of another process, close-on-exec.
  * @param pidfd of {@link pidfdOpen}
  * @returns the fd, which the caller owns
- * @throws SyscallError EBADF for a descriptor that the process does not have, EPERM without the right to trace it, ESRCH, EMFILE
+ * @throws SyscallError EBADF for a descriptor that the process does not have, EPERM without the right to trace the process, ESRCH, EMFILE
  */
 export function pidfdGetfd(pidfd: number, fd: number): number {
   const own = noteDescriptor(pidfdGetfdCall(SYS_PIDFD_GETFD, pidfd, fd, 0));
@@ -208,9 +207,7 @@ export function processOfThread(tid: number): number | undefined {
 
 let timespec: ScratchBlock | undefined;
 
-/**
- * The clock that is never adjusted (CLOCK_MONOTONIC_RAW), in ns since boot; equal in all processes. Exact for 104 days, then to 2 ns. 40 ns.
- */
+/** CLOCK_MONOTONIC_RAW, which is never adjusted, in ns since boot; equal in all processes. Exact for 104 days, then in steps of 2 ns. Takes 40 ns. */
 export function clockMonotonicRawNs(): number {
   timespec ??= allocateScratch(16);
   clockGettime(CLOCK_MONOTONIC_RAW, timespec.address);
@@ -218,15 +215,15 @@ export function clockMonotonicRawNs(): number {
 }
 
 /**
- * The command line of a process, words separated by blanks, truncated to `lengthMax` characters; undefined for a process that has ended or that the
- * caller may not inspect.
+ * The command line of a process, words separated by blanks, truncated to `lengthMax` characters; undefined for a process that has ended or that the caller may
+ * not inspect.
  */
 export function processCommand(pid: number, lengthMax: number): string | undefined {
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
   } catch {
-    // ENOENT, ESRCH and EACCES mean the same to the caller: the process cannot be named.
+    // ENOENT, ESRCH and EACCES mean the same to the caller: the command line is not available.
     return undefined;
   }
   const line = text.replace(/\0$/, '').replaceAll('\0', ' ');
@@ -255,8 +252,8 @@ const POINTER_BYTES = 8;
 const STANDARD_FDS = [0, 1, 2] as const;
 
 /**
- * Runs another program in this process, with its standard descriptors, its environment and its working directory. Call it in the main thread, whose mount
- * namespace and filters the program keeps. Returns only by an exception.
+ * Runs another program in this process, with its standard descriptors, its environment and its working directory. Call it in the main thread: the program
+ * inherits the mount namespace and the seccomp filters of the thread. Returns only by an exception.
  * @param file a path, or a name that is looked up in PATH
  * @param args the arguments without the name of the program
  * @throws SyscallError ENOENT, EACCES, ENOEXEC, E2BIG, ENOMEM
@@ -271,7 +268,7 @@ export function execute(file: string, args: readonly string[]): never {
     block.u8.set(text, at);
     at += text.byteLength;
   }
-  // Node.js marks these close-on-exec and ignores SIGPIPE, which a program would inherit.
+  // Node.js marks the standard descriptors close-on-exec and ignores SIGPIPE, which the program would inherit.
   for (const fd of STANDARD_FDS) setCloexec(fd, false);
   signalCall(SIGPIPE, SIG_DFL);
   execvp(file, block.address);
@@ -279,23 +276,23 @@ export function execute(file: string, args: readonly string[]): never {
 }
 
 /**
- * Makes the thread that causes or receives one of these signals wait in pause(2). A handler must be a C function, as JavaScript cannot run in one; pause returns
- * only behind another handler, and then the faulty instruction faults again.
+ * Makes the thread that causes or receives one of these signals wait in pause(2). A handler must be a C function, because JavaScript cannot run in one. pause
+ * returns only after another handler has run; the faulty instruction then faults again.
  */
 export function waitAtSignals(signals: readonly number[]): void {
   const pause = dlsym(0, 'pause');
   for (const signal of signals) signalCall(signal, pause);
 }
 
-/** A file that each process has one of. */
+/** A file that differs for each process. */
 const LOCK_PATH = '/proc/self/status';
-/** Number of calls of {@link withEnvironmentLock} that this thread is in. */
+/** Nesting depth of {@link withEnvironmentLock} in this thread. */
 let depth = 0;
 
 /**
- * Runs code that changes the environment of C for a while, or reads it: one thread of the process at a time. The lock is of the kernel, so that it ends with
- * its thread.
- * @throws SyscallError if /proc is not mounted, or there are no descriptors
+ * Runs code that temporarily changes or reads the C environment; only one thread of the process at a time. The lock is a kernel lock, which ends with its
+ * thread.
+ * @throws SyscallError without /proc or without free descriptors
  */
 export function withEnvironmentLock<T>(run: () => T): T {
   const fd = depth === 0 ? lockEnvironment() : undefined;
@@ -319,21 +316,22 @@ function lockEnvironment(): number {
   }
 }
 
-/** The value of a variable; undefined if it is not set. */
+/** The value of an environment variable; undefined if it is not set. */
 export function getEnvironment(name: string): string | undefined {
   return getenv(name) ?? undefined;
 }
 
 /**
- * Sets a variable, or removes it (undefined). In the main thread, Node.js blocks its other threads meanwhile: a thread that starts copies the environment,
- * and could read freed memory. A call in a worker thread blocks none, and C threads are never blocked: call it only while they do not read it.
+ * Sets an environment variable, or removes it (undefined). In the main thread, Node.js blocks its other threads meanwhile, because a starting thread copies the
+ * environment and could read freed memory. A call in a worker thread does not block them, and C threads are never blocked: call it only while they do not read
+ * the environment.
  * @throws UcxError ERR_INVALID_PARAM for a name that is empty or contains `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
  */
 export function setEnvironment(name: string, value: string | undefined): void {
   if (name === '' || name.includes('=') || name.includes('\0')) {
-    throw invalidParam('name', 'must not be empty nor have = or a zero byte', name);
+    throw invalidParam('name', 'must not be empty, and must not contain = or a zero byte', name);
   }
-  if (value?.includes('\0')) throw invalidParam('value', 'must not have a zero byte', value);
+  if (value?.includes('\0')) throw invalidParam('value', 'must not contain a zero byte', value);
   if (isMainThread) {
     if (value === undefined) delete process.env[name];
     else process.env[name] = value;

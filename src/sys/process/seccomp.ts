@@ -15,7 +15,7 @@ import { OpenFlag } from '../file/file.ts';
 const SYS_SECCOMP = 317;
 const SECCOMP_SET_MODE_FILTER = 1;
 const FLAG_NEW_LISTENER = 0x08;
-/** Signals that do not kill interrupt a call only until the supervisor has received it (Linux 5.19). */
+/** With this flag, non-fatal signals can interrupt a call only until the supervisor has received it (Linux 5.19). */
 const FLAG_WAIT_KILLABLE_RECV = 0x20;
 const NOTIF_RECV = 0xc050_2100;
 const NOTIF_SEND = 0xc018_2101;
@@ -27,10 +27,10 @@ const NOTIF = { ID: 0, PID: 8, NUMBER: 16, ARGS: 32, BYTES: 80 } as const;
 const RESPONSE = { ID: 0, VALUE: 8, ERROR: 16, FLAGS: 20, BYTES: 24 } as const;
 const ADDFD = { ID: 0, FLAGS: 8, SOURCE: 12, TARGET: 16, TARGET_FLAGS: 20, BYTES: 24 } as const;
 const INSTRUCTION_BYTES = 8;
-/** Target of the link of a supervisor's descriptor in /proc. */
+/** Target of the /proc link of a supervisor's descriptor. */
 const LISTENER_LINK = 'anon_inode:seccomp notify';
 
-/** Whether an open descriptor is one of a supervisor, as {@link installSeccompFilter} returns it. */
+/** Whether a descriptor is that of a supervisor, as returned by {@link installSeccompFilter}. */
 export function isSeccompListener(fd: number): boolean {
   return readlinkSync(`/proc/self/fd/${fd}`) === LISTENER_LINK;
 }
@@ -44,9 +44,9 @@ export interface BpfInstruction {
 }
 
 /**
- * Installs a filter for this thread and the processes that it starts, also after execve. It cannot be removed.
+ * Installs a filter for this thread and the processes that it starts, which also survives execve. It cannot be removed.
  * @returns the descriptor of the supervisor, close-on-exec. When it is closed, the filtered calls fail with ENOSYS.
- * @throws SyscallError EACCES without CAP_SYS_ADMIN, EBUSY if a filter of this thread has a supervisor, EINVAL for a bad filter or before Linux 5.0
+ * @throws SyscallError EACCES without CAP_SYS_ADMIN, EBUSY if a filter of this thread has a supervisor, EINVAL for an invalid filter or before Linux 5.0
  */
 export function installSeccompFilter(program: readonly BpfInstruction[]): number {
   using block = allocateScratch(16 + program.length * INSTRUCTION_BYTES);
@@ -64,7 +64,7 @@ export function installSeccompFilter(program: readonly BpfInstruction[]): number
     const fd = seccompCall(SYS_SECCOMP, SECCOMP_SET_MODE_FILTER, flags, address);
     if (fd >= 0) return noteDescriptor(fd);
     const code = errno();
-    // Linux before 5.19 does not know the second flag.
+    // Before Linux 5.19 the second flag is invalid.
     if (code !== Errno.EINVAL || flags === FLAG_NEW_LISTENER) {
       throw new SyscallError('seccomp', code, 'SECCOMP_SET_MODE_FILTER');
     }
@@ -72,14 +72,14 @@ export function installSeccompFilter(program: readonly BpfInstruction[]): number
   throw new SyscallError('seccomp', Errno.EINVAL, 'SECCOMP_SET_MODE_FILTER');
 }
 
-/** The supervisor's end of filters: receives calls and answers them. */
+/** The supervisor's end of filters: receives calls and replies to them. */
 export class SeccompListener {
-  /** Descriptor for poll, owned by this object: readable while calls wait. */
+  /** Descriptor for poll, owned by this object: readable while calls are waiting. */
   readonly fd: number;
   readonly #notif: ScratchBlock = allocateScratch(NOTIF.BYTES);
   readonly #response: ScratchBlock = allocateScratch(RESPONSE.BYTES);
   readonly #addfd: ScratchBlock = allocateScratch(ADDFD.BYTES);
-  /** The thread and the number of the call that {@link receive} has received. */
+  /** Thread and number of the call that {@link receive} has received last. */
   tid = 0;
   number = 0;
   #id = 0n;
@@ -89,7 +89,7 @@ export class SeccompListener {
     this.fd = fd;
   }
 
-  /** Receives one waiting call; false if none waits. Its caller must know that one waits: poll. */
+  /** Receives one waiting call; false if none is waiting. Poll first. */
   receive(): boolean {
     const { view, u8, address } = this.#notif;
     u8.fill(0);
@@ -110,19 +110,19 @@ export class SeccompListener {
     return this.#notif.view.getBigUint64(NOTIF.ARGS + 8 * index, true);
   }
 
-  /** Lets the kernel run the call as if there were no filter. */
+  /** Makes the kernel run the call as if there were no filter. */
   proceed(): void {
     this.#respond(0, 0, USER_NOTIF_FLAG_CONTINUE);
   }
 
-  /** Answers the call: with `value`, or with an errno if `error` is not 0. */
+  /** Completes the call: with `value`, or with an errno if `error` is not 0. */
   answer(value: number, error: number): void {
     this.#respond(value, error, 0);
   }
 
   /**
    * Gives the caller a descriptor of an open file of this process.
-   * @returns its number in the caller; or -errno: -EMFILE, -ENOENT if the caller does not wait any more
+   * @returns its number in the caller; or -errno: -EMFILE, -ENOENT if the caller no longer waits
    */
   addDescriptor(fd: number, cloexec: boolean): number {
     const { view, address } = this.#addfd;
@@ -146,7 +146,7 @@ export class SeccompListener {
     view.setBigInt64(RESPONSE.VALUE, BigInt(value), true);
     view.setInt32(RESPONSE.ERROR, -error, true);
     view.setUint32(RESPONSE.FLAGS, flags, true);
-    // A caller that was killed meanwhile (ENOENT) needs no answer.
+    // ENOENT is ignored: the caller was killed meanwhile and needs no reply.
     ioctlCall(this.fd, NOTIF_SEND, address);
   }
 }

@@ -1,12 +1,11 @@
-/** Starts worker threads from compiled modules of this package. The callers define the work and its messages. */
+/** Starts worker threads from compiled modules of this package. The callers define the work and the messages. */
 
 import { closeSync, constants, existsSync, openSync } from 'node:fs';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
- * Starts `name` in the folder of `moduleUrl` in a worker thread. If the caller is TypeScript, which not every version of Node.js runs,
- * the thread runs the bundle of that module: `dist/lib/<name>.js`, an entry of rolldown.config.ts. A module that cannot be loaded is an
- * `error` event of the worker.
+ * Starts `name` in the folder of `moduleUrl` in a worker thread. If the caller is TypeScript, which some versions of Node.js cannot run, the thread runs the
+ * bundle of that module: `dist/lib/<name>.js`, an entry of rolldown.config.ts. If the module cannot be loaded, the worker emits `error`.
  * @param moduleUrl `import.meta.url` of the caller
  * @param name the module relative to it without extension, such as `./engine-thread`
  * @param options of node:worker_threads; the worker receives `workerData`
@@ -22,12 +21,13 @@ export function startWorker(moduleUrl: string, name: string, options: WorkerOpti
   return worker;
 }
 
-/** Descriptor of the deleted working directory that the process has left, and the number of threads that are starting meanwhile. */
+/** Descriptor of the deleted working directory that the process has left, and the number of threads that are starting. */
 let deleted = -1;
 let starting = 0;
 
 /**
- * Node.js reads the working directory while a thread starts, and the thread fails if that was deleted. The process therefore moves to the root directory.
+ * Moves the process to the root directory if its working directory was deleted: Node.js reads the working directory while a thread starts, and the thread fails
+ * if it does not exist.
  * @returns a function that restores the directory, once; undefined if the directory exists
  */
 function leaveDeletedFolder(): (() => void) | undefined {
@@ -54,15 +54,15 @@ function leaveDeletedFolder(): (() => void) | undefined {
 }
 
 /**
- * Whether the module that {@link startWorker} would run exists: it does not beside a bundle that a program has made of itself and this package.
- * @param moduleUrl `import.meta.url` of the caller; bundles of CommonJS have none
+ * Whether the module that {@link startWorker} would run exists. It does not exist next to a program's bundle that includes this package.
+ * @param moduleUrl `import.meta.url` of the caller; undefined in CommonJS bundles
  */
 export function hasWorker(moduleUrl: string | undefined, name: string): boolean {
   return moduleUrl !== undefined && existsSync(workerUrl(moduleUrl, name));
 }
 
 function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {
-  // Process options are for the main program: a worker that inherits --input-type from `node -e` refuses to load a file.
+  // execArgv is empty, because process options are for the main program: a worker that inherits --input-type from `node -e` cannot load a file.
   return new Worker(workerUrl(moduleUrl, name), { ...options, execArgv: [] });
 }
 

@@ -1,5 +1,5 @@
 /**
- * Addresses of the internet families: text and port in TypeScript, struct sockaddr_in and sockaddr_in6 for the kernel. Callers resolve host names.
+ * Internet addresses: address string and port in TypeScript, struct sockaddr_in and sockaddr_in6 for the kernel. Callers resolve host names.
  *
  * Source: Linux `include/uapi/linux/in.h`, `in6.h`.
  */
@@ -26,7 +26,7 @@ const MAPPED_PREFIX_BYTES = 12;
 const TEXT_BYTES = 64;
 const PORT_MAX = 65_535;
 
-/** Address of a socket: a numeric address, for link-local IPv6 with its zone (`fe80::1%eth0`), and a port. */
+/** Address of a socket: a numeric address and a port; link-local IPv6 addresses have a zone (`fe80::1%eth0`). */
 export interface InetAddress {
   readonly address: string;
   readonly port: number;
@@ -34,7 +34,7 @@ export interface InetAddress {
 
 let staging: ScratchBlock | undefined;
 
-/** The family of a numeric address; undefined for any other text. */
+/** The family of a numeric address; undefined for any other string. */
 export function familyOf(address: string): AddressFamily | undefined {
   if (isIPv4(address)) return AddressFamily.INET;
   return isIPv6(address) ? AddressFamily.INET6 : undefined;
@@ -42,7 +42,7 @@ export function familyOf(address: string): AddressFamily | undefined {
 
 /**
  * Writes the struct sockaddr of an address to the start of a block of at least {@link SOCKADDR_BYTES_MAX}; returns its length.
- * @throws UcxError ERR_INVALID_PARAM for text that is not a numeric address, an unknown zone or a port outside 0 to 65535
+ * @throws UcxError ERR_INVALID_PARAM for a string that is not a numeric address, an unknown zone or a port outside 0 to 65535
  */
 export function packSockaddr({ address, port }: InetAddress, { u8, view, address: at }: ScratchBlock): number {
   if (!Number.isInteger(port) || port < 0 || port > PORT_MAX) {
@@ -63,12 +63,15 @@ export function packSockaddr({ address, port }: InetAddress, { u8, view, address
   return SOCKADDR_BYTES_MAX;
 }
 
-/** Whether a numeric IPv6 address stands for all addresses of the machine. */
+/** Whether a numeric IPv6 address stands for all addresses of the machine (`::`). */
 export function isUnspecified(address: string): boolean {
   return addressBytes(address).every((byte) => byte === 0);
 }
 
-/** Reads a struct sockaddr that the kernel wrote to the start of a block; undefined for another family. An IPv4 peer of an IPv6 socket has its own address. */
+/**
+ * Reads a struct sockaddr that the kernel wrote to the start of a block; undefined for another family. An IPv4-mapped address of an IPv6 socket is returned as
+ * IPv4.
+ */
 export function unpackSockaddr({ view, address: at }: ScratchBlock): InetAddress | undefined {
   const family = view.getUint16(0, true);
   const port = view.getUint16(AT_PORT, false);
@@ -82,7 +85,7 @@ export function unpackSockaddr({ view, address: at }: ScratchBlock): InetAddress
 
 /**
  * The bytes of a numeric address without its zone: 4 or 16.
- * @throws UcxError ERR_INVALID_PARAM for text that is not a numeric address
+ * @throws UcxError ERR_INVALID_PARAM for a string that is not a numeric address
  */
 export function addressBytes(address: string): Uint8Array {
   const family = familyOf(address);
@@ -92,7 +95,7 @@ export function addressBytes(address: string): Uint8Array {
   return staging.u8.slice(0, family === AddressFamily.INET ? 4 : 16);
 }
 
-/** The text of an address of 4 or 16 bytes; undefined for any other number of bytes. */
+/** The string of an address of 4 or 16 bytes; undefined for any other number of bytes. */
 export function addressText(bytes: Uint8Array): string | undefined {
   if (bytes.byteLength !== 4 && bytes.byteLength !== 16) return undefined;
   const block = allocateScratch(16);
@@ -104,7 +107,7 @@ export function addressText(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Address and port as text: `127.0.0.1:7`, `[::1]:7`. */
+/** Address and port as a string: `127.0.0.1:7`, `[::1]:7`. */
 export function printAddress({ address, port }: InetAddress): string {
   return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
 }
@@ -125,7 +128,7 @@ function textOf(family: number, at: number): string {
 /** The number of a zone, given as the name of a network interface or as a number. */
 function scopeOf(zone: string, address: string): number {
   const index = /^\d+$/.test(zone) ? Number(zone) : ifNameToIndex(zone);
-  if (index === 0) throw invalidParam('address', 'must name a network interface of this machine as its zone', address);
+  if (index === 0) throw invalidParam('address', 'must have a network interface of this machine as its zone', address);
   return index;
 }
 

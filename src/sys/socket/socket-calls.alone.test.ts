@@ -53,7 +53,7 @@ function pair(): [number, number] {
 }
 
 describe('a TCP socket', () => {
-  it('that connects is not yet connected if the kernel goes on, also after a signal', () => {
+  it('that connects is not yet connected while the kernel continues, also after a signal', () => {
     const fd = tcpSocket(2);
     script('connect', -Errno.EINPROGRESS, -Errno.EINTR, 0, -Errno.ENETUNREACH);
     const address = { address: '10.1.2.3', port: 7 };
@@ -120,7 +120,7 @@ describe('a TCP socket', () => {
     tcpClose(fd);
   });
 
-  it('goes on after signals, with other errors as they are', () => {
+  it('continues after signals, with other errors as they are', () => {
     const [client, server] = pair();
     using memory = mapAnonymous(4096);
     const pieces = new TcpPieces();
@@ -270,7 +270,7 @@ describe('a Unix socket', () => {
     listener.close();
   });
 
-  it('goes on after signals, and has the errno of other failures', () => {
+  it('continues after signals, and has the errno of other failures', () => {
     const [left, right] = unixSocketPair(SocketType.STREAM);
     script('sendmsg', -Errno.EINTR, -Errno.ETOOMANYREFS);
     script('recvmsg', -Errno.EINTR, -Errno.ECONNRESET);

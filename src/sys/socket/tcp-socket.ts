@@ -77,10 +77,10 @@ export const SocketOption: Readonly<Record<SocketOptionName, SocketOption>> = {
 export type SocketOption = readonly [number, number];
 type SocketOptionName = 'REUSEADDR' | 'SNDBUF' | 'RCVBUF' | 'V6ONLY' | 'NODELAY';
 
-/** Maximum number of {@link TcpPieces}. */
+/** Maximum number of ranges in {@link TcpPieces}. */
 export const TCP_PIECES_MAX = 64;
 
-// Layout of the staging block: a struct sockaddr, followed by the length that the kernel reads and writes, or a value, or struct tcp_info.
+// Layout of the staging block: a struct sockaddr, followed by a length for the kernel, an option value, or struct tcp_info.
 const LENGTH = 64;
 const VALUE = 72;
 let staging: ScratchBlock | undefined;
@@ -110,7 +110,7 @@ export function tcpBind(fd: number, address: InetAddress): void {
 
 /**
  * Starts to connect. The attempt continues after a signal.
- * @returns true if connected; false if it is in progress: the socket becomes writable, then see {@link tcpError}
+ * @returns true if connected; false if in progress: when the socket becomes writable, call {@link tcpError}
  * @throws SyscallError ECONNREFUSED, ENETUNREACH, EADDRNOTAVAIL; UcxError ERR_INVALID_PARAM
  */
 export function tcpConnect(fd: number, address: InetAddress): boolean {
@@ -122,9 +122,9 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
 }
 
 /**
- * Makes a listening socket. Of IPv6 sockets, that of all addresses (`::`) accepts IPv4, too.
+ * Makes a listening socket. A socket of the IPv6 address `::` also accepts IPv4.
  * @param address port 0 for any free port
- * @param reuse whether connections of an earlier socket that still end do not prevent the use of its port
+ * @param reuse whether the port may be used while connections of an earlier socket are still closing (SO_REUSEADDR)
  * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE; UcxError ERR_INVALID_PARAM
  */
 export function tcpListen(address: InetAddress, backlog: number, reuse = true): number {
@@ -192,10 +192,10 @@ export function setSocketOption(fd: number, [level, name]: SocketOption, value: 
 }
 
 /**
- * Makes the kernel check whether the other node is alive.
+ * Makes the kernel probe whether the peer's host is alive.
  * @param idleSeconds without data before the first probe
  * @param intervalSeconds between two probes
- * @param probes number of unanswered probes after which the connection ends
+ * @param probes number of unanswered probes after which the connection fails
  * @throws SyscallError
  */
 export function setKeepalive(fd: number, idleSeconds: number, intervalSeconds: number, probes: number): void {
@@ -215,8 +215,8 @@ function socketOption(fd: number, level: number, name: number): number {
 }
 
 /**
- * Milliseconds since the other node last acknowledged data (tcpi_last_ack_recv), if unacknowledged data exists; 0 otherwise. A
- * process that does not read has no effect: its node acknowledges.
+ * Milliseconds since the peer's host last acknowledged data (tcpi_last_ack_recv), if there is unacknowledged data; 0 otherwise. A process that does not read
+ * has no effect, because its kernel acknowledges.
  */
 export function tcpAckedMs(fd: number): number {
   const info = readInfo(fd);
@@ -232,12 +232,12 @@ function readInfo(fd: number): DataView {
   return view;
 }
 
-/** Whether a connection is established in both directions: as far as this node can tell, the peer has neither closed it nor ended. */
+/** Whether a connection is established in both directions: as far as this host can tell, the peer has neither closed it nor ended. */
 export function tcpIsEstablished(fd: number): boolean {
   return readInfo(fd).getUint8(VALUE) === TCP_ESTABLISHED;
 }
 
-/** Number of received bytes that were not read. */
+/** Number of received bytes that have not been read. */
 export function tcpUnreadBytes(fd: number): number {
   const { view, address } = stage();
   view.setInt32(VALUE, 0, true);
@@ -245,7 +245,7 @@ export function tcpUnreadBytes(fd: number): number {
 }
 
 /**
- * Sends bytes by their address. 1 us and more.
+ * Sends bytes by address. Takes at least 1 us.
  * @returns bytes sent, possibly fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
  */
 export function tcpSend(fd: number, address: number, byteLength: number): number {
@@ -278,8 +278,8 @@ export function tcpClose(fd: number): void {
 }
 
 /**
- * The address of this machine from which the kernel would reach `address`: looks up the routing table without sending anything.
- * @returns undefined if there is no route
+ * The address of this machine from which the kernel would send to `address`, from a lookup in the routing table. Sends nothing.
+ * @returns undefined without a route
  */
 export function sourceAddressTo(address: string): string | undefined {
   const family = familyOf(address);
@@ -288,7 +288,7 @@ export function sourceAddressTo(address: string): string | undefined {
   if (fd < 0) throw new SyscallError('socket', errno(), 'UDP');
   try {
     const block = stage();
-    // Any port: a datagram socket sends nothing when it connects.
+    // Any port will do: connecting a datagram socket sends nothing.
     if (connect(fd, block.address, packSockaddr({ address, port: 9 }, block)) !== 0) return undefined;
     return tcpLocalAddress(fd).address;
   } finally {
@@ -296,7 +296,7 @@ export function sourceAddressTo(address: string): string | undefined {
   }
 }
 
-/** Pieces of memory that are sent, or received into, with one call: an iovec list at a fixed address. */
+/** Ranges of memory that one call sends or receives: an iovec list at a fixed address. */
 export class TcpPieces {
   readonly #block: ScratchBlock = allocateScratch(64 + 16 * TCP_PIECES_MAX);
   #count = 0;
@@ -310,7 +310,7 @@ export class TcpPieces {
     this.#count = 0;
   }
 
-  /** Adds a piece; at most {@link TCP_PIECES_MAX}. */
+  /** Adds a range; at most {@link TCP_PIECES_MAX}. */
   add(address: number, byteLength: number): void {
     const { words } = this.#block;
     const at = 16 + 4 * this.#count;
@@ -321,7 +321,7 @@ export class TcpPieces {
     this.#count += 1;
   }
 
-  /** Sends the added pieces. Returns like {@link tcpSend}. */
+  /** Sends the added ranges. Returns like {@link tcpSend}. */
   send(fd: number): number {
     this.#block.words[6] = this.#count;
     for (;;) {
@@ -332,7 +332,7 @@ export class TcpPieces {
     }
   }
 
-  /** Receives into the added pieces, in their order. Returns like {@link tcpRecv}. */
+  /** Receives into the added ranges, in their order. Returns like {@link tcpRecv}. */
   receive(fd: number): number {
     this.#block.words[6] = this.#count;
     for (;;) {

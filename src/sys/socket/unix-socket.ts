@@ -1,6 +1,6 @@
 /**
- * Unix-domain sockets that transfer descriptors (SCM_RIGHTS) and report the peer's credentials (SO_PEERCRED). Nonblocking; for waiting see
- * pollReadable. For small control messages: every message goes through one staging buffer of 64 KiB.
+ * Unix-domain sockets that transfer descriptors (SCM_RIGHTS) and report the peer's credentials (SO_PEERCRED). Nonblocking; to wait, see pollReadable. For small
+ * control messages: every message goes through one staging buffer of 64 KiB.
  */
 
 import { rmSync } from 'node:fs';
@@ -45,7 +45,7 @@ export const SocketType = { STREAM: 1, DGRAM: 2, SEQPACKET: 5 } as const;
 /** One of the values of {@link SocketType}. */
 export type SocketType = (typeof SocketType)[keyof typeof SocketType];
 
-/** Credentials of the peer, from the kernel. */
+/** Credentials of the peer, as reported by the kernel. */
 export interface PeerCredentials {
   readonly pid: number;
   readonly uid: number;
@@ -115,8 +115,8 @@ export class UnixSocket implements Disposable {
    * Receives one message (SEQPACKET) or the available bytes (STREAM).
    * @param target for the bytes; the rest of a longer message is lost, see -EMSGSIZE
    * @param fds the received descriptors are appended: close-on-exec, owned by the caller
-   * @returns bytes, 0 if the peer has closed; or -errno: -EAGAIN if nothing is available, -ECONNRESET, -EMSGSIZE if the message had
-   * more bytes than `target` or descriptors were lost for lack of room (its descriptors are closed and nothing is appended)
+   * @returns bytes, 0 if the peer has closed; or -errno: -EAGAIN if nothing is available, -ECONNRESET, -EMSGSIZE if `target` was too short for the message or
+   *   not all of its descriptors could be received (those received are closed, and none is appended)
    * @throws UcxError ERR_CLOSED
    */
   recvmsg(target: Uint8Array, fds: number[]): number {
@@ -138,7 +138,7 @@ export class UnixSocket implements Disposable {
     return received;
   }
 
-  /** The process that made the other end: at the time of connect, listen or socketpair. Throws UcxError ERR_CLOSED, SyscallError. */
+  /** The process that made the other end, recorded at connect, listen or socketpair. Throws UcxError ERR_CLOSED, SyscallError. */
   peerCredentials(): PeerCredentials {
     if (this.#closed) throw closedError('UnixSocket');
     const block = stage();
@@ -168,7 +168,7 @@ export class UnixSocket implements Disposable {
 
 /** A listening socket. Made by {@link listenUnix}. */
 export class UnixListener implements Disposable {
-  /** Descriptor for poll: readable when a client waits. Owned by this object. */
+  /** Descriptor for poll: readable when a client is waiting. Owned by this object. */
   readonly fd: number;
   readonly path: string;
   readonly type: SocketType;
@@ -182,7 +182,7 @@ export class UnixListener implements Disposable {
 
   /**
    * Accepts the next connection.
-   * @returns undefined if no client waits
+   * @returns undefined if no client is waiting
    * @throws UcxError ERR_CLOSED; SyscallError EMFILE, ENFILE, ENOMEM
    */
   accept(): UnixSocket | undefined {
@@ -219,7 +219,7 @@ export function unixSocketPair(type: SocketType): [UnixSocket, UnixSocket] {
 }
 
 /**
- * Listens at a path, whose permissions decide which users may connect; or at an abstract name (first character `\0`), to which all may connect.
+ * Listens at a path, whose permissions decide which users may connect, or at an abstract name (first character `\0`), to which any user may connect.
  * @throws UcxError ERR_INVALID_PARAM (path longer than 107 bytes); SyscallError EADDRINUSE (the path exists), EACCES, ENOENT
  */
 export function listenUnix(path: string, type: SocketType, backlog = 128): UnixListener {
@@ -235,14 +235,14 @@ export function listenUnix(path: string, type: SocketType, backlog = 128): UnixL
 
 /**
  * Connects to a listener. Does not wait.
- * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOENT, ECONNREFUSED (no listener), EAGAIN (its backlog is full), EACCES,
- *   EPROTOTYPE (it has the other type)
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOENT, ECONNREFUSED (no listener), EAGAIN (its backlog is full), EACCES, EPROTOTYPE (it has another socket
+ *   type)
  */
 export function connectUnix(path: string, type: SocketType): UnixSocket {
   const addressBytes = setAddress(path);
   const fd = newSocket(type);
   let result: number;
-  // A signal that interrupts the call leaves nothing queued: a connection of this family is made by the call itself.
+  // An interrupted call leaves nothing queued, so it can be repeated: a Unix socket connects within the call.
   do result = connect(fd, stage().address, addressBytes);
   while (isInterrupted(result));
   const code = result === 0 ? 0 : errno();

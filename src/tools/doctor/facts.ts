@@ -152,7 +152,7 @@ export async function readFacts(program: Program): Promise<Facts> {
 function udmabufFacts(): Facts['udmabuf'] {
   const megabytes = textOf('/sys/module/udmabuf/parameters/size_limit_mb');
   return {
-    refusal: new Udmabuf().refusal,
+    refusal: new Udmabuf().unavailableReason,
     bytesMax: megabytes === undefined ? undefined : Number(megabytes) * 2 ** 20,
   };
 }

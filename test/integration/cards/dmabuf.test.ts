@@ -354,7 +354,7 @@ describe.each(ENGINES)('memMap({ dmabuf }) over %s refuses', (engine) => {
   });
 });
 
-const DEVICE_REFUSAL = new Udmabuf().refusal;
+const UNAVAILABLE_REASON = new Udmabuf().unavailableReason;
 
 describe.each(ENGINES)('host memory over %s', (engine) => {
   const fixture = useContexts(engine);
@@ -375,13 +375,13 @@ describe.each(ENGINES)('host memory over %s', (engine) => {
     expect(() => context.memMap({ allocate: 64, shared: 1 as never })).toThrow(/argument shared/);
   });
 
-  it.skipIf(DEVICE_REFUSAL === undefined)(
+  it.skipIf(UNAVAILABLE_REASON === undefined)(
     'is not exported without /dev/udmabuf, which is named (needs a machine without /dev/udmabuf)',
     async () => {
       const { context } = await fixture.open();
       const { address, byteLength } = context.memMap({ allocate: BYTES, shared: true });
       expect(() => context.exportDmabuf({ address, byteLength })).toThrow(
-        expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringContaining(DEVICE_REFUSAL!) }),
+        expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringContaining(UNAVAILABLE_REASON!) }),
       );
     },
   );
@@ -400,7 +400,7 @@ describe.each(ENGINES)('host memory over %s', (engine) => {
     }
   });
 
-  it.skipIf(DEVICE_REFUSAL !== undefined)(
+  it.skipIf(UNAVAILABLE_REASON !== undefined)(
     'is exported by the device of this machine (needs /dev/udmabuf)',
     async () => {
       const { context } = await fixture.open();
@@ -423,7 +423,7 @@ describe.each(ENGINES)('host memory of another context over %s', (engine) => {
   /** Makes every context export by the substitute of /dev/udmabuf. */
   function withUdmabuf(): void {
     const fake = new FakeUdmabuf();
-    vi.spyOn(Udmabuf.prototype, 'refusal', 'get').mockReturnValue(undefined);
+    vi.spyOn(Udmabuf.prototype, 'unavailableReason', 'get').mockReturnValue(undefined);
     vi.spyOn(Udmabuf.prototype, 'create').mockImplementation((...args) => fake.create(...args));
     vi.spyOn(Udmabuf.prototype, 'byteLengthOf').mockImplementation((fd) => fake.byteLengthOf(fd));
   }

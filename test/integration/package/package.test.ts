@@ -199,7 +199,7 @@ describe('the package', { timeout: 60_000 }, () => {
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
       expect(status).toBe(1);
       expect(stderr).toMatch(
-        new RegExp(`UcxError: gaudi-ucx needs Node.js on Linux on x86-64 .*, and this is ${found}`),
+        new RegExp(`UcxError: gaudi-ucx needs Node.js on Linux on x86-64, .*; this is ${found}`),
       );
     }
     const { os, cpu } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));

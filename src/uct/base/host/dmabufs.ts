@@ -189,7 +189,7 @@ export class ContextDmabufs implements HostDmabufsApi {
   }
 
   #create({ fd, byteLength }: ShareableMemory): number {
-    const missing = this.#device.refusal;
+    const missing = this.#device.unavailableReason;
     if (missing !== undefined) throw refused(missing);
     try {
       return this.#device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
