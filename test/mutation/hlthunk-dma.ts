@@ -119,7 +119,7 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: "if (this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');",
+      before: "if (this.#closed) throw invalidArgument(name, 'has been released', memory);",
       after: '',
       breaks: 'a closed device takes no transfers of memory that is live',
     },
@@ -185,7 +185,7 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: "if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');",
+      before: "if (!memory.live) throw invalidArgument(name, 'has been released', memory);",
       after: '',
       breaks: 'a transfer uses no memory that was freed',
     },

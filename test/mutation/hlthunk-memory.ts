@@ -194,7 +194,7 @@ export const HLTHUNK_MEMORY: Area = {
     },
     {
       file: 'src/hlthunk/memory/host-memory.ts',
-      before: 'if (result < 0 && !isDeviceGone(result)) throw',
+      before: 'if (result < 0 && !isDeviceLost(result)) throw',
       after: 'if (result < 0) throw',
       breaks: 'a mapping ends with its card',
     },

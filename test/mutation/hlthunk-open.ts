@@ -332,8 +332,8 @@ export const HLTHUNK_OPEN: Area = {
     },
     {
       file: 'src/hlthunk/info/events.ts',
-      before: 'this.#untold.length === UNTOLD_MAX',
-      after: 'this.#untold.length === UNTOLD_MAX + 1',
+      before: 'this.#undelivered.length === UNDELIVERED_MAX',
+      after: 'this.#undelivered.length === UNDELIVERED_MAX + 1',
       breaks: 'at most 64 reports wait',
     },
     {

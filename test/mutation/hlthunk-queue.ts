@@ -64,7 +64,7 @@ export const HLTHUNK_QUEUE: Area = {
       file: 'src/hlthunk/dma/queue.ts',
       before: 'batches.retire();\n      this.device.returnSubmission();\n      ended',
       after: 'batches.retire();\n      ended',
-      breaks: 'a submission that ended is given back',
+      breaks: 'a submission that ended is returned',
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
@@ -224,8 +224,8 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'request.releaseMemory();\n    if (request.onComplete !== undefined) request.tell(request.onComplete);',
-      after: 'if (request.onComplete !== undefined) request.tell(request.onComplete);\n    request.releaseMemory();',
+      before: 'request.releaseMemory();\n    if (request.onComplete !== undefined) request.notify(request.onComplete);',
+      after: 'if (request.onComplete !== undefined) request.notify(request.onComplete);\n    request.releaseMemory();',
       breaks: 'memory is released before the callback, which may free it',
     },
     {

@@ -1,8 +1,9 @@
 /**
- * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a typed error that
- * names the card. 64-bit device addresses as two signed 32-bit words, because they exceed the integers that a JavaScript number holds exactly. Signed
- * words are small integers of V8: they pass between functions without allocation. Kernel structs with their field names in camelCase: `dram_free_mem`
- * becomes `dramFreeMem`. Values are unchanged.
+ * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and converts an errno into a typed error that names the
+ * card. Kernel structs have their field names in camelCase: `dram_free_mem` becomes `dramFreeMem`; values are unchanged.
+ *
+ * 64-bit device addresses, which exceed the integers that a JavaScript number holds exactly, are two signed 32-bit words. Signed words are small integers of V8
+ * and pass between functions without allocation.
  */
 
 import { cardLabel, type NamedCard } from '../../driver/card-names.ts';
@@ -49,17 +50,17 @@ export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
 /** The largest argument block. */
 const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
 
-/** Memory with device addresses that the device tracks as objects: memoryUnmap ends it by its address like the method of the object. */
+/** An object that tracks memory with device addresses. memoryUnmap with an address has the same effect as the object's method. */
 export interface AddressOwner {
   /**
    * Unmaps the memory that was mapped at an address.
-   * @returns false if none of this owner was
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; what the driver refuses
+   * @returns false if this owner has not mapped the address
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the memory; the error of the driver
    */
   unmapAt(address: bigint): boolean;
 }
 
-/** An object with an open file of a card: a device or a control node. */
+/** An object with an open file of a card: a device or a control device. */
 export interface CardTarget {
   /** The open file. */
   readonly card: CardFile;
@@ -85,17 +86,17 @@ export class CardFile {
   readonly busId: string;
   /** Name for messages: `card 0 (accel2, 0000:33:00.0)`. */
   readonly name: string;
-  /** True once commands have been submitted outside the DMA queues: their faults may be reported at any time. */
+  /** True after a submission outside the DMA queues: its faults may be reported at any time. */
   submitsCommands = false;
   /** Page length of device memory; 0 for a control node, which has none. */
   pageBytes = 0;
-  /** Called when the program has mapped memory with the raw calls, so that it can be registered like blocks. The length is what the driver allocated. */
+  /** Called when the program has mapped memory with the raw calls, so that it can be registered like blocks. The length is that allocated by the driver. */
   onRawMapped: (address: bigint, byteLength: number, handle: bigint) => void = () => {};
   /** The owners of mapped memory; none for a control node. */
   readonly addressOwners: AddressOwner[] = [];
   /** Sizes in bytes of the raw allocations, by handle. */
   readonly rawAllocations: Map<bigint, number> = new Map();
-  /** The dma-bufs of its memory, and those that it has imported. */
+  /** Counters of the card's exported and imported dma-bufs. */
   readonly dmabufs: DmabufCounts;
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
@@ -122,21 +123,21 @@ export class CardFile {
     return this.#closed;
   }
 
-  /** Why the file and the memory of the card are lost: its driver resets the card, or the node has gone; undefined while they work. */
+  /** Why the file and the memory of the card are lost (the driver resets the card, or the node has closed); undefined while they work. */
   get lostReason(): string | undefined {
     return this.file.lostReason ?? this.#resetReason;
   }
 
   /**
-   * Notes that the driver resets the card, at the latest when this file is closed: everything in its memory is lost. Until then the driver still accepts
-   * submissions (hl_device_cond_reset, Linux 6.12), so this must be remembered here.
+   * Records that the driver resets the card, at the latest when this file is closed, and that the contents of its memory are lost. Recorded here because until
+   * then the driver still accepts submissions (hl_device_cond_reset, Linux 6.12).
    */
   markReset(): void {
     this.#resetReason ??= 'the driver resets the card: its memory is lost until the card is closed and opened again';
   }
 
   /**
-   * Refuses new uses of a card whose memory is lost.
+   * Throws if the memory of the card is lost.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY
    */
   checkUsable(): void {
@@ -145,14 +146,16 @@ export class CardFile {
   }
 
   /**
-   * The reason if the driver has given the card up, which it then answers with EBUSY for good; undefined while the card works or is in reset.
-   * Asks the driver (DEVICE_STATUS works in every state of a card).
+   * The reason if the card has failed permanently, after which the driver always returns EBUSY; undefined while the card works or is in reset. Queries the
+   * driver (DEVICE_STATUS works in every state of a card).
    */
   malfunction(): string | undefined {
     return this.#deviceStatus() === HL_DEVICE_STATUS.MALFUNCTION ? MALFUNCTION_TEXT : undefined;
   }
 
-  /** Why the driver has answered EBUSY to this file: the card has failed, is in reset, or works again and has dropped the work of this file. Asks the driver. */
+  /**
+   * Why the driver returned EBUSY for this file: the card has failed, is in reset, or works again after it dropped the work of this file. Queries the driver.
+   */
   whyBusy(): string {
     const status = this.#deviceStatus();
     if (status === HL_DEVICE_STATUS.MALFUNCTION) return MALFUNCTION_TEXT;
@@ -161,13 +164,13 @@ export class CardFile {
   }
 
   /**
-   * Why the card cannot be used through this file: its loss, its removal or its failure; undefined while it works, and while a reset lasts of which the driver
-   * has not told. Asks the driver.
+   * Why the card cannot be used through this file: its loss, removal or failure; undefined while it works, and during a reset that the driver has not reported.
+   * Queries the driver.
    */
   unusableReason(): string | undefined {
     const { lostReason } = this;
     if (lostReason !== undefined || this.#closed) return lostReason;
-    // A snapshot must not wait for it.
+    // Does not query a stopped driver: the query would wait.
     const { stoppedReason } = this.file;
     if (stoppedReason !== undefined) return stoppedReason;
     const status = this.#deviceStatus();
@@ -201,11 +204,11 @@ export class CardFile {
   memory(input: MemoryInput, what: string): MemoryOutput {
     const result = this.tryMemory(input);
     if (result < 0) throw this.error(result, what);
-    return this.memoryAnswer();
+    return this.memoryResult();
   }
 
   /** The result of the last MEMORY ioctl, valid until the next call. */
-  memoryAnswer(): MemoryOutput {
+  memoryResult(): MemoryOutput {
     return HL_MEM_ARGS.out.decode(this.#arguments.view);
   }
 
@@ -232,7 +235,7 @@ export class CardFile {
 
   /**
    * Runs INFO.
-   * @param answer memory for the result; undefined for ops without one
+   * @param answer memory for the result; undefined for ops without a result
    * @returns 0 or a negative errno
    */
   tryInfo(op: HlInfoOp, answer: ScratchBlock | undefined, input: InfoInput = {}): number {
@@ -303,7 +306,7 @@ export class CardFile {
     return ioctlError(result, `${what} of ${this.name}${why}`, { minor, busId }, cause);
   }
 
-  /** Removes the mappings, which hold the file, and closes it. Idempotent. */
+  /** Removes the mappings, which keep the file open, and closes it. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,6 +1,6 @@
 /**
- * The eight error codes of the Gaudi layer: their text, their status, and the mapping from errno values of the driver. Argument checks shared by the
- * calls of hl-thunk. Each failure is ERR_GAUDI_INVALID_PARAMS and names the argument, the rule and the value.
+ * The eight error codes of the Gaudi layer: their text, their status, and the mapping from errno values of the driver. Also the argument checks of the hl-thunk
+ * calls, which throw ERR_GAUDI_INVALID_PARAMS with argument, rule and value.
  */
 
 import { Errno, errnoName, errnoReason } from '../../sys/index.ts';
@@ -32,9 +32,9 @@ export const GaudiErrorCode = {
   INVALID_PARAMS: 'ERR_GAUDI_INVALID_PARAMS',
   /** Another process has the compute context, or the card is in reset (EBUSY, EAGAIN). */
   DEVICE_BUSY: 'ERR_GAUDI_DEVICE_BUSY',
-  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values) or has failed for good. */
+  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values) or has failed permanently. */
   DMA_FAILED: 'ERR_GAUDI_DMA_FAILED',
-  /** A submission, or the answer of a peer, exceeded its time limit (ETIMEDOUT). */
+  /** A submission, or the reply of a peer, exceeded its time limit (ETIMEDOUT). */
   TIMEOUT: 'ERR_GAUDI_TIMEOUT',
   /** The device node is not accessible, or the card rejects users (EPERM, EACCES). */
   PERMISSION_DENIED: 'ERR_GAUDI_PERMISSION_DENIED',
@@ -56,9 +56,8 @@ const TEXT: Readonly<Record<GaudiErrorCode, string>> = {
   ERR_GAUDI_CHANNEL_FAILED: 'channel failed',
 };
 
-/** The reason of a card that has failed: the driver has given it up. */
-export const MALFUNCTION_TEXT =
-  'the card has failed (malfunction): it works again when its driver was loaded again or the server was restarted';
+/** The reason for a card that has failed permanently. */
+export const MALFUNCTION_TEXT = 'the card has failed (malfunction): reload its driver or restart the server';
 
 const STATUS: Readonly<Record<GaudiErrorCode, Status>> = {
   ERR_GAUDI_DEVICE_NOT_FOUND: Status.NO_DEVICE,
@@ -115,7 +114,7 @@ export const GaudiErrorNumber = {
 /** One of the values of {@link GaudiErrorNumber}. */
 export type GaudiErrorNumber = (typeof GaudiErrorNumber)[keyof typeof GaudiErrorNumber];
 
-/** The codes by their numbers, which are their positions from -1 on. */
+/** The codes in the order of their numbers, from -1 downwards. */
 const CODES: readonly GaudiErrorCode[] = Object.values(GaudiErrorCode);
 
 /** @throws UcxError ERR_INVALID_PARAM */
@@ -171,7 +170,7 @@ export function gaudiError(
 
 /** The meaning of a positive errno of the driver: the text of the errno, except where the driver uses it differently. */
 export function errnoMeaning(errno: number): string {
-  return errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoReason(errno);
+  return errno === Errno.ENODEV ? 'the card was removed, or its driver was unloaded' : errnoReason(errno);
 }
 
 /** Builds the error for a negative errno that an ioctl returned. */
@@ -184,14 +183,14 @@ export function ioctlError(result: number, what: string, details?: ErrorDetails,
 }
 
 /**
- * True for a negative errno by which the driver reports that the card is not usable: in reset (EBUSY), failed (EPERM, EIO) or
- * removed (ENODEV). A resource that the caller wanted to release is then lost with the card.
+ * True for a negative errno by which the driver reports that the card is not usable: in reset (EBUSY), failed (EPERM, EIO) or removed (ENODEV). A resource that
+ * the caller wanted to release is then lost with the card.
  */
-export function isDeviceGone(result: number): boolean {
+export function isDeviceLost(result: number): boolean {
   return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
 }
 
-/** True for the errno that a kernel returns for an op that it does not have. */
+/** True for the errno that a kernel returns for an unknown op. */
 export function isOpAbsent(result: number): boolean {
   return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
 }
@@ -252,7 +251,7 @@ export function checkInteger(argument: string, value: number, least = 0): void {
 
 /**
  * Throws unless `value` is an object. Its fields are checked where they are used.
- * @param names of the permitted options, which must not be null; without them any is accepted
+ * @param names permitted options, which must not be null; if omitted, any are accepted
  */
 export function checkObject(argument: string, value: object, names?: readonly string[]): void {
   if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
@@ -272,10 +271,10 @@ export function checkFlag(argument: string, value: boolean | undefined): void {
 
 /** Throws unless `value` is a string. */
 export function checkText(argument: string, value: string): void {
-  if (typeof value !== 'string') throw invalidArgument(argument, 'must be a text', value);
+  if (typeof value !== 'string') throw invalidArgument(argument, 'must be a string', value);
 }
 
-/** Throws unless `value` has these methods: for interfaces, which programs may implement. */
+/** Throws unless `value` has these methods. For interfaces that programs may implement. */
 export function checkMethods<T extends object>(
   argument: string,
   value: T,

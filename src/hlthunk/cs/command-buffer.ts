@@ -1,6 +1,6 @@
 /**
- * Kernel command buffers of hl-thunk: driver memory that a program fills with packets and names in a submission. Gaudi copies
- * them at submission. Gaudi2 executes only buffers in the card's address space: those requested with `mapped`, by `deviceAddress`.
+ * Kernel command buffers of hl-thunk: driver memory that a program fills with packets and names in a submission. Gaudi copies them at submission. Gaudi2
+ * executes only buffers in the card's address space: request them with `mapped`, and submit their `deviceAddress`.
  */
 
 import type { DriverMapping } from '../../driver/port.ts';
@@ -14,7 +14,6 @@ export interface CommandBufferOptions {
   readonly mapped?: boolean | undefined;
 }
 
-/** A command buffer as the driver has made it. */
 interface DriverBuffer {
   readonly handle: bigint;
   readonly byteLength: number;
@@ -61,7 +60,7 @@ export class CommandBuffer implements Disposable {
     return this.card.commandBuffer({ cb_handle: this.handle, op: HL_CB_OP.INFO }, 'command buffer info').usage_cnt;
   }
 
-  /** Releases the buffer; submissions that use it keep it until they are done. Idempotent, never fails. */
+  /** Releases the buffer; submissions that use it keep it until they are complete. Idempotent, never fails. */
   destroy(): void {
     if (this.#destroyed) return;
     this.#destroyed = true;
@@ -106,7 +105,8 @@ export function requestCommandBuffer(
 
 /** Releases a command buffer. Throws ERR_GAUDI_INVALID_PARAMS the second time. */
 export function destroyCommandBuffer(buffer: CommandBuffer): void {
-  if (!CommandBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be of requestCommandBuffer', buffer);
+  if (!CommandBuffer.isGenuine(buffer))
+    throw invalidArgument('buffer', 'must be a result of requestCommandBuffer', buffer);
   if (buffer.destroyed) throw invalidArgument('buffer', 'must not be destroyed twice', buffer.handle);
   buffer.destroy();
 }

@@ -1,6 +1,6 @@
 /**
- * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of DeviceDma share the card's limit of submissions. A
- * reservation of encapsulated signals, as returned by reserveEncapsSignals.
+ * Raw command submission and waiting of hl-thunk: any queue, any flags, and reservations of encapsulated signals. The DMA requests of DeviceDma count against
+ * the same limit of submissions per card.
  */
 
 import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
@@ -42,7 +42,7 @@ export interface JobOptions {
 /** Flags of the first member of a staged submission. */
 const STAGED_FIRST: number = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST;
 
-/** Parts of a submission besides its chunks. */
+/** Options and further arguments of a submission. */
 export interface SubmissionOptions extends JobOptions {
   /** Chunks that are executed first, with FORCE_RESTORE. */
   readonly restore?: readonly CommandChunk[] | undefined;
@@ -63,7 +63,7 @@ export interface WaitResult {
   readonly errno: number;
   /** Time of completion in nanoseconds of CLOCK_MONOTONIC; undefined unless HL_CS_FLAGS.TIMESTAMP was given. For an interrupt: when its target was reached. */
   readonly timestampNs: bigint | undefined;
-  /** Whether the submission completed so long ago that the driver has dropped its record. */
+  /** True if the submission completed so long ago that the driver has dropped its record. */
   readonly gone: boolean;
 }
 
@@ -76,9 +76,9 @@ export interface MultiWaitResult extends WaitResult {
 /**
  * Submits command buffers (CS).
  * @param chunks 1 to 512 jobs
- * @returns the sequence number to wait for; undefined while the driver has no room (EAGAIN, NO_RESOURCE): try again after progress
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver rejects, ERR_GAUDI_PERMISSION_DENIED for packets or flags that
- * are not permitted, ERR_GAUDI_DEVICE_BUSY in reset
+ * @returns the sequence number to wait for; undefined while the driver is out of resources (EAGAIN, NO_RESOURCE): try again after progress
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver rejects, ERR_GAUDI_PERMISSION_DENIED for packets or flags that are not permitted,
+ *   ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function commandSubmission(
   target: CardTarget,
@@ -99,14 +99,15 @@ export function commandSubmission(
       );
     }
     if (options.stagedSeq !== undefined) {
-      throw invalidArgument('encapsSignals', 'must not be given beside stagedSeq', encapsSignals.id);
+      throw invalidArgument('encapsSignals', 'must not be combined with stagedSeq', encapsSignals.id);
     }
   }
   const restore = options.restore ?? [];
   checkChunks('chunks', chunks);
   checkChunks('restore', restore);
   const count = chunks.length + restore.length;
-  if (count > HL_MAX_JOBS_PER_CS) throw invalidArgument('chunks', `must be at most ${HL_MAX_JOBS_PER_CS}`, count);
+  if (count > HL_MAX_JOBS_PER_CS)
+    throw invalidArgument('chunks', `must have at most ${HL_MAX_JOBS_PER_CS} entries together with restore`, count);
   const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
   try {
     encodeSubmission(block, chunks, restore, options);
@@ -119,8 +120,8 @@ export function commandSubmission(
 }
 
 /**
- * Runs CS with written arguments.
- * @returns false while the driver has no room (EAGAIN)
+ * Runs CS with the arguments in a block.
+ * @returns false while the driver is out of resources (EAGAIN)
  * @throws UcxError ERR_GAUDI_* by the errno
  */
 export function submit(card: CardFile, block: ScratchBlock, what: string): boolean {
@@ -198,7 +199,7 @@ function encodeSubmission(
       num_chunks_execute: chunks.length,
       chunks_restore: restore.length === 0 ? 0n : BigInt(block.address + restoreAt),
       num_chunks_restore: restore.length,
-      // The id of a reservation is passed in the low word of the sequence number.
+      // The driver expects the id of a reservation in the low word of the sequence number.
       seq: options.stagedSeq ?? BigInt(options.encapsSignals?.id ?? 0),
       timeout: timeout ?? 0,
       cs_flags: flagsOf(options) | (options.encapsSignals === undefined ? 0 : HL_CS_FLAGS.ENCAP_SIGNALS),
@@ -268,7 +269,7 @@ function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock
   return block;
 }
 
-/** The result. The driver writes the status even if the ioctl fails with ETIMEDOUT or EIO. */
+/** The result of a wait. The driver writes the status even if the ioctl fails with ETIMEDOUT or EIO. */
 export function waitResult(card: CardFile, result: number, block: ScratchBlock, what = 'waitForCs'): WaitResult {
   const out = HL_WAIT_CS_ARGS.out.decode(block.view);
   const status = out.status as HlWaitCsStatus;
@@ -285,16 +286,16 @@ export function waitResult(card: CardFile, result: number, block: ScratchBlock, 
   };
 }
 
-/** Signals of a queue, to be raised by packets of the program. */
+/** Reserved signals of a queue, which packets of the program raise. */
 export class EncapsSignals {
   readonly #card: CardFile;
   /** The driver's id of the reservation. */
   readonly id: number;
-  /** Offset of the sync object from the base of the card's registers (cfg.start of its profile): packets add to it. */
+  /** Offset of the sync object from the base of the card's registers (cfg.start of its profile): the packets increment it. */
   readonly sobBaseAddrOffset: number;
   /** Value of the sync object after the first signal that follows the reservation. At `count - 1`, all reserved signals have been raised. */
   readonly count: number;
-  /** False once a submission has consumed the reservation, or it was released. */
+  /** False after a submission has consumed the reservation, or it was released. */
   live = true;
 
   constructor(card: CardFile, id: number, sobBaseAddrOffset: number, count: number) {
@@ -321,5 +322,5 @@ export function checkReserved(argument: string, signals: EncapsSignals, card: Ca
     const shown = EncapsSignals.isGenuine(signals) ? signals.card.name : signals;
     throw invalidArgument(argument, `must be signals reserved on ${card.name}`, shown);
   }
-  if (!signals.live) throw invalidArgument(argument, 'must not have been used or given back', signals.id);
+  if (!signals.live) throw invalidArgument(argument, 'has been used or released', signals.id);
 }

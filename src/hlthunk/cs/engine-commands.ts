@@ -1,5 +1,5 @@
 /**
- * Commands to engines and to the cores beside them, and the flush of PCI writes: submissions without packets. Gaudi2; gaudi only flushes.
+ * Commands to engines and their cores, and the flush of PCI writes: submissions without packets. Gaudi2; gaudi supports the flush only.
  *
  * Source: cs_ioctl_engine_cores, cs_ioctl_engines and cs_ioctl_flush_pci_hbw_writes of Linux 6.12.
  */
@@ -28,8 +28,8 @@ export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[
 }
 
 /**
- * Stalls or resumes engines (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the ids are those of cores. Work that an engine has started continues after a
- * stall; closing the device resumes all engines. If one of several engines is rejected, the command has taken effect on those before it.
+ * Stalls or resumes engines (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the ids are those of cores. Work that an engine has started continues after a stall;
+ * closing the device resumes all engines. If the driver rejects one of several engines, the command has already taken effect on those before it.
  * @param engineIds of enum gaudi2_engine_id: TPC 0 to 5, MME and EDMA of each dcore
  * @param command one of HL_ENGINE_COMMAND; Linux 6.1 supports none of them
  * @throws UcxError like {@link engineCoresSetMode}
@@ -56,7 +56,6 @@ function list(argument: string, ids: readonly number[]): readonly number[] {
   return ids;
 }
 
-/** What engines are to do. */
 interface EngineCommand {
   readonly ids: readonly number[];
   readonly command: number;

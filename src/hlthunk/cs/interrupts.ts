@@ -1,6 +1,6 @@
 /**
- * Waiting for user interrupts: a card raises a counter and an interrupt, and a program that waits for the interrupt compares the counter. The driver writes
- * a timestamp when a counter has reached its target. Gaudi2; gaudi has no user interrupts.
+ * User interrupts: a card increments a counter and raises an interrupt; a program that waits for the interrupt compares the counter with a target, or the
+ * driver writes a timestamp when the counter reaches it. Gaudi2; gaudi does not have user interrupts.
  *
  * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_wait_for_interrupt and its variants, hlthunk_register_timestamp_interrupt).
  */
@@ -20,13 +20,13 @@ import { checkHostAddress, checkInteger, checkWord64, invalidArgument } from '..
 import { CommandBuffer } from './command-buffer.ts';
 import { timeoutOf, type WaitResult, waitResult } from './command-submission.ts';
 
-/** Interrupt id that stands for all completion queues of the user. */
+/** Interrupt id for all completion queues of the user. */
 export const ANY_CQ_INTERRUPT = 0xfff;
-/** Interrupt id that stands for all decoders. */
+/** Interrupt id for all decoders. */
 export const ANY_DECODER_INTERRUPT = 0xffe;
 
 const COUNTER_BYTES = 8;
-/** Any time-out except 0, as in hl-thunk: registering does not wait. */
+/** Any time-out except 0, as in hl-thunk: registration does not wait. */
 const REGISTER_TIMEOUT_US = 255n;
 
 type Input = Parameters<typeof HL_WAIT_CS_ARGS.in.encode>[0];
@@ -87,13 +87,14 @@ export class TimestampBuffer implements Disposable {
 }
 
 /**
- * Waits until a counter has reached a target, blocking the thread (hlthunk_wait_for_interrupt, _by_handle, both _with_timestamp: see the result).
+ * Waits until a counter has reached a target, blocking the thread (hlthunk_wait_for_interrupt, _by_handle, and both _with_timestamp: the result has the
+ * timestamp).
  * @param counter location of the counter
  * @param interruptId 0 to 4095: of a decoder, a user interrupt, {@link ANY_CQ_INTERRUPT} or {@link ANY_DECODER_INTERRUPT}
  * @param target unsigned 64 bits: the wait ends when the counter is at least this large
  * @param timeoutUs microseconds; 0 polls once
  * @returns BUSY on time-out of the wait; ABORTED if the card was reset, with EIO for a counter in a command buffer
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid interrupt, unmapped memory, a buffer of another card and an index outside it;
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid interrupt, unmapped memory, a buffer of another card or an index outside of it;
  *   ERR_GAUDI_PERMISSION_DENIED on gaudi; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function waitForInterrupt(
@@ -180,13 +181,12 @@ export function registerTimestampInterrupt(
   }
 }
 
-/** The result. If the card was reset, the driver does not write one for a counter in a command buffer (_hl_interrupt_wait_ioctl). */
+/** The result of a wait. If the card was reset, the driver does not write a result for a counter in a command buffer (_hl_interrupt_wait_ioctl). */
 function interruptResult(card: CardFile, result: number, block: ScratchBlock): WaitResult {
   if (result !== -Errno.EIO) return waitResult(card, result, block, 'waitForInterrupt');
   return { status: HL_WAIT_CS_STATUS.ABORTED, errno: Errno.EIO, timestampNs: undefined, gone: false };
 }
 
-/** What is waited for. */
 interface InterruptWait {
   readonly counter: InterruptCounter;
   readonly target: bigint;
@@ -194,7 +194,7 @@ interface InterruptWait {
   readonly timeoutUs: number;
 }
 
-/** The arguments of WAIT_CS for an interrupt. @param record the timestamp to register instead of waiting */
+/** Writes the arguments of WAIT_CS for an interrupt. @param record the timestamp to register instead of waiting */
 function waitBlock(
   file: CardFile,
   { counter, target, interruptId, timeoutUs }: InterruptWait,
@@ -229,7 +229,7 @@ function counterInput(file: CardFile, counter: InterruptCounter): { readonly inp
     const shown = CommandBuffer.isGenuine(buffer) ? buffer.card.name : buffer;
     throw invalidArgument('counter.buffer', `must be a command buffer of ${file.name}`, shown);
   }
-  if (buffer.destroyed) throw invalidArgument('counter.buffer', 'must not have been destroyed', buffer.handle);
+  if (buffer.destroyed) throw invalidArgument('counter.buffer', 'has been destroyed', buffer.handle);
   checkIndex('counter.index', index, buffer.words.byteLength / COUNTER_BYTES);
   const input = { cq_counters_handle: buffer.handle, cq_counters_offset: BigInt(index) };
   return { input, flags: HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ };

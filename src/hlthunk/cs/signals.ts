@@ -1,9 +1,9 @@
 /**
- * Signals between queues, submitted by the driver: one queue signals a sync object, another one waits for it without the host. Packets of the program
- * raise encapsulated signals.
+ * Signals between queues, submitted by the driver: one queue signals a sync object, and another one waits for it without the host. Packets of the program raise
+ * encapsulated signals.
  *
- * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_signal_submission and the functions after it); cs_ioctl_signal_wait of Linux 6.12. Collective waits are
- * absent: no upstream driver accepts one.
+ * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_signal_submission and the functions after it); cs_ioctl_signal_wait of Linux 6.12. There are no collective
+ * waits, because upstream drivers reject them.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -32,9 +32,9 @@ const BLOCK_BYTES: number = SEQUENCE_AT + 8;
 export interface SignalSubmission {
   /** Sequence number for waitForCs and waitForSignal. */
   readonly seq: bigint;
-  /** Offset of the sync object from the base of the card's registers. For the last value of a sync object the driver reports the next sync object. */
+  /** Offset of the sync object from the base of the card's registers. For the last value of a sync object, the driver reports the next one. */
   readonly sobBaseAddrOffset: number;
-  /** Value of that sync object after the signal, as the driver reports it: 1 for the first signal, 0 if the next sync object is reported. */
+  /** Value of that sync object after the signal, as reported by the driver: 1 for the first signal, 0 if the next sync object is reported. */
   readonly sobCountBeforeSubmission: number;
 }
 
@@ -43,9 +43,9 @@ type Input = Parameters<typeof HL_CS_ARGS.in.encode>[0];
 type Output = ReturnType<typeof HL_CS_ARGS.out.decode>;
 
 /**
- * Makes a queue raise a signal after its earlier work (hlthunk_signal_submission, and its form with a time-out).
+ * Makes a queue raise a signal after its earlier work (hlthunk_signal_submission, and its variant with a time-out).
  * @param queueIndex a queue of the sync stream: 0 to 7 of gaudi, all of gaudi2 except NICs and CPU
- * @returns undefined while the driver has no room (EAGAIN): try again after progress
+ * @returns undefined while the driver is out of resources (EAGAIN): try again after progress
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another queue, and if both sync objects of the queue are in use; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function signalSubmission(
@@ -66,9 +66,9 @@ export function signalSubmission(
 }
 
 /**
- * Makes a queue wait for a signal before its later work (hlthunk_wait_for_signal, and its form with a time-out).
+ * Makes a queue wait for a signal before its later work (hlthunk_wait_for_signal, and its variant with a time-out).
  * @param signalSeq of signalSubmission
- * @returns the sequence number of the wait; {@link ALREADY_SIGNALED}; undefined while the driver has no room
+ * @returns the sequence number of the wait; {@link ALREADY_SIGNALED}; undefined while the driver is out of resources
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that does not belong to a signal, and for a queue outside the sync streams
  */
 export function waitForSignal(
@@ -101,8 +101,8 @@ export function reserveEncapsSignals(target: CardTarget, queueIndex: number, cou
 
 /**
  * Releases a reservation that no submission has consumed (hlthunk_unreserve_encaps_signals).
- * @returns false while the driver has no room: try again
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for one of another card, one that was consumed or released, and one that is not the last of its queue
+ * @returns false while the driver is out of resources: try again
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a reservation of another card, one that was consumed or released, and one that is not the last of its queue
  */
 export function unreserveEncapsSignals(target: CardTarget, signals: EncapsSignals): boolean {
   checkReserved('signals', signals, cardOf(target));
@@ -142,7 +142,7 @@ interface ChunkCall {
   readonly signalSeq?: bigint;
 }
 
-/** Submits one chunk. `signalSeq`, the sequence number to wait for, is stored behind it in the argument block. */
+/** Submits one chunk. `signalSeq`, the sequence number to wait for, is stored after it in the argument block. */
 function submitChunk(
   target: CardTarget,
   chunk: Chunk,
@@ -158,7 +158,7 @@ function submitChunk(
   });
 }
 
-/** Runs CS with one chunk; for reservations it is empty, as in hl-thunk. */
+/** Runs CS with one chunk; for reservations the chunk is empty, as in hl-thunk. */
 function run(
   target: CardTarget,
   input: Input,

@@ -1,9 +1,9 @@
 /**
  * Pooled command buffers of one DMA queue: slots for packets, a data area for short transfers, long areas for batches of many packets, and the completion word.
  *
- * Gaudi2 executes command buffers in user memory: the slots are in host memory that is mapped for the card once, and a slot is
- * free again when its batch is done. Gaudi copies a kernel command buffer at submission: there one buffer serves all slots. Data
- * area and completion word are mapped host memory in both cases: shareable, so that a driver in another process can map it too.
+ * Gaudi2 executes command buffers in user memory: the slots are in host memory that is mapped for the card once, and a slot is free again when its batch is
+ * complete. Gaudi copies a kernel command buffer at submission, so one buffer serves all slots. The data area and the completion word are mapped host memory in
+ * both cases: shareable, so that a driver in another process can map it too.
  */
 
 import type { DriverFile } from '../../driver/port.ts';
@@ -34,10 +34,10 @@ const LONG_AREAS = 2;
 /** Maximum size of a short transfer in bytes. */
 export const SLOT_DATA_BYTES = 1024;
 const SLOT_BYTES = SLOT_PACKET_BYTES + SLOT_DATA_BYTES;
-/** The completion word has a page of its own before the slots. */
+/** The completion word has a separate page before the slots. */
 const HEADER_BYTES = 4096;
 
-/** Host memory in the card's address space: the part of its interface that a ring uses. */
+/** Host memory in the card's address space, with the methods that a ring uses. */
 export interface RingMapping {
   readonly low: number;
   readonly high: number;
@@ -56,14 +56,14 @@ export interface DmaQueueDevice {
   mapHost(address: number, byteLength: number): RingMapping;
   /** Creates and maps a kernel command buffer; undefined if the card executes user memory. */
   createKernelBuffer: ((byteLength: number) => CommandBuffer) | undefined;
-  /** Counts a submission against the driver's limit, and reads the faults of earlier ones; false at the limit. */
+  /** Counts a submission against the driver's limit, after reading the faults of earlier ones; false at the limit. */
   takeSubmission(): boolean;
   returnSubmission(): void;
-  /** Reads the reported faults; the outcome of requests whose transfers a fault may have spoiled is then a failure. */
+  /** Reads the reported faults. Sets the outcome of requests whose transfers a fault may have corrupted to a failure. */
   checkFaults(): void;
   /** The driver's number of the submission that it reported as timed out, 0 for none. Read only when a queue fails. */
   readonly timedOutSeq: number;
-  /** Remaining sleep of callers that wait for progress of a queue, in nanoseconds; 0 if none sleeps. */
+  /** Remaining sleep of callers that wait for progress of a queue, in nanoseconds; 0 if there are none. */
   readonly sleepNs: number;
   /** Wakes the sleeping callers. */
   wake(): void;
@@ -87,10 +87,10 @@ export class CommandRing {
   readonly #memory: ShareableMemory;
   readonly #mapping: RingMapping;
   readonly #kernelBuffer: CommandBuffer | undefined;
-  /** The words of its handle; 0 without one. */
+  /** Low word of the kernel buffer's handle, with the high word below; 0 without a kernel buffer. */
   readonly #handleLow: number;
   readonly #handleHigh: number;
-  /** The last batch of each long area; batch 0 is none. */
+  /** The last batch of each long area; 0 if an area was never used. */
   readonly #longBatches: Int32Array = new Int32Array(LONG_AREAS);
 
   /** @param slots maximum number of batches in flight, a power of two */
@@ -137,7 +137,7 @@ export class CommandRing {
     return slot;
   }
 
-  /** Notes the batch that an area belongs to until it is retired. */
+  /** Records the batch that uses an area until the batch is retired. */
   useArea(area: number, batch: number): void {
     if (area >= this.slots) this.#longBatches[area - this.slots] = batch;
   }
@@ -191,12 +191,12 @@ export class CommandRing {
     );
   }
 
-  /** Writes the packet that shows the end of a batch, behind those of its transfers. Returns like {@link writeTransfer}. */
+  /** Writes the packet that signals the end of a batch, after the packets of its transfers. Returns like {@link writeTransfer}. */
   writeCompletion(word: number, batch: number): number {
     return writeMsgLong(this.words, word, this.#messageCtl, batch, this.completionLow, this.completionHigh);
   }
 
-  /** Copies the bytes of a short get; returns INVALID_ADDR for a target that was detached or shortened in flight. */
+  /** Copies the bytes of a short get; INVALID_ADDR if the target was detached or shortened in flight. */
   deliver({ target, targetOffset, dataOffset, byteLength }: DmaRequest): Status {
     if (target === undefined || target.byteLength < targetOffset + byteLength) return Status.INVALID_ADDR;
     copyBytes(target, targetOffset, this.data, dataOffset, byteLength);
@@ -209,7 +209,7 @@ export class CommandRing {
     return HEADER_BYTES + slots * SLOT_BYTES + (area - slots) * LONG_PACKET_BYTES;
   }
 
-  /** Releases everything. The card must not access any slot any more. */
+  /** Releases all memory. The card must no longer access any slot. */
   close(): void {
     this.#kernelBuffer?.destroy();
     this.#mapping.unmap();
@@ -217,7 +217,7 @@ export class CommandRing {
   }
 }
 
-/** Transfers that fit into so many bytes of packets with the completion message. */
+/** Number of transfers whose packets fit into `packetBytes` with the completion message. */
 function transfersIn(packetBytes: number): number {
   return Math.floor((packetBytes - MSG_LONG_BYTES) / LIN_DMA_BYTES);
 }

@@ -285,7 +285,7 @@ describe('faults', () => {
     driver.csResult = -Errno.ENODEV;
     get();
     expect(dma.failure).toBe(Status.IO_ERROR);
-    expect(dma.errorOf(Status.IO_ERROR).message).toMatch(/takes no more transfers/);
+    expect(dma.errorOf(Status.IO_ERROR).message).toMatch(/accepts no more transfers/);
   });
 });
 
@@ -346,7 +346,7 @@ describe('a wait', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  it('for the driver to accept a submission is no longer than asked, nor than a millisecond', async () => {
+  it('for the driver to accept a submission is at most the requested time and a millisecond', async () => {
     const { driver, dma, clock, put } = setUp();
     driver.csResult = -Errno.EAGAIN;
     put();

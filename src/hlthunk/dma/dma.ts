@@ -1,9 +1,9 @@
 /**
- * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, holds the memory until the transfer ends. Callers
+ * The asynchronous DMA calls of a card: checks access to memory, selects the queue for the direction, and holds the memory until the transfer ends. Callers
  * register host memory.
  *
- * The real hl-thunk has no such calls: they are built from LIN_DMA packets, command submissions and waits. Nothing is allocated per
- * transfer. A failed check throws and submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.
+ * hl-thunk does not have such calls: they are built from LIN_DMA packets, command submissions and waits. Transfers allocate nothing. A failed check throws and
+ * submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.
  */
 
 import type { DriverFile } from '../../driver/port.ts';
@@ -28,7 +28,7 @@ import { type DmaCounts, DmaRequest } from './request.ts';
 const SLOTS = 32;
 /** Number of submissions that DMA leaves free for commandSubmission, out of the driver's limit. */
 const SUBMISSIONS_RESERVED = 8;
-/** Pause of a wait while the driver rejects submissions and nothing is in flight: then no event reports when it accepts them. */
+/** Pause of a wait while the driver rejects submissions and nothing is in flight: no event then reports when the driver accepts them again. */
 const RETRY_NS = 1e6;
 
 /** Options of the DMA of a device; tests use small values. */
@@ -43,7 +43,7 @@ export interface DeviceDmaOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Parts of the DMA of a device. */
+/** Collaborators of the DMA of a device. */
 export interface DeviceDmaParts {
   readonly card: CardFile;
   readonly profile: AsicProfile;
@@ -110,14 +110,14 @@ export class DeviceDma implements DmaQueueDevice {
     return outstanding;
   }
 
-  /** Number of transfers that every queue still accepts. */
+  /** Number of transfers that every queue can still accept. */
   get room(): number {
     let room = DMA_REQUESTS_MAX;
     for (let i = 0; i < this.#queues.length; i++) room = Math.min(room, this.#queues[i]!.room);
     return room;
   }
 
-  /** Counters of the queues by direction; undefined for a direction without transfers. Cold. */
+  /** Counters of the queues by direction; undefined for a direction that was never used. Cold. */
   get counts(): {
     readonly hostToDevice: DmaCounts | undefined;
     readonly deviceToHost: DmaCounts | undefined;
@@ -135,13 +135,13 @@ export class DeviceDma implements DmaQueueDevice {
     return this.outstanding === 0;
   }
 
-  /** The failure that ended a queue permanently, such as a reset of the card; OK while all work. */
+  /** The failure that ended a queue permanently, such as a reset of the card; OK while all queues work. */
   get failure(): Status {
     for (const queue of this.#queues) if (queue.failure !== Status.OK) return queue.failure;
     return Status.OK;
   }
 
-  /** Whether a queue has failed, or the driver has rejected its last submission: {@link errorOf} knows the reason. */
+  /** True if a queue has failed or the driver has rejected its last submission; {@link errorOf} returns the reason. */
   get hasFailed(): boolean {
     return this.#queues.some(({ failure, failureErrno }) => failure !== Status.OK || failureErrno !== 0);
   }
@@ -212,7 +212,7 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Copies up to 1024 bytes of JavaScript memory to device memory; they are copied at once and may be overwritten afterwards.
+   * Copies up to 1024 bytes of JavaScript memory to device memory. The bytes are copied during the call, and may be overwritten afterwards.
    * @returns the request, or undefined for NO_RESOURCE: a slot must be free
    */
   putShort(
@@ -270,8 +270,8 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * The error for a failed request, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
-   * for a canceled one, otherwise ERR_GAUDI_DMA_FAILED. It contains the reason for the failure of the queue, if known. Cold.
+   * The error for a failed request, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED for a canceled one, otherwise
+   * ERR_GAUDI_DMA_FAILED. Contains the reason for the failure of the queue, if known. Cold.
    */
   errorOf(status: Status): UcxError {
     if (!isStatus(status)) throw invalidArgument('status', 'must be a value of Status', status);
@@ -281,7 +281,7 @@ export class DeviceDma implements DmaQueueDevice {
     return dmaError(this.#card, { status, errno: failed?.failureErrno ?? 0, isLost, fault });
   }
 
-  /** Holds back the transfers that are started until {@link uncork}, so that as many as possible are one submission. */
+  /** Holds back new transfers until {@link uncork}, so that as few submissions as possible carry them. */
   cork(): void {
     this.isCorked = true;
   }
@@ -304,9 +304,9 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
-   * Sleeps until one of the queues has made progress or `timeoutNs` has passed; then call {@link progress}. May return early, and
-   * returns at once if every transfer has ended. Transfers that start meanwhile are included. Callers share one sleep, one promise, one timer and
-   * one driver call for each queue: abandoning a wait and waiting again costs nothing.
+   * Sleeps until one of the queues has made progress or `timeoutNs` has passed; then call {@link progress}. May return early, and returns at once if every
+   * transfer has ended. Includes transfers that start meanwhile. Callers share one sleep, one promise, one timer and one driver call for each queue, so
+   * abandoning a wait and waiting again costs nothing.
    */
   wait(timeoutNs: number): Promise<void> {
     if (typeof timeoutNs !== 'number' || !(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
@@ -327,7 +327,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#sleep.wake();
   }
 
-  /** Releases the queues' memory. Call it after the file was closed: until then the card may still write to it. */
+  /** Releases the memory of the queues. Call it after the file was closed: until then the card may still write to the memory. */
   close(): void {
     for (const queue of this.#queues) queue.close();
     this.#queues.length = 0;
@@ -337,14 +337,14 @@ export class DeviceDma implements DmaQueueDevice {
 
   takeSubmission(): boolean {
     if (this.#submissions >= this.#submissionsMax) return false;
-    // A fault reported before this point does not belong to later submissions. Reading the events costs a system call, and can be omitted until the
-    // first fault: the record of that fault identifies its origin. Only commands submitted outside the DMA queues can have faulted before it.
+    // A fault reported before this point does not belong to later submissions. Reading the events is a system call, and can be omitted until the first fault,
+    // because the record of that fault identifies its origin. Only commands submitted outside the DMA queues can have faulted before it.
     if (this.#events.lastFault !== undefined || this.#card.submitsCommands) this.#events.poll();
     this.#submissions += 1;
     return true;
   }
 
-  /** Returns a submission to the limit of the card: its commands have ended. */
+  /** Counts a submission as ended against the limit of the card. */
   returnSubmission(): void {
     this.#submissions -= 1;
   }
@@ -369,7 +369,7 @@ export class DeviceDma implements DmaQueueDevice {
     return this.#hostMemory.map(address, byteLength);
   }
 
-  /** Marks the transfers that the fault may have spoiled, before any other listener is notified. */
+  /** Marks the transfers that the fault may have corrupted, before other listeners are notified. */
   #faulted(fault: DeviceFault): void {
     if (this.#card.lostReason !== undefined) for (const queue of this.#queues) queue.lose();
     if (!doubtsData(fault)) return;
@@ -382,10 +382,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#card.checkOpen();
     this.#card.checkUsable();
     if (this.#submissionsMax === 0) {
-      throw gaudiError(
-        GaudiErrorCode.INVALID_PARAMS,
-        `${this.#card.name} is a gaudi3: its driver has no queues for dma`,
-      );
+      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `${this.#card.name} is a gaudi3, whose driver has no DMA queues`);
     }
     const { slots, packetBytesMax } = this.#options;
     const queue = new DmaQueue({
@@ -399,7 +396,7 @@ export class DeviceDma implements DmaQueueDevice {
     return queue;
   }
 
-  /** Throws unless it is a request of this card. */
+  /** Throws unless `request` is a request of this card. */
   #checkRequest(request: DmaRequest): void {
     if (DmaRequest.isGenuine(request) && request.owner.device === this) return;
     throw invalidArgument('request', `must be of ${this.#card.name}`, request);
@@ -418,20 +415,20 @@ export class DeviceDma implements DmaQueueDevice {
     if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
       throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
     }
-    if (!memory.live) throw invalidArgument(name, 'must be live', 'memory that was given back');
-    // The name is made only for an error: this runs for each transfer.
+    if (!memory.live) throw invalidArgument(name, 'has been released', memory);
+    // Tested first, because making the argument name costs time in every transfer.
     if (!Number.isSafeInteger(offset) || offset < 0) checkInteger(`${name}Offset`, offset);
     if (byteLength > memory.byteLength - offset) {
       throw outsideArgument(`${name} memory`, `${name}Offset`, { offset, byteLength, size: memory.byteLength });
     }
-    if (this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
+    if (this.#closed) throw invalidArgument(name, 'has been released', memory);
   }
 }
 
 /** Starts a transfer, which holds its memory. */
 function started(queue: DmaQueue, request: DmaRequest, first: DmaMemory, second: DmaMemory | undefined): DmaRequest {
   queue.start(request);
-  // No transfer completes before the next progress. If the request has already ended, it has failed, and holds no memory.
+  // A transfer cannot complete before the next progress. If the request has already ended, it has failed and holds no memory.
   request.hold(first, second);
   return request;
 }
@@ -447,7 +444,7 @@ function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void
   }
 }
 
-/* The hardware queues that DMA uses, by direction and generation of the card. */
+/* The hardware queues for DMA, by direction and generation of the card. */
 
 /** Queue ids by direction. */
 interface DmaRoutes {
@@ -456,9 +453,8 @@ interface DmaRoutes {
   readonly deviceToDevice: number;
 }
 
-/** The routes of each generation. */
 const DMA_ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
-  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel is used instead.
+  // The driver does not track the completion of the HBM channels of gaudi, whose queues are internal: stream 1 of the PCI channel is used instead.
   gaudi: {
     hostToDevice: GaudiQueueBase.DMA_0,
     deviceToHost: GaudiQueueBase.DMA_1,

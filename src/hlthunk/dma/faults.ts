@@ -1,9 +1,9 @@
 /**
- * Attribution of a fault of the card to transfers. It depends only on the driver's records and the transfers in flight.
+ * Attribution of a fault of the card to transfers, from the driver's records and the transfers in flight.
  *
- * A transfer that may have faulted is a suspect. The driver records only the first fault of each kind; if the record certainly belongs to this
- * fault, its address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with one exception: if transfers use
- * memory of other contexts, an access without translation can only be theirs, because own memory stays mapped as long as a transfer holds it.
+ * A transfer that may have faulted is a suspect. The driver records only the first fault of each kind; if the record certainly belongs to this fault, its
+ * address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with one exception: if some transfers use memory of other
+ * contexts, only these can have accessed an address without translation, because own memory stays mapped as long as a transfer holds it.
  */
 
 import { Errno, errnoName } from '../../sys/index.ts';
@@ -16,7 +16,7 @@ import { errnoMeaning, GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts
 import type { DeviceFault } from '../info/events.ts';
 import type { DmaRequest } from './request.ts';
 
-/** Events after which the data of transfers may be invalid. */
+/** Events that mean that transferred data may be invalid. */
 const DATA_FAULTS: number =
   HL_NOTIFIER_EVENT.UNDEFINED_OPCODE |
   HL_NOTIFIER_EVENT.USER_ENGINE_ERR |
@@ -26,11 +26,11 @@ const DATA_FAULTS: number =
   HL_NOTIFIER_EVENT.CRITICL_HW_ERR |
   HL_NOTIFIER_EVENT.CRITICL_FW_ERR;
 
-/** Events caused by an access to a wrong address. */
+/** Events caused by accesses to wrong addresses. */
 const ACCESS_FAULTS: number =
   HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.USER_ENGINE_ERR;
 
-/** Mask of the smallest page of a card. A page fault is attributed to the transfers that access its page. */
+/** Mask of the smallest page of a card: a page fault is attributed to the transfers that access its page. */
 const PAGE_MASK = ~0xfffn;
 
 /** The transfers in flight of one queue. */
@@ -40,13 +40,13 @@ export interface QueueFlight {
   readonly requests: readonly DmaRequest[];
 }
 
-/** Whether a fault may have spoiled data. A time-out or a reset alone spoils no completed transfer; unreadable events may be of any kind. */
+/** Whether data may be corrupted after a fault. A time-out or a reset alone does not corrupt completed transfers; unreadable events may be of any kind. */
 export function doubtsData({ mask }: DeviceFault): boolean {
   return mask === 0 || (mask & DATA_FAULTS) !== 0;
 }
 
 /**
- * The transfers that the fault may have spoiled.
+ * The transfers that the fault may have corrupted.
  * @param flights all transfers in flight on the card
  * @param isForeign whether a range of device addresses overlaps memory of other contexts
  */
@@ -93,14 +93,14 @@ function touchesPage(request: DmaRequest, address: bigint): boolean {
   return sides(request).some((side) => (side & PAGE_MASK) <= page && page <= ((side + last) & PAGE_MASK));
 }
 
-/* The error for a failed transfer: its code by the status, and the reason, if known. Cold. */
+/* The error for a failed transfer: code by the status, and the reason, if known. Cold. */
 
-/** What is known about the failure of a transfer. */
+/** Known facts about the failure of a transfer. */
 export interface DmaFailure {
   readonly status: Status;
   /** Errno with which the driver has failed a queue or rejected a submission; 0 for none. */
   readonly errno: number;
-  /** Whether the queue has failed: it takes no more transfers. */
+  /** Whether the queue has failed and accepts no more transfers. */
   readonly isLost: boolean;
   /** Events of the last fault of the card. */
   readonly fault: string | undefined;
@@ -116,15 +116,15 @@ export function dmaError(card: CardFile, failure: DmaFailure): UcxError {
   return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
 }
 
-/** Why the driver has failed a queue, with the remedy, or has rejected a submission. EBUSY means that the card is not operational. */
+/** Why the driver has failed a queue or rejected a submission. EBUSY means that the card is not operational. */
 function reasonOf(card: CardFile, { errno, isLost }: DmaFailure): string {
   if (!isLost) {
-    return `the driver has rejected its submission with ${errnoName(errno)} (${errnoMeaning(errno)}); later transfers are not affected`;
+    return `the driver rejected its submission with ${errnoName(errno)} (${errnoMeaning(errno)}); later transfers are not affected`;
   }
   const unusable = card.unusableReason();
   if (unusable !== undefined) return unusable;
   const why = errno === Errno.EBUSY ? card.whyBusy() : errnoMeaning(errno);
-  return `${why}; this open device takes no more transfers: close its context, and create a new one`;
+  return `${why}; this device accepts no more transfers: close its context and create a new one`;
 }
 
 function codeOf(status: Status): GaudiErrorCode {

@@ -11,7 +11,7 @@ import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { DmaQueue, type DmaQueueOptions } from './queue.ts';
 import type { DmaRequest } from './request.ts';
-import { Batches, REFUSALS_MAX, TransientErrors } from './submission.ts';
+import { Batches, TRANSIENT_ERRORS_MAX, TransientErrors } from './submission.ts';
 
 expectNoLeaks();
 
@@ -115,7 +115,7 @@ describe('long areas', () => {
 });
 
 describe('a corked queue', () => {
-  it('submits nothing by itself', () => {
+  it('submits nothing without a request', () => {
     const { device, queue, put, close } = open();
     device.isCorked = true;
     const all = [put(), put()];
@@ -244,14 +244,14 @@ describe('transient rejections', () => {
     const { device, queue, put, close } = open();
     device.csResult = -Errno.ENOMEM;
     const first = put();
-    for (let i = 1; i < REFUSALS_MAX; i++) expect(queue.progress()).toBe(0);
+    for (let i = 1; i < TRANSIENT_ERRORS_MAX; i++) expect(queue.progress()).toBe(0);
     device.csResult = 0;
     queue.progress();
     device.complete(1);
     queue.progress();
     device.csResult = -Errno.ENOMEM;
     const second = put();
-    for (let i = 1; i < REFUSALS_MAX; i++) expect(queue.progress()).toBe(0);
+    for (let i = 1; i < TRANSIENT_ERRORS_MAX; i++) expect(queue.progress()).toBe(0);
     expect(second.status).toBe(Status.INPROGRESS);
     while (second.status === Status.INPROGRESS) queue.progress();
     const third = put();
@@ -263,10 +263,10 @@ describe('transient rejections', () => {
 
   it('never end for EAGAIN, nor while batches are in flight, and end after exactly so many otherwise', () => {
     const errors = new TransientErrors();
-    for (let i = 0; i < 2 * REFUSALS_MAX; i++) errors.add(-Errno.EAGAIN, 1, false);
-    for (let i = 0; i < 2 * REFUSALS_MAX; i++) errors.add(-Errno.ENOMEM, 1, true);
+    for (let i = 0; i < 2 * TRANSIENT_ERRORS_MAX; i++) errors.add(-Errno.EAGAIN, 1, false);
+    for (let i = 0; i < 2 * TRANSIENT_ERRORS_MAX; i++) errors.add(-Errno.ENOMEM, 1, true);
     expect(errors.isExhausted).toBe(false);
-    for (let i = 0; i < REFUSALS_MAX; i++) errors.add(-Errno.EINTR, 3, false);
+    for (let i = 0; i < TRANSIENT_ERRORS_MAX; i++) errors.add(-Errno.EINTR, 3, false);
     expect(errors.isExhausted).toBe(false);
     errors.add(-Errno.EINTR, 3, false);
     expect([errors.isExhausted, errors.requests, errors.status]).toEqual([true, 3, Status.IO_ERROR]);

@@ -9,7 +9,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { CommandRing } from './command-ring.ts';
 import { DMA_PACKET_BYTES_MAX, DmaQueue } from './queue.ts';
 import type { DmaRequest } from './request.ts';
-import { REFUSALS_MAX } from './submission.ts';
+import { TRANSIENT_ERRORS_MAX } from './submission.ts';
 
 expectNoLeaks();
 
@@ -261,7 +261,7 @@ describe('transient rejections', () => {
     const first = transfer(queue, 0, 8);
     device.csResult = errno;
     const second = transfer(queue, 64, 8);
-    for (let poll = 0; poll < 2 * REFUSALS_MAX; poll++) expect(queue.progress()).toBe(0);
+    for (let poll = 0; poll < 2 * TRANSIENT_ERRORS_MAX; poll++) expect(queue.progress()).toBe(0);
     expect([second.status, queue.failure, device.inFlight]).toEqual([Status.INPROGRESS, Status.OK, 1]);
     device.csResult = 0;
     device.complete(1);
@@ -298,7 +298,7 @@ describe('transient rejections', () => {
       kept.push(transfer(queue, 0, 8));
     };
     let ended = 0;
-    for (let poll = 0; poll < 2 * REFUSALS_MAX && ended === 0; poll++) ended = queue.progress();
+    for (let poll = 0; poll < 2 * TRANSIENT_ERRORS_MAX && ended === 0; poll++) ended = queue.progress();
     expect(ended).toBe(3);
     expect(lost.map((request) => request.status)).toEqual([status, status, status]);
     expect([queue.failure, device.submissions.length]).toEqual([Status.OK, 1]);

@@ -1,9 +1,9 @@
 /**
- * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in host memory
- * shows which batch is done. The layer above checks allocations and access rights.
+ * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in host memory contains the
+ * number of the last complete batch. The layer above checks allocations and access rights.
  *
- * A batch is submitted at once while the queue has a free slot, so a single request does not wait; otherwise requests
- * are queued and submitted together in the next batch. Requests of one queue complete in order.
+ * A batch is submitted at once while the queue has a free slot, so a single request does not wait; otherwise requests are queued and submitted together in the
+ * next batch. Requests of one queue complete in order.
  */
 
 import { Errno } from '../../sys/index.ts';
@@ -20,7 +20,7 @@ export const DMA_REQUESTS_MAX = 4096;
 export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
 /** Maximum size of a short put or get in bytes. */
 export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
-/** Unsuccessful polls of the completion word between two polls of the driver, which detects errors and time-outs. */
+/** Polls of an unchanged completion word between two polls of the driver, which detect errors and time-outs. */
 const POLLS_PER_CHECK = 64;
 
 /** Options of a queue. */
@@ -33,7 +33,7 @@ export interface DmaQueueOptions {
   readonly slots: number;
   /** Largest transfer of one packet; tests use small values. Default {@link DMA_PACKET_BYTES_MAX}. */
   readonly packetBytesMax?: number;
-  /** The number of the batch before the first; tests begin before numbers wrap. Default 0. */
+  /** Number of the batch before the first; tests start shortly before numbers wrap. Default 0. */
   readonly batchesBefore?: number;
 }
 
@@ -55,7 +55,7 @@ export class DmaQueue {
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;
-  /** The errno with which the driver failed the queue, or has rejected its last submission; 0 for none. */
+  /** The errno with which the driver failed the queue or rejected its last submission; 0 for none. */
   failureErrno = 0;
 
   constructor(options: DmaQueueOptions) {
@@ -77,7 +77,7 @@ export class DmaQueue {
     return this.#waiting.length + this.#flying.length;
   }
 
-  /** Number of requests that can still be queued; ended ones count until they are freed. */
+  /** Number of requests that can still be queued; ended requests count until they are freed. */
   get room(): number {
     return DMA_REQUESTS_MAX - this.#pool.inUse;
   }
@@ -87,7 +87,7 @@ export class DmaQueue {
   }
 
   /**
-   * Takes a request for a transfer between two device addresses: its source and destination must be set, and then it must be started.
+   * Takes a request for a transfer between two device addresses. Set its source and destination, then start it.
    * @param byteLength 1 to 2^53 - 1
    * @returns the request, or undefined if no more can be queued (NO_RESOURCE)
    */
@@ -98,7 +98,7 @@ export class DmaQueue {
   }
 
   /**
-   * Like {@link take}, for a short transfer from JavaScript memory, which is the source: the bytes are copied now, into the slot beside the packet.
+   * Like {@link take}, for a short transfer whose source is JavaScript memory: copies the bytes now, into the data area of a slot.
    * @param byteLength 1 to {@link DMA_SHORT_BYTES_MAX}
    * @returns the request, or undefined if no slot is free (NO_RESOURCE)
    */
@@ -111,7 +111,7 @@ export class DmaQueue {
     return request;
   }
 
-  /** Like {@link takePut}, for a short transfer into JavaScript memory: the bytes are in `target` when the request ends. */
+  /** Like {@link takePut}, for a short transfer to JavaScript memory: the bytes are in `target` when the request has ended. */
   takeGet(target: Uint8Array, targetOffset: number, byteLength: number): DmaRequest | undefined {
     const request = this.#takeShort(byteLength);
     if (request === undefined) return undefined;
@@ -122,14 +122,14 @@ export class DmaQueue {
     return request;
   }
 
-  /** Starts the transfer of a request that was taken last. The caller keeps both sides mapped until it has ended. */
+  /** Starts the request that was taken last. The caller keeps both sides mapped until it has ended. */
   start(request: DmaRequest): void {
     if (this.failure !== Status.OK) {
       request.status = this.failure;
       return;
     }
     this.#activity.started(request);
-    // The pool has as many requests as the ring has entries.
+    // Cannot fail: the pool has as many requests as the ring has entries.
     this.#waiting.push(request);
     if (!this.device.isCorked) this.submitWaiting();
   }
@@ -144,7 +144,7 @@ export class DmaQueue {
     return this.#ioctls.seqOf(this.#batches.oldestSlot);
   }
 
-  /** Transfers that a fault reported now may have spoiled: some of their packets were submitted, and they were not complete when faults were last read. */
+  /** Transfers that a fault reported now may have corrupted: some of their packets were submitted, and they were incomplete when faults were last read. */
   inFlight(): DmaRequest[] {
     const requests: DmaRequest[] = [];
     for (let i = 0; i < this.#flying.length; i++) requests.push(this.#flying.at(i)!);
@@ -186,16 +186,16 @@ export class DmaQueue {
   }
 
   /**
-   * Wakes the device when the oldest batch in flight is done, at the latest after `timeoutNs`; then call {@link progress}.
-   * Has no effect if nothing is in flight, or while an earlier watch is in progress: that one wakes the device too.
+   * Wakes the device when the oldest batch in flight is complete, at the latest after `timeoutNs`; then call {@link progress}. Has no effect if nothing is in
+   * flight, or while an earlier watch is in progress, because that one wakes the device too.
    */
   watch(timeoutNs: number): void {
     if (this.busy) this.#wait.start(this.oldestSeq, timeoutNs);
   }
 
   /**
-   * Fails later requests, because the driver resets the card. Those in flight end, with a failure, when the card has executed them or the driver has aborted
-   * them: until then it may access their memory.
+   * Fails later requests, because the driver resets the card. Requests in flight end with a failure when the card has executed them or the driver has aborted
+   * them; until then the card may access their memory.
    */
   lose(): void {
     if (this.failure !== Status.OK) return;
@@ -221,7 +221,7 @@ export class DmaQueue {
     this.#ioctls.close();
   }
 
-  /** A request for a short transfer, with the data area of the next slot, which it needs for itself: no request may wait before it. */
+  /** Takes a request for a short transfer, with the data area of the next slot. It needs the slot for itself, so earlier requests must not be waiting. */
   #takeShort(byteLength: number): DmaRequest | undefined {
     if (this.#waiting.length > 0 || !this.#batches.isSlotFree) return undefined;
     const request = this.take(byteLength);
@@ -232,21 +232,21 @@ export class DmaQueue {
   /** Submits batches of waiting requests while there are slots. */
   submitWaiting(): void {
     while (this.#waiting.length > 0 && this.#batches.isSlotFree && this.device.takeSubmission()) {
-      // Faults are read before a submission.
+      // Submitting reads the faults first.
       if (this.failure === Status.OK && this.#submitBatch()) continue;
       this.device.returnSubmission();
       return;
     }
   }
 
-  /** Fails the requests that a lost queue cannot submit. */
+  /** Fails the waiting requests of a lost queue. */
   #endWaiting(): number {
     const ended = this.#waiting.length;
     this.#endAll(this.#waiting, this.failure);
     return ended;
   }
 
-  /** Writes one batch into the next slot and submits it; returns false if the driver has no room, or has failed the queue. */
+  /** Writes one batch into the next slot and submits it; false if the driver is out of resources or has failed the queue. */
   #submitBatch(): boolean {
     const ring = this.#ring;
     const batches = this.#batches;
@@ -300,7 +300,7 @@ export class DmaQueue {
     if (partial > 0) this.#waiting.at(0)!.issued += partial;
   }
 
-  /** Completes the requests in flight whose batch is done. */
+  /** Completes the requests in flight whose batches are complete. */
   #endUpTo(completed: number): number {
     let ended = 0;
     for (let head = this.#flying.at(0); head !== undefined; head = this.#flying.at(0)) {
@@ -316,14 +316,14 @@ export class DmaQueue {
     request.status = request.target !== undefined && status === Status.OK ? this.#ring.deliver(request) : status;
     this.#activity.ended(request);
     request.releaseMemory();
-    if (request.onComplete !== undefined) request.tell(request.onComplete);
+    if (request.onComplete !== undefined) request.notify(request.onComplete);
   }
 
   #endAll(requests: Ring<DmaRequest>, status: Status): void {
     for (let head = requests.shift(); head !== undefined; head = requests.shift()) this.#end(head, status);
   }
 
-  /** Counts an unsuccessful poll; polls the driver from time to time, which detects time-outs and resets. */
+  /** Counts an unsuccessful poll; sometimes polls the driver, to detect time-outs and resets. */
   #fruitless(): number {
     if (this.#waiting.length > 0 && this.#batches.isSlotFree) this.submitWaiting();
     this.#polls += 1;
@@ -337,25 +337,25 @@ export class DmaQueue {
   }
 
   #waitEnded(result: number): void {
-    // A queue that has ended its batches meanwhile keeps its reason.
+    // A queue whose batches have ended meanwhile keeps its reason.
     if (result < 0 && !isTransient(result) && this.busy) this.#fail(result);
     this.device.wake();
   }
 
-  /** Fails the requests of a batch whose transient rejections do not end; the queue continues. */
+  /** Fails the requests of a batch that was rejected too often; the queue continues. */
   #giveUpBatch(): number {
     const { status, requests } = this.#refusals;
     const given: DmaRequest[] = [];
     for (let i = 0; i < requests; i++) given.push(this.#waiting.shift()!);
     this.#refusals.clear();
-    // A callback may start transfers, and those must not submit the failed requests.
+    // A callback may start transfers, whose submission must not include the failed requests.
     for (const request of given) this.#end(request, status);
     return given.length;
   }
 
   /**
-   * Fails the requests of a batch that the driver has rejected; the queue continues, because nothing of it was accepted. They end behind the batches in flight,
-   * which may have packets of the first of them.
+   * Fails the requests of a batch that the driver has rejected; the queue continues, because the driver accepted no part of the batch. The requests end after
+   * the batches in flight, which may contain packets of the first request.
    */
   #rejectBatch(requests: number, result: number): void {
     this.failureErrno = -result;
@@ -365,7 +365,7 @@ export class DmaQueue {
     if (!this.busy) this.#endUpTo(this.#batches.submitted);
   }
 
-  /** Fails the queue permanently: a time-out, a reset, a lost device. */
+  /** Fails the queue permanently: after a time-out, a reset, or the loss of the device. */
   #fail(result: number): void {
     this.failureErrno = -result;
     this.device.checkFaults();
@@ -373,7 +373,7 @@ export class DmaQueue {
     else this.abort(Status.IO_ERROR);
   }
 
-  /** Whether one of the batches in flight has the driver's submission number. */
+  /** Whether a batch in flight has the driver's submission number `seq`. */
   #hasInFlight(seq: number): boolean {
     for (let i = 0; i < this.#batches.inFlight; i++) {
       if (this.#ioctls.seqOf(this.#batches.slotInFlight(i)) === seq) return true;

@@ -1,6 +1,6 @@
 /**
- * One asynchronous DMA transfer: addresses, progress, result. Instrumentation of one DMA queue: counters for statistics, and events for the subscribers
- * of the diagnostics channels.
+ * An asynchronous DMA transfer: addresses, progress, result; and the instrumentation of a DMA queue: counters for statistics, and events for subscribers of the
+ * diagnostics channels.
  */
 
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
@@ -19,7 +19,7 @@ export type DmaCallback = (request: DmaRequest) => void;
 export class DmaRequest {
   /** INPROGRESS, OK, or the failure. Final once it is not INPROGRESS. */
   status: Status = Status.OK;
-  /** Result unless the transfer fails otherwise: IO_ERROR once a fault of the card may have spoiled it. */
+  /** The status with which the request ends unless the transfer fails: IO_ERROR if a fault of the card may have corrupted it. */
   outcome: Status = Status.OK;
   /** Low word of the source address, signed. */
   sourceLow = 0;
@@ -31,19 +31,19 @@ export class DmaRequest {
   destinationHigh = 0;
   /** Length in bytes. */
   byteLength = 0;
-  /** Bytes that are in submitted or prepared packets. */
+  /** Bytes in submitted or prepared packets. */
   issued = 0;
-  /** Number of the batch that carries the last packet, modulo 2^32. */
+  /** Number of the batch with the last packet, modulo 2^32. */
   batch = 0;
   /** Start time; -1 without observers. */
   startNs = -1;
-  /** Destination of a short get: its bytes arrive in the data area of a slot. */
+  /** Destination of a short get, whose bytes arrive in the data area of a slot. */
   target: Uint8Array | undefined = undefined;
   /** First byte of `target` that the transfer writes. */
   targetOffset = 0;
   /** Byte offset of a short transfer in the data area of the ring. */
   dataOffset = 0;
-  /** Context of the owner for `onComplete`. */
+  /** Arbitrary value of the owner, for `onComplete`. */
   context: unknown = undefined;
   /** False while the request is in its pool. */
   live = false;
@@ -58,7 +58,7 @@ export class DmaRequest {
     this.#owner = owner;
   }
 
-  /** Whether a value is a request made by this class, not an object that imitates one: freed requests return to pools. */
+  /** Whether a value is a request made by this class, rather than an object that imitates one: freed requests return to pools. */
   static isGenuine(value: unknown): value is DmaRequest {
     return typeof value === 'object' && value !== null && #owner in value;
   }
@@ -109,17 +109,17 @@ export class DmaRequest {
     this.destinationHigh = high;
   }
 
-  /** Sets the source to a byte of memory. */
+  /** Sets the source to an offset in memory. */
   from({ low, high }: DmaMemory, offset: number): void {
     this.setSource(lowAt(low, offset), highAt(low, high, offset));
   }
 
-  /** Sets the destination to a byte of memory. */
+  /** Sets the destination to an offset in memory. */
   to({ low, high }: DmaMemory, offset: number): void {
     this.setDestination(lowAt(low, offset), highAt(low, high, offset));
   }
 
-  /** Holds the memory of a transfer in flight: neither range can be released before its end. */
+  /** Holds the memory of a transfer in flight, which prevents its release before the end. */
   hold(first: DmaMemory, second: DmaMemory | undefined): void {
     if (this.status !== Status.INPROGRESS) return;
     first.retain();
@@ -137,8 +137,8 @@ export class DmaRequest {
     this.secondMemory = undefined;
   }
 
-  /** Calls back the owner of an ended request. An exception becomes an uncaught exception, so that other requests end too. */
-  tell(onComplete: DmaCallback): void {
+  /** Calls the owner's callback. An exception becomes an uncaught exception, so that other requests end too. */
+  notify(onComplete: DmaCallback): void {
     try {
       onComplete(this);
     } catch (error) {
@@ -168,7 +168,7 @@ export class DmaRequestPool {
     return this.#pool.get();
   }
 
-  /** Takes a request back, which drops what it refers to. */
+  /** Returns a request to the pool and drops its references. */
   free(request: DmaRequest): void {
     request.live = false;
     request.target = undefined;
@@ -178,7 +178,7 @@ export class DmaRequestPool {
   }
 }
 
-/** The counters of a queue, with their names in statistics. */
+/** Counters of a queue, with their names in statistics. */
 export interface DmaCounts {
   /** Number of successful transfers. */
   readonly operations: number;
@@ -188,11 +188,11 @@ export interface DmaCounts {
   readonly errors: number;
   /** Command submissions. */
   readonly submissions: number;
-  /** Number of command submissions that the card has not finished: a level, not a count. */
+  /** Number of unfinished command submissions: a level, not a total. */
   readonly in_flight: number;
 }
 
-/** Owner and size of the recorded activity. */
+/** Owner and size of an activity record. */
 export interface DmaActivityOptions {
   readonly device: { readonly name: string; readonly clock: Clock };
   readonly queueIndex: number;
@@ -207,7 +207,7 @@ const SUBMISSIONS = 3;
 
 /** The activity of a queue. */
 export class DmaActivity {
-  /** An array of Numbers, so that counting never allocates. */
+  /** An array, so that counting never allocates heap numbers. */
   readonly #counts: Float64Array = new Float64Array(4);
   /** Submission time of the batch in each slot; -1 without observers. */
   readonly #submittedNs: Float64Array;

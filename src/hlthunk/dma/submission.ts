@@ -1,6 +1,6 @@
 /**
- * The batches of one queue, and its ioctls: submits a batch, queries its status, and waits for it in a single asynchronous call that all sleepers
- * share. The arguments are in blocks that are allocated once. Rejections of the first waiting batch: which are transient, and when they have to end.
+ * The batches of one queue and its ioctls: submits a batch, queries its status, and waits for it in a single asynchronous call that all sleepers share, with
+ * argument blocks that are allocated once. Also counts transient rejections of the first waiting batch.
  */
 
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';
@@ -50,8 +50,8 @@ export class CompletionWait {
   }
 
   /**
-   * Waits for a submission up to `timeoutNs`. Has no effect while a wait is in progress: that wait ends no later than its own time-out,
-   * and a caller that is still sleeping then starts the next one. Has no effect after {@link close}.
+   * Waits for a submission up to `timeoutNs`. Has no effect while a wait is in progress: that wait ends no later than its own time-out, and callers that still
+   * sleep then start the next one. Has no effect after {@link close}.
    */
   start(seq: number, timeoutNs: number): void {
     if (this.#pending || this.#closed) return;
@@ -60,7 +60,7 @@ export class CompletionWait {
     void this.#file.ioctlAsync(this.#request, this.#block).then((result) => this.#end(result));
   }
 
-  /** Releases the block, which a call in progress keeps until it settles. Idempotent. */
+  /** Releases the block; a call in progress keeps it until it settles. Idempotent. */
   close(): void {
     this.#closed = true;
     if (!this.#pending) this.#block.free();
@@ -75,16 +75,16 @@ export class CompletionWait {
 
 /** The batches of one queue by their numbers, which count modulo 2^32. Batch n is in slot n - 1 modulo the number of slots. */
 export class Batches {
-  /** The last batch that was submitted, and the last one that was retired: the card has executed it, and its requests have ended. */
+  /** The last submitted batch, and the last retired one, which the card has executed and whose requests have ended. */
   submitted: number;
   retired: number;
-  /** The last batch that was complete when faults were read; its own faults were included. */
+  /** The last batch that was complete when faults were last read, so that its faults were included. */
   completed: number;
   readonly #slots: number;
 
   /**
    * @param slots maximum number of batches in flight, a power of two
-   * @param before the number of the batch before the first
+   * @param before number of the batch before the first
    */
   constructor(slots: number, before = 0) {
     this.#slots = slots;
@@ -121,7 +121,7 @@ export class Batches {
     return (this.retired + index) & (this.#slots - 1);
   }
 
-  /** The oldest batch in flight is done. */
+  /** Retires the oldest batch in flight. */
   retire(): void {
     this.retired = (this.retired + 1) | 0;
   }
@@ -130,7 +130,7 @@ export class Batches {
 const CS = HL_CS_ARGS.in.words;
 const CS_OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
-/** The one chunk of a submission is behind the arguments in the same block. */
+/** Offset of the submission's only chunk, which follows the arguments in the block. */
 const CHUNK_BYTE = 64;
 const CHUNK_WORD: number = CHUNK_BYTE / 4;
 
@@ -150,7 +150,7 @@ export class BatchIoctls {
     this.#file = file;
     this.#ring = ring;
     this.#queueIndex = queueIndex;
-    // Signed, so that the numbers are small integers of V8; the kernel evaluates 32 bits only.
+    // Signed, so that it is a small integer of V8; the kernel uses only 32 bits.
     this.#csRequest = file.numbers.CS | 0;
     this.#waitRequest = file.numbers.WAIT_CS | 0;
     this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
@@ -175,12 +175,12 @@ export class BatchIoctls {
     return result;
   }
 
-  /** The driver's number of the last batch that was submitted in a slot. */
+  /** The driver's number of the last batch submitted in a slot. */
   seqOf(slot: number): number {
     return this.#slotSeq[slot]!;
   }
 
-  /** Result of the WAIT_CS ioctl for a submission, without waiting: a negative errno for one that has failed. */
+  /** Polls a submission with WAIT_CS, without waiting: a negative errno if it has failed. */
   poll(seq: number): number {
     writeWaitArguments(this.#waitBlock, seq, 0);
     return this.#file.ioctl(this.#waitRequest, this.#waitBlock);
@@ -192,15 +192,21 @@ export class BatchIoctls {
   }
 }
 
-/** Maximum number of transient rejections of a batch while no batch is in flight whose completion could free resources; then its requests fail. */
-export const REFUSALS_MAX = 1024;
+/**
+ * Maximum number of transient rejections of a batch while no batch is in flight whose completion could free resources; beyond it the requests of the batch
+ * fail.
+ */
+export const TRANSIENT_ERRORS_MAX = 1024;
 
-/** Whether a rejection is transient: a full queue, a signal, lack of memory. All others fail the batch. */
+/** Whether a rejection is transient: a full queue, a signal, lack of memory. Any other fails the batch. */
 export function isTransient(result: number): boolean {
   return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
 }
 
-/** Whether a rejection means that the open file is lost: the card is not operational (EBUSY), went into reset (EPERM) or was removed (ENODEV). Others reject one submission. */
+/**
+ * Whether a rejection means that the open file is lost: the card is not operational (EBUSY), in reset (EPERM) or removed (ENODEV). Any other concerns one
+ * submission.
+ */
 export function isLoss(result: number): boolean {
   return result === -Errno.EBUSY || result === -Errno.EPERM || result === -Errno.ENODEV;
 }
@@ -213,7 +219,7 @@ export class TransientErrors {
   #result = 0;
 
   /**
-   * Counts a rejection for lack of room, unless room will follow: from batches in flight, or, for EAGAIN, from the driver, which frees its own resources.
+   * Counts a rejection for lack of resources, unless resources will become free: from batches in flight, or, for EAGAIN, from the driver.
    * @param hasFlights whether batches are in flight
    */
   add(result: number, requests: number, hasFlights: boolean): void {
@@ -223,14 +229,14 @@ export class TransientErrors {
     else this.#count += 1;
   }
 
-  /** Starts again: a batch was accepted or has failed. */
+  /** Resets the count: a batch was accepted or has failed. */
   clear(): void {
     this.#count = 0;
   }
 
   /** Whether the batch has been rejected too often. */
   get isExhausted(): boolean {
-    return this.#count > REFUSALS_MAX;
+    return this.#count > TRANSIENT_ERRORS_MAX;
   }
 
   /** The status of the requests of a batch that was rejected too often. */

@@ -1,6 +1,5 @@
 /**
- * Signed reports of a card's firmware: about its boot, and about the device. Verifying signatures and certificates is left to
- * the program.
+ * Signed reports of a card's firmware about its boot and about the device. Programs verify the signatures and certificates.
  *
  * Source: hlthunk_get_sec_attest_info and hlthunk_get_dev_info_signed of hl-thunk; sec_attest_info and dev_info_signed of Linux 6.12.
  */
@@ -11,7 +10,7 @@ import { checkWord32 } from '../base/gaudi-error.ts';
 
 /** Common fields of both reports. */
 interface SignedReport {
-  /** The nonce, which is part of the signed data: equal to that of the request, it shows that the report is new. */
+  /** The nonce of the request, which is part of the signed data and so proves that the report is new. */
   readonly nonce: number;
   /** Public key area of the attestation key (TPMT_PUBLIC). */
   readonly publicData: Uint8Array;

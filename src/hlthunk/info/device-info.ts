@@ -101,7 +101,7 @@ export function asicProfileOf(target: CardTarget, info: HwIpInfo): AsicProfile {
   const profile = asicOfPciDeviceId(info.deviceId);
   if (profile !== undefined) return profile;
   const id = `0x${info.deviceId.toString(16)}`;
-  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${name} has the unknown PCI device id ${id}`, {
+  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `PCI device id ${id} of ${name} is unknown`, {
     minor,
     deviceId: id,
   });
@@ -209,20 +209,20 @@ export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array 
   const count = getHwIpInfo(target).numOfEvents;
   if (count === 0) return new Uint32Array(0);
   const op = aggregate ? HL_INFO_OP.HW_EVENTS_AGGREGATE : HL_INFO_OP.HW_EVENTS;
-  return withAnswer(target, { op, what: 'getHwEvents' }, count * 4, (answer) => answer.words.slice());
+  return withResult(target, { op, what: 'getHwEvents' }, count * 4, (answer) => answer.words.slice());
 }
 
 /** HBM rows that the firmware has replaced because of ECC errors. */
 export function getDramReplacedRows(target: CardTarget): readonly ReplacedDramRow[] {
   const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
-  return withAnswer(target, { op, what: 'getDramReplacedRows' }, CPUCP_REPLACED_ROWS_BYTES, ({ u8 }) =>
+  return withResult(target, { op, what: 'getDramReplacedRows' }, CPUCP_REPLACED_ROWS_BYTES, ({ u8 }) =>
     decodeReplacedRows(u8),
   );
 }
 
-/** Whether HBM rows are pending replacement: non-zero if there are any. */
+/** Whether HBM rows are pending replacement: non-zero if so. */
 export function getDramPendingRows(target: CardTarget): number {
-  return withAnswer(
+  return withResult(
     target,
     { op: HL_INFO_OP.DRAM_PENDING_ROWS, what: 'getDramPendingRows' },
     4,
@@ -230,12 +230,12 @@ export function getDramPendingRows(target: CardTarget): number {
   );
 }
 
-/** State of the engines, as the text that the driver writes. */
+/** State of the engines, as the string that the driver writes. */
 export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENGINES_DATA_MAX_SIZE): string {
   if (!Number.isInteger(bufferBytes) || bufferBytes < 1024 || bufferBytes > HL_ENGINES_DATA_MAX_SIZE) {
     throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
   }
-  return withAnswer(target, { op: HL_INFO_OP.ENGINE_STATUS, what: 'getEngineStatus' }, bufferBytes, (answer) => {
+  return withResult(target, { op: HL_INFO_OP.ENGINE_STATUS, what: 'getEngineStatus' }, bufferBytes, (answer) => {
     const actual = Math.min(cardOf(target).infoArguments().user_buffer_actual_size, bufferBytes);
     return text(answer.u8.slice(0, actual));
   });
@@ -251,9 +251,9 @@ const EVENT_OPS: readonly number[] = [
 ];
 
 /**
- * Runs any op of INFO (hlthunk_get_info), for ops without a call of their own. Ops of events are excluded: see `device.events`.
+ * Runs any op of INFO (hlthunk_get_info), for ops without a function here. Ops of events are excluded: use `device.events`.
  * @param op of HL_INFO_OP, or one that is unknown to this library
- * @param answer 1 byte to 1 MiB: its contents are passed to the driver, and contain the result afterwards
+ * @param answer 1 byte to 1 MiB, passed to the driver, which writes the result to it
  * @param argument the argument word of the op: dcore_id, pll_index, array_size and the like
  * @returns that word after the call: user_buffer_actual_size or array_size, if the op returns a value there
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also for an op that the driver does not have; ERR_GAUDI_DEVICE_BUSY in reset
@@ -261,7 +261,7 @@ const EVENT_OPS: readonly number[] = [
 export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argument = 0): number {
   checkWord32('op', op);
   checkWord32('argument', argument);
-  if (EVENT_OPS.includes(op)) throw invalidArgument('op', 'must not be one of the events of a device', op);
+  if (EVENT_OPS.includes(op)) throw invalidArgument('op', 'must not be an op of events: use device.events', op);
   if (!(answer instanceof Uint8Array)) throw invalidArgument('answer', 'must be a Uint8Array', answer);
   const { byteLength } = answer;
   if (byteLength < 1 || byteLength > INFO_BYTES_MAX) {
@@ -287,7 +287,7 @@ interface Query {
 }
 
 /** Runs an op whose result is not a single struct. */
-function withAnswer<T>(
+function withResult<T>(
   target: CardTarget,
   { op, what }: Query,
   byteLength: number,
@@ -304,7 +304,7 @@ function withAnswer<T>(
   }
 }
 
-/** A NUL-terminated text. */
+/** The string before the NUL byte. */
 function text(bytes: Uint8Array): string {
   const end = bytes.indexOf(0);
   return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));

@@ -1,4 +1,4 @@
-/** Rows of HBM that the firmware has replaced: the record as data. */
+/** Rows of HBM that the firmware has replaced, and their decoder. */
 
 import { CPUCP_REPLACED_ROWS_BYTES } from '../../uapi/index.ts';
 
@@ -26,7 +26,7 @@ export interface ReplacedDramRow {
   readonly bankIdx: number;
   /** Row of the bank. */
   readonly rowAddr: number;
-  /** One of {@link DramRowCause}; newer firmware may know others. */
+  /** One of {@link DramRowCause}; newer firmware may report other values. */
   readonly replacedRowCause: number;
 }
 

@@ -127,7 +127,7 @@ describe('events', () => {
     const { card, close } = scriptedCard(() => -Errno.EINVAL);
     const log = createTestLog();
     const events = new DeviceEvents(card, log.log);
-    expect(log.records.map(({ message }) => message)).toEqual([expect.stringMatching(/faults .* cannot be noticed/)]);
+    expect(log.records.map(({ message }) => message)).toEqual([expect.stringMatching(/faults .* cannot be detected/)]);
     expect(events.supported).toBe(false);
     expect(events.poll()).toBe(false);
     expect(events.receive()).toBe(0);

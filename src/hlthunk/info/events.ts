@@ -1,8 +1,8 @@
 /**
- * Events of an open card: the one place that reads its event fd, which the driver signals. Events are recorded and passed to the DMA of the card first,
+ * Events of an open card. Only this module reads the card's event fd, which the driver signals. Events are recorded and passed first to the DMA of the card,
  * then to users, so that the order of readers does not matter.
  *
- * Faults arrive before the completions of the spoiled transfers: reading the events after a completion yields all faults that can concern it.
+ * Faults arrive before the completions of the transfers that they corrupted: reading the events after a completion yields all faults that can affect it.
  */
 
 import { allocateScratch, EventFd, type PollSubscription, type ScratchBlock } from '../../sys/index.ts';
@@ -32,17 +32,17 @@ import {
 export type NotifierEvent = keyof typeof HL_NOTIFIER_EVENT;
 
 /** Maximum number of reports that wait for callbacks; beyond it the oldest is dropped, which shows as a gap in the sequence. */
-const UNTOLD_MAX = 64;
-/** Events after which the open file is useless. */
+const UNDELIVERED_MAX = 64;
+/** Events after which the open file cannot be used. */
 const RESETS: number = HL_NOTIFIER_EVENT.DEVICE_RESET | HL_NOTIFIER_EVENT.DEVICE_UNAVAILABLE;
 
-/** Events, with the driver's records that belong to them: it records the first of each kind only, so later events have none. */
+/** Events, with the driver's records of them. The driver records only the first event of each kind, so later events have no record. */
 export interface DeviceFault {
   /** Number of the report of the open card, from 1. */
   readonly sequence: number;
   /** Number of driver signals that the report covers. A record belongs to one of them. */
   readonly signals: number;
-  /** Bits of HL_NOTIFIER_EVENT; 0 if the driver has signalled and the events could not be read, or another reader has consumed them. */
+  /** Bits of HL_NOTIFIER_EVENT; 0 if the driver has signalled, but the events could not be read or another reader has consumed them. */
   readonly mask: number;
   /** The reported events. */
   readonly events: readonly NotifierEvent[];
@@ -63,7 +63,7 @@ export type EventCallback = (mask: number, fault: DeviceFault) => void;
 
 /** A subscription to events. */
 export class EventSubscription implements Disposable {
-  /** Ends the subscription. Idempotent; may be called without its object. */
+  /** Ends the subscription. Idempotent; may be called as a plain function. */
   readonly close: () => void;
 
   /** @internal Made by DeviceEvents.register. */
@@ -77,28 +77,28 @@ export class EventSubscription implements Disposable {
   }
 }
 
-/** The events of one open device. */
+/** Events of one open device. */
 export class DeviceEvents implements CardTarget {
   /** The open file of the card. */
   readonly card: CardFile;
   readonly #log: Log;
   readonly #clock: Clock;
-  /** Limits the log to one line for each combination of events, then a count: a card can report the same event endlessly. */
+  /** Limits the log to one line for each combination of events, then a count, because a card can report the same event endlessly. */
   readonly #reports: Map<number, LimitedLog> = new Map();
   readonly #eventFd: EventFd | undefined;
   readonly #answer: ScratchBlock;
   readonly #callbacks = new Set<EventCallback>();
   /** Timestamp of each kind of record at its last report. */
   readonly #recorded: Map<unknown, bigint> = new Map();
-  /** Reports whose callbacks have not run. */
-  readonly #untold: DeviceFault[] = [];
+  /** Reports that callbacks have not received. */
+  readonly #undelivered: DeviceFault[] = [];
   #onFault: (fault: DeviceFault) => void = () => {};
   #subscription: PollSubscription | undefined;
   #received = 0;
   #lastFault: DeviceFault | undefined;
   #timedOutSeq = 0;
 
-  /** @throws SyscallError EMFILE, ENFILE: without an event fd a faulting transfer would appear successful */
+  /** @throws SyscallError EMFILE, ENFILE: without an event fd, a transfer that faults would appear successful */
   constructor(card: CardFile, log: Log, clock: Clock = systemClock) {
     this.card = card;
     this.#log = log;
@@ -107,7 +107,7 @@ export class DeviceEvents implements CardTarget {
     this.#answer = allocateScratch(8);
   }
 
-  /** Whether the driver reports events: Linux 6.0 and later, primary node. */
+  /** Whether the driver reports events: Linux 6.0 and later, primary node only. */
   get supported(): boolean {
     return this.#eventFd !== undefined;
   }
@@ -122,35 +122,35 @@ export class DeviceEvents implements CardTarget {
     return this.#timedOutSeq;
   }
 
-  /** Sets the listener that receives every report first, within the call that reads it. It must not throw nor start transfers. */
+  /** Sets the listener that receives every report first, within the call that reads it. It must neither throw nor start transfers. */
   listen(onFault: (fault: DeviceFault) => void): void {
     this.#onFault = onFault;
   }
 
   /**
-   * Reads new events, without allocation if there are none, and records them. Callbacks run later, from the event loop, so this may be called
-   * where no transfer may be started.
+   * Reads and records new events; allocates nothing if there are none. Callbacks run later, from the event loop, so this may be called where transfers must not
+   * be started.
    * @returns whether there were any
    */
   poll(): boolean {
     if (!this.#read()) return false;
-    if (this.#untold.length > 0) queueMicrotask(() => this.#tell());
+    if (this.#undelivered.length > 0) queueMicrotask(() => this.#deliver());
     return true;
   }
 
   /**
-   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create), also those that another
-   * call has read. The subscription does not keep the process alive.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver has no events; SyscallError EMFILE
+   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create), even if another call has read them.
+   * The subscription does not keep the process alive.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver does not report events; SyscallError EMFILE
    */
   register(callback: EventCallback): EventSubscription {
     this.card.checkOpen();
     if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
     if (this.#eventFd === undefined) {
-      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `the driver of ${this.card.name} takes no event fd`);
+      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `the driver of ${this.card.name} does not accept an event fd`);
     }
     if (this.#subscription === undefined) {
-      this.#subscription = this.#eventFd.onReadable(() => this.#readAndTell());
+      this.#subscription = this.#eventFd.onReadable(() => this.#readAndDeliver());
       this.#subscription.unref();
     }
     // A separate function, so that the same callback can be registered twice.
@@ -162,7 +162,7 @@ export class DeviceEvents implements CardTarget {
   /** The events since the last call (hlthunk_notifier_recv with a time-out of 0): bits of HL_NOTIFIER_EVENT, 0 for none. */
   receive(): number {
     this.card.checkOpen();
-    this.#readAndTell();
+    this.#readAndDeliver();
     const mask = this.#received;
     this.#received = 0;
     return mask;
@@ -171,7 +171,7 @@ export class DeviceEvents implements CardTarget {
   /** Ends all subscriptions. Call it after the file was closed, which unregisters the event fd. */
   close(): void {
     this.#callbacks.clear();
-    this.#untold.length = 0;
+    this.#undelivered.length = 0;
     this.#subscription = undefined;
     this.#eventFd?.close();
     this.#answer.free();
@@ -185,7 +185,9 @@ export class DeviceEvents implements CardTarget {
     if (result === 0) return eventFd;
     eventFd.close();
     if (!isOpAbsent(result)) throw this.card.error(result, 'registration of an event fd');
-    this.#log.warn(`${this.card.name} takes no event fd (errno ${-result}): faults of its transfers cannot be noticed`);
+    this.#log.warn(
+      `the driver of ${this.card.name} rejected an event fd (errno ${-result}): faults of its transfers cannot be detected`,
+    );
     return undefined;
   }
 
@@ -196,9 +198,9 @@ export class DeviceEvents implements CardTarget {
     this.#subscription = undefined;
   }
 
-  #readAndTell(): void {
+  #readAndDeliver(): void {
     this.#read();
-    this.#tell();
+    this.#deliver();
   }
 
   /** Reads the event fd: the only reader. */
@@ -222,8 +224,8 @@ export class DeviceEvents implements CardTarget {
     this.#onFault(fault);
     this.#report(fault);
     if (this.#callbacks.size === 0) return;
-    if (this.#untold.length === UNTOLD_MAX) this.#untold.shift();
-    this.#untold.push(fault);
+    if (this.#undelivered.length === UNDELIVERED_MAX) this.#undelivered.shift();
+    this.#undelivered.push(fault);
   }
 
   #report(fault: DeviceFault): void {
@@ -236,8 +238,8 @@ export class DeviceEvents implements CardTarget {
     reports.error(`${this.card.name} reports ${describe(fault)}`);
   }
 
-  #tell(): void {
-    for (let fault = this.#untold.shift(); fault !== undefined; fault = this.#untold.shift()) {
+  #deliver(): void {
+    for (let fault = this.#undelivered.shift(); fault !== undefined; fault = this.#undelivered.shift()) {
       for (const callback of this.#callbacks) {
         try {
           callback(fault.mask, fault);
@@ -264,7 +266,7 @@ export class DeviceEvents implements CardTarget {
     };
   }
 
-  /** A record that no earlier report had; undefined also if it cannot be read, which must not hide the event. */
+  /** A record, unless an earlier report had it; undefined also if it cannot be read, which must not hide the event. */
   #newRecord<T extends { readonly timestamp: bigint }>(read: (target: CardTarget) => T | undefined): T | undefined {
     try {
       const record = read(this);

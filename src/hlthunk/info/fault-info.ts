@@ -27,9 +27,9 @@ import {
 import { type CamelRecord, type CardTarget, camelRecord, cardOf } from '../base/card-file.ts';
 import { invalidArgument, isOpAbsent } from '../base/gaudi-error.ts';
 
-/** Fills result buffers before the call: bytes that still have this value were not written by the driver. */
+/** Fills result buffers before a call, to recognise bytes that the driver has not written. */
 const UNWRITTEN = 0xa5;
-/** Maximum number of mappings in one request: more than the memory of a card has pages, and still small. */
+/** Maximum number of mappings in one request: more than a card has pages of memory, and still small. */
 const USER_MAPPINGS_MAX = 2 ** 20;
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
@@ -92,7 +92,10 @@ export function getEngineErrInfo(target: CardTarget): EngineErrInfo | undefined 
   return record(target, HL_INFO_OP.USER_ENGINE_ERR_EVENT, HL_INFO_ENGINE_ERR_EVENT, 'getEngineErrInfo');
 }
 
-/** Time of the last successful open of the primary node, whatever the name of the op (last_err_open_dev_info, Linux 6.12); undefined if the driver has no such op. */
+/**
+ * Time of the last successful open of the primary node, despite the name of the op (last_err_open_dev_info, Linux 6.12); undefined if the driver does not have
+ * the op.
+ */
 export function getLastErrOpenDevTime(target: CardTarget): bigint | undefined {
   const op = HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME;
   return record(target, op, HL_INFO_LAST_ERR_OPEN_DEV_TIME, 'getLastErrOpenDevTime')?.timestamp;
@@ -119,7 +122,7 @@ export function getRazwiInfo(target: CardTarget): RazwiInfo | undefined {
 
 /**
  * The mappings at the time of the page fault (Linux 6.12).
- * @param countMax room for mappings; the driver requires room for all of them
+ * @param countMax size of the buffer in mappings; the driver fails if not all of them fit
  */
 export function getUserMappings(target: CardTarget, countMax = 4096): readonly UserMapping[] {
   const card = cardOf(target);

@@ -26,7 +26,7 @@ export interface NicPortsMasks {
 
 /** The far end of a port. */
 export interface NicPeer {
-  /** The card; undefined if it is not on this node. */
+  /** The card at the far end; undefined if it is not on this node. */
   readonly busId: string | undefined;
   /** Port number at the far end. */
   readonly port: number;
@@ -38,11 +38,11 @@ export interface NicPort {
   readonly port: number;
   /** True if it leads out of the server (scale-out). */
   readonly external: boolean;
-  /** Undefined if the node does not report it: no upstream kernel reports link states. */
+  /** Undefined if the node does not report it: upstream kernels do not report link states. */
   readonly linkUp: boolean | undefined;
-  /** Undefined for a port that leads out of the server, and if neither the node nor the wiring of the server determines it. */
+  /** The far end; undefined for a port that leads out of the server, or if neither the node nor the wiring of the server determines it. */
   readonly peer: NicPeer | undefined;
-  /** False for a port that is wired to a place without a card; undefined if its far end is not known. A port that leads out of the server counts as connected. */
+  /** False for a port wired to an empty slot; undefined if the far end is not known. A port that leads out of the server counts as connected. */
   readonly connected: boolean | undefined;
   /** Network interface of the port, if any. */
   readonly netdev: string | undefined;
@@ -73,7 +73,7 @@ export function getNicPortsMasks(target: CardTarget, info: HwIpInfo = getHwIpInf
 
 /**
  * The enabled ports by number; undefined if the driver does not report them.
- * @param node the node of the card, which provides link states and far ends; without it they are undefined
+ * @param node the node of the card, which provides link states and far ends; if omitted, they are undefined
  */
 export function getNicPorts(
   target: CardTarget,
@@ -102,7 +102,7 @@ export function getNicPorts(
   return ports;
 }
 
-/** The links from a card to another one, given by its bus id; undefined if no far ends are known. */
+/** The links from a card to another one, given by its bus id; undefined if the far ends are not known. */
 export function linksBetween(ports: readonly NicPort[], busId: string): CardLinks | undefined {
   if (!Array.isArray(ports)) throw invalidArgument('ports', 'must be an array', ports);
   for (const port of ports) checkObject('ports', port);

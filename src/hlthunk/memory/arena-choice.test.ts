@@ -83,7 +83,7 @@ describe('a block', () => {
 });
 
 describe('when memory is short', () => {
-  it('a block gets an arena of its own length', () => {
+  it('a block gets an arena with the length of the block', () => {
     const { source, memory } = open(6);
     memory.allocate(ARENA);
     expect(memory.allocate(PAGE + 1).arena.byteLength).toBe(2 * PAGE);

@@ -1,12 +1,12 @@
 /**
- * Memory for arenas: pages of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi). The unit is a whole page.
+ * Sources of memory for arenas, in whole pages: allocations of the driver (gaudi2 and later), or ranges of the physical memory that the user manages (gaudi).
  */
 
 import { Errno } from '../../sys/index.ts';
 import { HL_MEM_OP } from '../../uapi/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
 import type { CardFile, CardTarget } from '../base/card-file.ts';
-import { isDeviceGone } from '../base/gaudi-error.ts';
+import { isDeviceLost } from '../base/gaudi-error.ts';
 import { getDramUsage } from '../info/device-info.ts';
 import { freeInput, mapHandle } from './device-memory.ts';
 
@@ -24,7 +24,7 @@ export interface ArenaSource {
   /**
    * @param byteLength a multiple of `pageBytes`
    * @returns undefined if the memory is exhausted
-   * @throws UcxError ERR_GAUDI_* for every other refusal
+   * @throws UcxError ERR_GAUDI_* for any other error of the driver
    */
   acquire(byteLength: number): ArenaMemory | undefined;
   /** Returns false if the driver keeps the memory, because a dma-buf exported from it is open. */
@@ -58,7 +58,7 @@ export class VirtualArenaSource implements ArenaSource, CardTarget {
     const result = this.card.tryMemory({ unmap_device_virt_addr: memory.address, op: HL_MEM_OP.UNMAP });
     if (result === -Errno.EINVAL) return false;
     if (result === 0) this.card.tryMemory(freeInput(memory.handle, memory.byteLength));
-    else if (!isDeviceGone(result)) throw this.card.error(result, 'unmap of device memory');
+    else if (!isDeviceLost(result)) throw this.card.error(result, 'unmap of device memory');
     return true;
   }
 
@@ -67,14 +67,14 @@ export class VirtualArenaSource implements ArenaSource, CardTarget {
   }
 }
 
-/** Physical memory that this process manages; the driver only accounts for it. One process has the card to itself. */
+/** Physical memory that this process manages and the driver only accounts for. One process uses the whole card. */
 export class PhysicalArenaSource implements ArenaSource {
   readonly pageBytes: number;
   readonly #card: CardFile;
   readonly #base: bigint;
   readonly #ranges: RangeAllocator;
 
-  /** @param base first user address of device memory; @param byteLength of it */
+  /** @param base first user address of device memory; @param byteLength length of the memory */
   constructor(card: CardFile, pageBytes: number, base: bigint, byteLength: number) {
     this.#card = card;
     this.pageBytes = pageBytes;
@@ -100,7 +100,7 @@ export class PhysicalArenaSource implements ArenaSource {
   release(memory: ArenaMemory): boolean {
     this.#ranges.free(Number(memory.address - this.#base));
     const result = this.#card.tryMemory(freeInput(0n, memory.byteLength));
-    if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'free of device memory');
+    if (result < 0 && !isDeviceLost(result)) throw this.#card.error(result, 'free of device memory');
     return true;
   }
 
@@ -127,7 +127,7 @@ function allocate(card: CardFile, byteLength: number): bigint | undefined {
   const result = card.tryMemory({ alloc_mem_size: BigInt(byteLength), op: HL_MEM_OP.ALLOC });
   if (result === -Errno.ENOMEM) return undefined;
   if (result < 0) throw card.error(result, `allocation of ${byteLength} bytes of device memory`);
-  return card.memoryAnswer().handle;
+  return card.memoryResult().handle;
 }
 
 function wholePages(byteLength: number, pageBytes: number): number {

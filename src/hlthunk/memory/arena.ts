@@ -1,4 +1,4 @@
-/** An arena: whole pages of device memory, mapped once and exported once, and its blocks. */
+/** An arena: whole pages of device memory, mapped once and exported once, and divided into blocks. */
 
 import { close as closeFd, dup, isSyscallError, noteDescriptor } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
@@ -8,12 +8,12 @@ import { checkInteger, checkLength, invalidArgument, outsideArgument } from '../
 import type { ArenaMemory } from './arena-source.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
 
-/** Blocks begin and end at multiples of this: the widest access of the DMA engines, so that no two blocks share one access. */
+/** Blocks begin and end at multiples of this, the widest access of the DMA engines, so that two blocks never share an access. */
 export const BLOCK_GRANULE_BYTES = 256;
 
-/** A part of a block, whose transfers are counted separately; they also count as transfers of the block. Made by {@link DeviceBlock.part}. */
+/** A range of a block, whose transfers are counted separately; they also count as transfers of the block. Made by {@link DeviceBlock.part}. */
 export class DevicePart extends DmaMemory {
-  /** The block that it is a part of. */
+  /** The block that contains it. */
   readonly block: DeviceBlock;
   /** Offset from the start of the block in bytes. */
   readonly offset: number;
@@ -40,9 +40,9 @@ export class DevicePart extends DmaMemory {
 export class DeviceBlock extends DmaMemory implements Disposable {
   /** The arena that it is allocated from. */
   readonly arena: Arena;
-  /** Offset from the start of the arena in bytes: together with the arena's dma-buf it identifies the block for other processes. */
+  /** Offset from the start of the arena in bytes: identifies the block for other processes, together with the arena's dma-buf. */
   readonly offset: number;
-  /** Start of the allocated range, which differs from the start of the block if that was aligned. */
+  /** Start of the allocated range, before the start of the block if that had to be aligned. */
   readonly rangeOffset: number;
   readonly #parts: Set<DevicePart> = new Set();
   readonly #onFree: Set<() => void> = new Set();
@@ -56,7 +56,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
   }
 
   /**
-   * Frees the block. Without effect after the device was closed.
+   * Frees the block. No effect after the device was closed.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the block; ERR_GAUDI_INVALID_PARAMS the second time
    */
   free(): void {
@@ -65,10 +65,10 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 
   /**
    * Makes a part of the block, whose transfers are counted separately; {@link endPart} ends it.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside the block, and for a freed block
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside of the block, and for a freed block
    */
   part(offset: number, byteLength: number): DevicePart {
-    if (!this.live) throw invalidArgument('block', 'must be live', this.address);
+    if (!this.live) throw invalidArgument('block', 'has been freed', this.address);
     checkInteger('offset', offset);
     checkLength('byteLength', byteLength);
     if (byteLength > this.byteLength - offset) {
@@ -80,7 +80,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
   }
 
   /**
-   * Ends a part: no transfer uses it.
+   * Ends a part, which transfers must no longer use.
    * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an object that is not a part of this block
    */
   endPart(part: DevicePart): void {
@@ -97,13 +97,13 @@ export class DeviceBlock extends DmaMemory implements Disposable {
     return () => this.#onFree.delete(callback);
   }
 
-  /** Runs the registered callbacks before the block is freed. For its owner. */
+  /** Runs the callbacks before the block is freed. Called by its owner. */
   announceFree(): void {
     for (const callback of this.#onFree) callback();
     this.#onFree.clear();
   }
 
-  /** Marks the block and its parts as freed. For its arena. */
+  /** Marks the block and its parts as freed. Called by its arena. */
   retire(): void {
     this.live = false;
     for (const part of this.#parts) part.live = false;
@@ -120,7 +120,7 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 export class Arena {
   /** The open file of the card that has the memory. */
   readonly card: CardFile;
-  /** The device memory as the driver allocated it. */
+  /** The device memory allocated from the driver. */
   readonly memory: ArenaMemory;
   /** Whether it contains a single block, which may be shared with an untrusted process. */
   readonly dedicated: boolean;
@@ -161,14 +161,14 @@ export class Arena {
     return this.#blocks.size;
   }
 
-  /** The part of each of `cells` equal cells that belongs to blocks, in percent: 0 only for a free cell, 100 only for a full one. */
+  /** The percentage of each of `cells` equal cells that is in blocks: 0 only for a free cell, 100 only for a full one. */
   usedPercent(cells: number): number[] {
     return Array.from(this.#ranges.usedShares(cells), (share) => {
       return share === 0 || share === 1 ? 100 * share : Math.min(99, Math.max(1, Math.round(100 * share)));
     });
   }
 
-  /** The live blocks, in no particular order. */
+  /** The live blocks, in arbitrary order. */
   blocks(): Iterable<DeviceBlock> {
     return this.#blocks.values();
   }
@@ -199,7 +199,7 @@ export class Arena {
     this.#ranges.free(block.rangeOffset);
   }
 
-  /** The live block that contains a byte of the arena. */
+  /** The live block that contains an offset of the arena. */
   find(offset: number): DeviceBlock | undefined {
     const range = this.#ranges.find(offset);
     if (range === undefined) return undefined;
@@ -211,7 +211,7 @@ export class Arena {
   /**
    * A new descriptor of the arena's dma-buf, close-on-exec, owned by the caller.
    * @param exportFd exports the whole arena; called once
-   * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY without descriptors; what `exportFd` throws
+   * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY without free descriptors; errors of `exportFd`
    */
   exportFd(exportFd: (memory: ArenaMemory) => number): number {
     if (this.#exported < 0) {

@@ -1,9 +1,9 @@
 /**
- * Allocator of device memory: blocks of any size in arenas, because the driver allocates pages of up to 768 MiB. Blocks have fixed addresses; at most
+ * Allocator of device memory: divides arenas into blocks of any size, because the driver allocates pages of up to 768 MiB. Blocks have fixed addresses; at most
  * one empty arena is kept.
  *
- * A block comes from the fullest arena with enough free space, best fit within it; a new arena is one page of gaudi2, 512 MiB where pages are smaller,
- * or as many pages as a large block needs.
+ * A block comes from the fullest arena with enough free space, best fit within it. A new arena is one page of gaudi2, 512 MiB where pages are smaller, or as
+ * many pages as a large block needs.
  */
 
 import { Errno } from '../../sys/index.ts';
@@ -29,7 +29,7 @@ export const ARENA_BYTES: number = 512 * 2 ** 20;
 /** Strictest alignment of a block. */
 export const BLOCK_ALIGNMENT_MAX: number = 2 ** 30;
 
-/** Maximum number of cells in the maps of all arenas together, and of arenas that have a map: gaudi2 has 127 pages. */
+/** Maximum number of cells in the maps of all arenas together, and so of arenas with a map: gaudi2 has 127 pages. */
 export const ARENA_MAP_CELLS: number = 128;
 
 /** Options of a block. */
@@ -54,13 +54,13 @@ export interface ArenaStatistics {
   readonly largestFreeBytes: number;
 }
 
-/** Where the blocks of an arena are. */
+/** The usage of an arena. */
 export interface ArenaMap {
   /** Length of the arena in bytes. */
   readonly byteLength: number;
   /** Number of live blocks. */
   readonly blocks: number;
-  /** The arena as cells of equal length: the part of each that belongs to blocks, in percent; 0 only for a free cell, 100 only for a full one. */
+  /** The arena as cells of equal length: the percentage of each that is in blocks; 0 only for a free cell, 100 only for a full one. */
   readonly usedPercent: readonly number[];
 }
 
@@ -100,7 +100,7 @@ export class DeviceArenas implements AddressOwner {
     card.addressOwners.push(this);
   }
 
-  /** Bytes of a page of the driver: the minimum cost of a dedicated block. */
+  /** Page size of the driver in bytes: the minimum cost of a dedicated block. */
   get pageBytes(): number {
     return this.#source.pageBytes;
   }
@@ -120,7 +120,7 @@ export class DeviceArenas implements AddressOwner {
     return { arenas: this.#arenas.length, arenaBytes, blocks, usedBytes, largestFreeBytes };
   }
 
-  /** The maps of the first {@link ARENA_MAP_CELLS} arenas, which show where their blocks are. Together the maps have at most that many cells. */
+  /** The maps of the first {@link ARENA_MAP_CELLS} arenas. Together they have at most that many cells. */
   maps(): ArenaMap[] {
     const arenas = this.#arenas.slice(0, ARENA_MAP_CELLS);
     const cells = Math.floor(ARENA_MAP_CELLS / arenas.length);
@@ -131,7 +131,7 @@ export class DeviceArenas implements AddressOwner {
 
   /**
    * Allocates device memory; its contents are undefined.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the requested bytes, the free bytes and the largest free piece;
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the requested bytes, the free bytes and the largest free range;
    *   ERR_GAUDI_DEVICE_BUSY after a reset of the card
    */
   allocate(byteLength: number, options: BlockOptions = {}): DeviceBlock {
@@ -151,7 +151,7 @@ export class DeviceArenas implements AddressOwner {
     return block ?? this.#allocateInNewArena(byteLength, alignment, options.dedicated === true);
   }
 
-  /** The live block that contains a device address; undefined for an address outside every block. */
+  /** The live block that contains a device address; undefined if there is none. */
   find(address: bigint): DeviceBlock | undefined {
     checkWord64('address', address);
     for (const arena of this.#allArenas()) {
@@ -177,7 +177,11 @@ export class DeviceArenas implements AddressOwner {
     const block = this.#raw.get(address);
     if (block === undefined) {
       if (!this.#arenas.some(({ memory }) => memory.address === address)) return false;
-      throw invalidArgument('address', 'must be of a mapping: blocks of device.memory end by free', address);
+      throw invalidArgument(
+        'address',
+        'must be the address of a mapping; free blocks of device.memory with free',
+        address,
+      );
     }
     checkUnused(block, this.#card, 'address');
     this.#raw.delete(address);
@@ -189,7 +193,7 @@ export class DeviceArenas implements AddressOwner {
     this.#onRawMapped(address, byteLength, handle);
     const holder =
       result === -Errno.EINVAL
-        ? ': a dma-buf of the memory is open in this process or in one that has imported it; close it and repeat the call'
+        ? ': a dma-buf of the memory is open in this process or in one that imported it; close it and repeat the call'
         : '';
     throw this.#card.error(result, `memoryUnmap of 0x${address.toString(16)}${holder}`);
   }
@@ -202,7 +206,7 @@ export class DeviceArenas implements AddressOwner {
     if (this.#raw.get(block.address) === block) {
       throw invalidArgument(
         'block',
-        'must be of device.memory: what was mapped by its handle ends by memoryUnmap',
+        'must be a block of device.memory; unmap memory of deviceMemoryMap with memoryUnmap',
         block.address,
       );
     }
@@ -210,7 +214,7 @@ export class DeviceArenas implements AddressOwner {
     if (block.arena.blockCount === 0) this.#retire(block.arena);
   }
 
-  /** Ends all blocks: closing the file releases their memory. Call it before the file is closed: dma-bufs hold it. Idempotent. */
+  /** Ends all blocks. Call it before the file is closed, which releases their memory: open dma-bufs would prevent that. Idempotent. */
   close(): void {
     this.#closed = true;
     for (const arena of this.#allArenas()) {
@@ -222,7 +226,7 @@ export class DeviceArenas implements AddressOwner {
   }
 
   /**
-   * Returns the empty arenas to the driver. Those with an open dma-buf stay, until a later call.
+   * Returns the empty arenas to the driver; those with an open dma-buf are kept until a later call.
    * @returns whether one was returned
    */
   reclaim(): boolean {
@@ -258,7 +262,7 @@ export class DeviceArenas implements AddressOwner {
 
   #allocateInNewArena(byteLength: number, alignment: number, dedicated: boolean): DeviceBlock {
     const pageBytes = this.#source.pageBytes;
-    // Room for the padding, if pages are not aligned as strictly as the block.
+    // Space for padding, if pages are less strictly aligned than the block.
     const slack = pageBytes % alignment === 0 ? 0 : alignment;
     const needed = roundUp(byteLength + slack, pageBytes);
     const wanted = dedicated ? needed : Math.max(needed, this.#arenaBytes);
@@ -266,11 +270,11 @@ export class DeviceArenas implements AddressOwner {
     if (memory === undefined) throw this.#outOfMemory(byteLength);
     const arena = new Arena(this.#card, memory, dedicated, this.#onFree);
     this.#arenas.push(arena);
-    // Not undefined: the arena is large enough for the block.
+    // Defined, because the arena is large enough for the block.
     return arena.allocate(byteLength, alignment)!;
   }
 
-  /** Allocates memory for an arena: the wanted size, else the needed size, else the needed size after empty arenas were returned. */
+  /** Allocates memory for an arena: the wanted size, or the needed size, or the needed size after empty arenas were returned. */
   #acquire(wanted: number, needed: number): ArenaMemory | undefined {
     const memory = this.#source.acquire(wanted);
     if (memory !== undefined) return memory;
@@ -279,14 +283,14 @@ export class DeviceArenas implements AddressOwner {
     return this.reclaim() ? this.#source.acquire(needed) : undefined;
   }
 
-  /** Called when an arena has become empty: one ordinary arena stays as a spare. */
+  /** Called when an arena has become empty: one non-dedicated arena is kept as a spare. */
   #retire(arena: Arena): void {
     const ordinary = !arena.dedicated && arena.byteLength === this.#arenaBytes;
     const hasSpare = this.#arenas.some((other) => other !== arena && other.blockCount === 0);
     if (!ordinary || hasSpare) this.#release(arena);
   }
 
-  /** Returns an empty arena to the driver; it stays here, empty, while a dma-buf of it is open. */
+  /** Returns an empty arena to the driver; it is kept while a dma-buf of it is open. */
   #release(arena: Arena): boolean {
     arena.closeExport();
     if (!this.#source.release(arena.memory)) return false;
@@ -301,7 +305,7 @@ export class DeviceArenas implements AddressOwner {
     const largestFree = shared.reduce((max, arena) => Math.max(max, arena.largestFree), unclaimed);
     return gaudiError(
       GaudiErrorCode.OUT_OF_MEMORY,
-      `${byteLength} bytes of ${this.#card.name}: ${freeBytes} bytes are free, ${largestFree} in one piece`,
+      `${byteLength} bytes of ${this.#card.name}: ${freeBytes} bytes are free, the largest free range has ${largestFree}`,
       { byteLength, freeBytes, largestFree },
     );
   }

@@ -1,8 +1,8 @@
 /**
- * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
- * pages (768 MiB on gaudi2); for smaller sizes there are arenas (device-arenas.ts).
+ * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole pages (768 MiB on gaudi2);
+ * for smaller sizes there are arenas (device-arenas.ts).
  *
- * On gaudi the driver only counts allocated bytes: the handle is always 0, memory is at physical addresses that the user manages, without mappings.
+ * On gaudi the driver only counts allocated bytes: the handle is always 0, and the user manages the memory, at physical addresses and without mappings.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
@@ -20,7 +20,7 @@ import {
 export interface DeviceMemoryAllocOptions {
   /** Bytes of a page, one of getDevMemAllocPageOrders; 0 for the default. */
   readonly pageSize?: number | undefined;
-  /** Whether it has to be one physically contiguous run. */
+  /** Whether the memory must be physically contiguous. */
   readonly contiguous?: boolean | undefined;
   /** Whether other contexts of the card may map it. */
   readonly shared?: boolean | undefined;
@@ -60,7 +60,7 @@ export function deviceMemoryAlloc(
 
 /**
  * Frees memory of {@link deviceMemoryAlloc}, which must not be mapped any more.
- * @param byteLength gaudi only: the bytes to subtract from the account, because all handles are 0 there
+ * @param byteLength gaudi only: the bytes to subtract from the driver's count, because all handles are 0 there
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
  */
 export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
@@ -90,7 +90,7 @@ export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): 
   return address;
 }
 
-/** MEMORY MAP alone, for arenas. Arguments and errors as those of {@link deviceMemoryMap}. */
+/** MEMORY MAP without registration, for arenas. Arguments and errors are those of {@link deviceMemoryMap}. */
 export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint {
   if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
   checkWord64('handle', handle);
@@ -102,12 +102,11 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
 }
 
 /**
- * Ends a mapping of {@link deviceMemoryMap}; a host mapping and an import of a dma-buf end as by their `unmap`. Registrations of device memory end with it, and
- * peers that have imported the memory are notified to release it. While a dma-buf of it is open, the driver rejects the call, which can be repeated: the memory
- * stays mapped, and can be used and registered again.
+ * Ends a mapping of {@link deviceMemoryMap}, a host mapping or an import of a dma-buf; the last two as with their `unmap`. Registrations of device memory end
+ * with it, and peers that have imported the memory are notified to release it. While a dma-buf of the memory is open, the driver rejects the call, which can be
+ * repeated: the memory stays mapped, and can be used and registered again.
  * @param address exactly the result of the mapping
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
- *   transfer uses it
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a transfer uses it
  */
 export function memoryUnmap(target: CardTarget, address: bigint): void {
   checkWord64('address', address);

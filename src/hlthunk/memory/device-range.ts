@@ -1,4 +1,4 @@
-/** Device memory by its address, for transfers: memory mapped by the raw calls, and physical memory of gaudi and SRAM, which the program manages. */
+/** Device memory by address, for transfers: memory mapped by the raw calls, SRAM, and physical memory of gaudi, which the program manages. */
 
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import type { CardFile } from '../base/card-file.ts';
@@ -31,7 +31,7 @@ export class DeviceMemoryRange extends DmaMemory implements Disposable {
   }
 
   /**
-   * Releases the range; the memory itself is not affected. Without effect after the device was closed.
+   * Releases the range; the memory itself is not affected. No effect after the device was closed.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the range; ERR_GAUDI_INVALID_PARAMS the second time
    */
   end(): void {
@@ -49,7 +49,7 @@ export class DeviceRanges {
   readonly #card: CardFile;
   readonly #info: HwIpInfo;
   readonly #memory: DeviceArenas;
-  /** Gaudi: the source of arenas, from which a range of physical memory is reserved. */
+  /** Gaudi only: the source of arenas, from which physical ranges are reserved. */
   readonly #physical: PhysicalArenaSource | undefined;
   /** Live ranges, each with the function that releases it. */
   readonly #ranges: Map<DeviceMemoryRange, () => void> = new Map();
@@ -67,9 +67,9 @@ export class DeviceRanges {
   }
 
   /**
-   * Makes a range of device memory from `address` on.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for memory that the program does not own: outside a mapping of deviceMemoryMap, a block,
-   * SRAM, and on gaudi DRAM whose pages neither a block nor another range uses; ERR_CLOSED
+   * Makes a range of device memory that begins at `address`.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for memory that the program does not own: only a mapping of deviceMemoryMap, a block, SRAM and, on gaudi, DRAM
+   *   whose pages neither a block nor another range uses are permitted; ERR_CLOSED
    */
   add(address: bigint, byteLength: number): DeviceMemoryRange {
     this.#card.checkOpen();
@@ -96,7 +96,7 @@ export class DeviceRanges {
     if (this.#card.closed) return;
     checkUnused(range, this.#card, 'range');
     const undo = this.#ranges.get(range);
-    if (undo === undefined) throw invalidArgument('range', 'must be of deviceMemoryRange', range.address);
+    if (undo === undefined) throw invalidArgument('range', 'must be a result of deviceMemoryRange', range.address);
     undo();
     this.#forget(range);
   }
@@ -116,12 +116,12 @@ export class DeviceRanges {
     const physical = this.#physical;
     if (physical === undefined || address < dramBaseAddress || address >= dramBaseAddress + dramSize) {
       const places = physical === undefined ? 'a mapping of deviceMemoryMap or SRAM' : 'DRAM or SRAM';
-      throw invalidArgument('address', `must lie in a block, ${places} of ${this.#card.name}`, address);
+      throw invalidArgument('address', `must be in a block, ${places} of ${this.#card.name}`, address);
     }
     checkWithin(address, byteLength, dramBaseAddress, Number(dramSize));
     const undo = physical.claim(address, byteLength);
     if (undo === undefined) {
-      throw invalidArgument('address', 'must not lie in pages that blocks or other ranges have', address);
+      throw invalidArgument('address', 'must not be in pages that blocks or other ranges use', address);
     }
     return undo;
   }
@@ -136,6 +136,10 @@ export class DeviceRanges {
 function checkWithin(address: bigint, byteLength: number, base: bigint, baseLength: number): void {
   const left = baseLength - Number(address - base);
   if (byteLength > left) {
-    throw invalidArgument('byteLength', `must be at most ${left}, where the memory at the address ends`, byteLength);
+    throw invalidArgument(
+      'byteLength',
+      `must be at most ${left}, up to the end of the memory at the address`,
+      byteLength,
+    );
   }
 }

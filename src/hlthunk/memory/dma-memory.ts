@@ -1,13 +1,13 @@
 /**
- * Memory that a card can reach, for DMA transfers: a device address, a length, and the number of transfers that use it.
- * The base of host mappings, blocks of device memory and imported dma-bufs; they own further resources.
+ * Memory that a card can access, for DMA transfers: a device address, a length, and the number of transfers that use it. The base class of host mappings,
+ * blocks of device memory and imported dma-bufs, which own further resources.
  */
 
 import { joinBig } from '../../ucs/type/int64.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError, invalidArgument } from '../base/gaudi-error.ts';
 
-/** A range of the addresses of a card. */
+/** A range of device addresses. */
 export interface CardRange {
   readonly card: CardFile;
   readonly address: bigint;
@@ -38,7 +38,7 @@ export abstract class DmaMemory {
     this.#generation = nextGeneration();
   }
 
-  /** Whether a value is a range made by this class, not an object that imitates one: its count prevents the release of memory. */
+  /** Whether a value is a range made by this class, rather than an object that imitates one: its count prevents the release of memory. */
   static isGenuine(value: unknown): value is DmaMemory {
     return typeof value === 'object' && value !== null && #generation in value;
   }
@@ -53,7 +53,7 @@ export abstract class DmaMemory {
     return joinBig(this.low, this.high);
   }
 
-  /** Counts a transfer that uses the range: it cannot be released meanwhile. */
+  /** Counts a transfer that uses the range, which cannot be released meanwhile. */
   retain(): void {
     this.inFlight += 1;
   }
@@ -68,14 +68,14 @@ export abstract class DmaMemory {
  * Checks that a range may be released.
  * @param card the expected card
  * @param name of the argument in errors: block, mapping
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and if it was released before; ERR_GAUDI_DEVICE_BUSY while a
- *   transfer uses it
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and for a range that was released before; ERR_GAUDI_DEVICE_BUSY while a transfer uses
+ *   it
  */
 export function checkUnused(memory: DmaMemory, card: CardFile, name: string): void {
   if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
     throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
   }
-  if (!memory.live) throw invalidArgument(name, 'must not be given back twice', memory.address);
+  if (!memory.live) throw invalidArgument(name, 'must not be released twice', memory.address);
   if (memory.inFlight === 0) return;
   const address = `0x${memory.address.toString(16)}`;
   throw gaudiError(
@@ -85,7 +85,7 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
   );
 }
 
-/** Name in errors for memory that does not belong to the card: the name of its card, if it has one. */
+/** Describes memory that does not belong to the card, for errors: the name of its card, if it has one. */
 export function foreignName(memory: unknown): unknown {
   return DmaMemory.isGenuine(memory) ? memory.card.name : memory;
 }

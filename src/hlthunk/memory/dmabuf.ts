@@ -1,8 +1,8 @@
 /**
- * Sharing device memory by dma-buf: exporting memory of this process, importing memory of another one. A dma-buf cannot be mapped into
- * the CPU; it only gives another driver, or another card, access to the memory.
+ * Sharing device memory by dma-buf: exporting memory of this process, importing memory of another one. A dma-buf of device memory cannot be mapped into the
+ * CPU; it only gives another driver or another card access to the memory.
  *
- * No upstream kernel supports import: MEMORY REG_DMABUF_FD is in the vendor's driver only, so it is a capability.
+ * Import is a capability of the driver: MEMORY REG_DMABUF_FD is in the vendor's driver only, not in upstream kernels.
  */
 
 import { Errno, forgetDescriptor, OpenFlag } from '../../sys/index.ts';
@@ -17,13 +17,13 @@ import {
   GaudiErrorCode,
   gaudiError,
   invalidArgument,
-  isDeviceGone,
+  isDeviceLost,
 } from '../base/gaudi-error.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { type CardRange, checkUnused, DmaMemory } from './dma-memory.ts';
 
-/** Default flags of an exported descriptor: those that the C library always passes. */
+/** Default flags of an exported descriptor: those that the C library passes. */
 const EXPORT_FLAGS: number = OpenFlag.RDWR | OpenFlag.CLOEXEC;
 
 /** Descriptors are signed 32-bit integers. */
@@ -54,9 +54,9 @@ export function deviceMemoryExportDmabufFd(
 }
 
 /**
- * Exports a part of a mapped allocation of gaudi2 and later.
+ * Exports a range of a mapped allocation of gaudi2 and later.
  * @param address exactly the result of deviceMemoryMap
- * @param offset of the part in the allocation, a multiple of 4096 like `byteLength`
+ * @param offset of the range in the allocation, a multiple of 4096 like `byteLength`
  */
 export function deviceMappedMemoryExportDmabufFd(
   target: CardTarget,
@@ -69,9 +69,8 @@ export function deviceMappedMemoryExportDmabufFd(
 }
 
 /**
- * Exports the arena of a block, once for all of its blocks. The receiver has access to the whole arena: a block for an untrusted process
- * needs `dedicated`.
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ * Exports the arena of a block, once for all of its blocks. The receiver has access to the whole arena: a block for an untrusted process needs `dedicated`.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without free descriptors
  */
 export function exportBlock(block: DeviceBlock): DmabufExport {
   if (!DmaMemory.isGenuine(block) || !(block instanceof DeviceBlock)) {
@@ -86,7 +85,7 @@ export function exportBlock(block: DeviceBlock): DmabufExport {
  * @throws like {@link exportBlock}
  */
 export function exportArenaOf(block: DeviceBlock, offset: number, byteLength: number): number {
-  if (!block.live) throw invalidArgument('block', 'must be live', block.address);
+  if (!block.live) throw invalidArgument('block', 'has been freed', block.address);
   const { arena, card } = block;
   card.checkUsable();
   const fd = arena.exportFd((memory) => exportArena(block, memory));
@@ -99,8 +98,8 @@ export function exportArenaOf(block: DeviceBlock, offset: number, byteLength: nu
 }
 
 /**
- * Exports the whole of an arena. Linux 6.1 expects the handle of the allocation where later kernels expect its address: it rejects the
- * address with EINVAL, and only kernels of the older ioctl family can be that old.
+ * Exports a whole arena. Linux 6.1 expects the handle of the allocation instead of its address, and rejects the address with EINVAL. Only kernels with the
+ * older ioctl family can be that old.
  */
 function exportArena(target: CardTarget, memory: ArenaMemory): number {
   const { card } = target;
@@ -116,7 +115,7 @@ function exportArena(target: CardTarget, memory: ArenaMemory): number {
   const result = card.tryMemory({ ...sized, export_dmabuf_fd_addr: memory.address });
   if (result === -Errno.EINVAL) return card.memory({ ...sized, export_dmabuf_fd_handle: memory.handle }, what).fd;
   if (result < 0) throw card.error(result, what);
-  return card.memoryAnswer().fd;
+  return card.memoryResult().fd;
 }
 
 function exportFd(target: CardTarget, { address, byteLength, offset }: RawRange, flags: number, what: string): number {
@@ -136,7 +135,7 @@ function exportFd(target: CardTarget, { address, byteLength, offset }: RawRange,
   ).fd;
 }
 
-/** The export of a raw call, whose descriptor the caller gets. */
+/** Export of a raw call: the caller gets the descriptor. */
 function exportForCaller(
   target: CardTarget,
   { address, byteLength, offset }: RawRange,
@@ -206,7 +205,7 @@ export class DmabufImports implements AddressOwner {
   get canImport(): boolean {
     if (this.#canImport === undefined) {
       const result = this.#card.tryMemory({ ...registerInput(-1, 4096), op: HL_MEM_OP.REG_DMABUF_FD });
-      if (isDeviceGone(result)) throw this.#card.error(result, 'probe of registerDmabufFd');
+      if (isDeviceLost(result)) throw this.#card.error(result, 'probe of registerDmabufFd');
       this.#canImport = result === 0 || result === -Errno.EBADF;
     }
     return this.#canImport;
@@ -215,14 +214,18 @@ export class DmabufImports implements AddressOwner {
   /**
    * Imports `byteLength` bytes of a dma-buf (MEMORY REG_DMABUF_FD). The descriptor may be closed afterwards.
    * @param offset of the first byte in the dma-buf; the driver also maps the bytes before it
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver cannot import, or for a foreign descriptor or an invalid range
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS if the driver cannot import, or for a descriptor of another kind or an invalid range
    */
   register(fd: number, byteLength: number, offset = 0): ImportedMapping {
     this.#card.checkOpen();
     this.#card.checkUsable();
     checkLength('byteLength', byteLength);
     if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
-      throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);
+      throw invalidArgument(
+        'offset',
+        'must be an integer of at least 0, and offset + byteLength must be below 2^53',
+        offset,
+      );
     }
     checkFd(fd);
     if (!this.canImport) {
@@ -250,7 +253,7 @@ export class DmabufImports implements AddressOwner {
     if (this.#card.closed) return;
     checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.baseAddress, op: HL_MEM_OP.UNMAP });
-    if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
+    if (result < 0 && !isDeviceLost(result)) throw this.#card.error(result, 'unmap of an import');
     this.#end(mapping);
     this.#mappings.delete(mapping);
   }

@@ -10,7 +10,7 @@ export class HostBuffer implements Disposable {
   readonly address: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The memory. Reads zeros once the buffer was freed. */
+  /** The memory. Reads as zeros after the buffer was freed. */
   readonly bytes: Uint8Array;
   readonly #memory: MappedMemory;
 
@@ -33,7 +33,7 @@ export class HostBuffer implements Disposable {
 
   /**
    * Frees the memory. Idempotent.
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while any of it is mapped into an open card, which could still write to it
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while part of it is mapped into an open card, which could still write to it
    */
   free(): void {
     if (this.freed) return;
@@ -71,6 +71,6 @@ export function malloc(byteLength: number): HostBuffer {
 
 /** Frees host memory (hlthunk_free): see {@link HostBuffer.free}. */
 export function free(buffer: HostBuffer): void {
-  if (!HostBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be a buffer of malloc', buffer);
+  if (!HostBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be a result of malloc', buffer);
   buffer.free();
 }

@@ -1,6 +1,6 @@
 /**
- * Host memory in the address space of a card: mapping pins the pages and assigns a device address. The caller owns the memory, and the registration
- * cache above caches mappings.
+ * Host memory in the address space of a card: mapping pins the pages and assigns a device address. The caller owns the memory; the registration cache in a
+ * higher layer caches mappings.
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
@@ -12,7 +12,7 @@ import {
   checkLength,
   checkObject,
   checkWord64,
-  isDeviceGone,
+  isDeviceLost,
 } from '../base/gaudi-error.ts';
 import { type CardRange, checkUnused, DmaMemory } from './dma-memory.ts';
 
@@ -48,7 +48,7 @@ export class HostMapping extends DmaMemory {
   }
 
   /**
-   * Unpins the memory. Without effect after the device was closed, which unpins everything.
+   * Unpins the memory. No effect after the device was closed, which unpins all memory.
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the mapping; ERR_GAUDI_INVALID_PARAMS the second time
    */
   unmap(): void {
@@ -79,9 +79,9 @@ export class HostMemory implements AddressOwner {
 
   /**
    * Maps host memory (MEMORY MAP with USERPTR), at any byte alignment.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a bad range or memory that cannot be pinned (EFAULT): it is not mapped, or not writable, since the driver pins
-   * for writing (FOLL_WRITE in get_user_memory; kernels before 6.2 accept private mappings that are read-only, by FOLL_FORCE); ERR_GAUDI_OUT_OF_MEMORY
-   * for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY if the card is in reset
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an invalid range or memory that cannot be pinned (EFAULT), because it is not mapped or not writable: the
+   *   driver pins for writing (FOLL_WRITE in get_user_memory; kernels before 6.2 accept private read-only mappings, by FOLL_FORCE); ERR_GAUDI_OUT_OF_MEMORY for
+   *   lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY if the card is in reset
    */
   map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
     this.#card.checkOpen();
@@ -114,7 +114,7 @@ export class HostMemory implements AddressOwner {
     checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.address, op: HL_MEM_OP.UNMAP });
     // A card that was removed or is in reset has dropped its mappings, or does so when the file is closed.
-    if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'memoryUnmap');
+    if (result < 0 && !isDeviceLost(result)) throw this.#card.error(result, 'memoryUnmap');
     this.#forget(mapping);
   }
 
@@ -124,7 +124,7 @@ export class HostMemory implements AddressOwner {
     return mapping !== undefined;
   }
 
-  /** Marks every mapping as ended: closing the file unpins them all. */
+  /** Marks every mapping as ended, because closing the file unpins all of them. */
   close(): void {
     for (const mapping of this.#mappings) this.#forget(mapping);
   }

@@ -69,7 +69,7 @@ describe('an arena that cannot be mapped', () => {
 
 describe('physical memory', () => {
   function source(result: number): PhysicalArenaSource {
-    const card = { tryMemory: () => result, memoryAnswer: () => ({ handle: 0n }), error: () => new Error('refused') };
+    const card = { tryMemory: () => result, memoryResult: () => ({ handle: 0n }), error: () => new Error('refused') };
     return new PhysicalArenaSource(card as never, PAGE, 0x1000_0000n, 8 * PAGE + 100);
   }
 

@@ -1,6 +1,6 @@
 /**
- * The calls of hl-thunk that work on an open device, as functions with the device first: the C names in camelCase. They call the
- * methods of the objects; programs may use either form.
+ * The calls of hl-thunk that work on an open device, as functions with the device first: the C names in camelCase. They call the methods of the objects;
+ * programs may use either form.
  */
 
 import type { Status } from '../../ucs/type/status.ts';
@@ -29,8 +29,8 @@ export function hostMemoryMap(
 }
 
 /**
- * The device memory at an address, as a range for transfers: inside a mapping of deviceMemoryMap, physical memory of gaudi, or SRAM. The range ends
- * with its `end` or with the mapping. See DeviceRanges.
+ * The device memory at an address, as a range for transfers: inside a mapping of deviceMemoryMap, SRAM, or physical memory of gaudi. The range ends with its
+ * `end` or with the mapping. See DeviceRanges.
  */
 export function deviceMemoryRange(device: Device, address: bigint, byteLength: number): DeviceMemoryRange {
   checkDevice(device);

@@ -15,7 +15,7 @@ import { DMA_PACKET_BYTES_MAX } from '../dma/queue.ts';
 /** Maximum number of batches in flight of one queue: more than any driver accepts. */
 const SLOTS_MAX = 1024;
 
-/** Options of a device; every one has a default. */
+/** Options of a device. All are optional. */
 export interface DeviceOptions {
   /** Log of the device. Default: warnings to standard error. */
   readonly log?: Log | undefined;
@@ -25,7 +25,7 @@ export interface DeviceOptions {
   readonly arenaBytes?: number | undefined;
   /** Whether the node is closed with the device. If the device cannot be opened, the node stays open. Default false. */
   readonly ownsNode?: boolean | undefined;
-  /** Logical index of the card in messages. Default: its place among the cards of the node, also removed ones, in the order of their bus ids. */
+  /** Logical index of the card in messages. Default: its position among all cards of the node, including removed ones, in the order of their bus ids. */
   readonly index?: number | undefined;
 }
 

@@ -1,10 +1,9 @@
 /**
  * An open card: its file and everything made through it.
  *
- * A device has the card to itself: the driver allows one compute context. Closing releases everything, in the order that
- * hardware needs: transfers end, descriptors and mappings that hold the file are closed, the file is closed (the driver then waits for the
- * engines and drops the card's mappings), and only then is memory released that the card could have written to. A call in progress
- * in the driver can defer that: see {@link Device.released}.
+ * A device has exclusive use of the card, because the driver allows one compute context. Closing releases everything in the order that hardware needs:
+ * transfers end; descriptors and mappings that keep the file open are closed; the file is closed, when the driver waits for the engines and drops the card's
+ * mappings; and only then is memory released that the card could have written to. A call in progress in the driver can defer that: see {@link Device.released}.
  */
 
 import { indexOf } from '../../driver/card-names.ts';
@@ -42,7 +41,7 @@ export class Device implements CardTarget, Disposable {
   readonly node: DriverNode;
   /** The open file of the card. */
   readonly card: CardFile;
-  /** What the card reports about itself (HL_INFO_HW_IP_INFO). */
+  /** Properties that the card reports (HL_INFO_HW_IP_INFO). */
   readonly info: DeviceInfo;
   /** Index of the card in /dev/accel/accelN. */
   readonly minor: number;
@@ -58,7 +57,7 @@ export class Device implements CardTarget, Disposable {
   readonly hostMemory: HostMemory;
   /** Device memory in blocks. */
   readonly memory: DeviceArenas;
-  /** Device memory by its address. */
+  /** Ranges of device memory by address. */
   readonly ranges: DeviceRanges;
   /** Transfers of the card. */
   readonly dma: DeviceDma;
@@ -104,7 +103,7 @@ export class Device implements CardTarget, Disposable {
     return this.card.closed;
   }
 
-  /** Whether a value is a device made by this class, not an object with its prototype. */
+  /** Whether a value is a device made by this class, rather than an object with its prototype. */
   static isGenuine(value: unknown): value is Device {
     return typeof value === 'object' && value !== null && #released in value;
   }
@@ -119,7 +118,7 @@ export class Device implements CardTarget, Disposable {
     return this.imports.canImport;
   }
 
-  /** Whether device memory can be exported: every kernel with this driver can. */
+  /** Whether device memory can be exported: true for every kernel with this driver. */
   get canExportDmabuf(): boolean {
     return this.info.dramEnabled !== 0;
   }
@@ -148,16 +147,16 @@ export class Device implements CardTarget, Disposable {
   }
 
   /**
-   * Defined while a closed device has a call in progress in the driver (100 ms at most), which keeps the card: resolves, never rejects,
-   * when the card can be opened again. Memory that was mapped for the card must not be reused until then.
+   * Resolves when the card can be opened again; never rejects. Defined while a closed device has a call in progress in the driver (100 ms at most), which keeps
+   * the card. Memory that was mapped for the card must not be reused until then.
    */
   get released(): Promise<void> | undefined {
     return this.#released;
   }
 
   /**
-   * Ends all transfers with CANCELED and releases everything; objects made through the device are then unusable. Idempotent. A card that is closed during
-   * transfers is reset by the driver (hl_device_release), and cannot be opened meanwhile: wait for the transfers before.
+   * Ends all transfers with CANCELED and releases everything; objects made through the device are then unusable. Idempotent. If transfers are in flight, the
+   * driver resets the card (hl_device_release), which cannot be opened meanwhile: wait for the transfers first.
    */
   close(): void {
     if (this.card.closed) return;
@@ -186,14 +185,14 @@ export class Device implements CardTarget, Disposable {
 }
 
 /**
- * Checks a device: the argument check of every call that takes one. Whether it is open is checked by the operation.
+ * Checks the device argument of a call. The operation itself checks whether the device is open.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkDevice(device: Device): void {
-  if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
+  if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be a device returned by open', device);
 }
 
-/** An open control node: INFO only, any number of them, in parallel to the user of the card. Made by `openControl`. */
+/** An open control node: INFO only, any number of them, while another process uses the card. Made by `openControl`. */
 export class ControlDevice implements CardTarget, Disposable {
   /** The open file of the card. */
   readonly card: CardFile;

@@ -63,7 +63,7 @@ describe('a handle', () => {
     await expect(receiving).rejects.toMatchObject({ name: 'AbortError', code: 'ABORT_ERR' });
     await expect(sending).rejects.toMatchObject({
       code: 'ERR_GAUDI_CHANNEL_FAILED',
-      message: expect.stringContaining('did not take the descriptor'),
+      message: expect.stringContaining('did not accept the descriptor'),
     });
     await expect(receiveHandle(path, { signal: aborted() })).rejects.toMatchObject({ name: 'AbortError' });
     await expect(receiveHandle(path, { signal: AbortSignal.timeout(1) })).rejects.toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * Sends a descriptor and the bytes that belong to it to another process of the same user: SCM_RIGHTS over a Unix socket, for which Node.js has no call.
- * Each call transfers one handle.
+ * Sends a descriptor and the bytes that belong to it to another process of the same user, one handle per call. Uses SCM_RIGHTS over a Unix socket, for which
+ * Node.js does not have a call.
  */
 
 import { chmodSync } from 'node:fs';
@@ -27,7 +27,7 @@ import { AbortError, asError, awaitedHere, throwIfAborted, type UcxError } from 
 import { checkObject, GaudiErrorCode, gaudiError, invalidArgument } from '../base/gaudi-error.ts';
 import { checkFd } from '../memory/dmabuf.ts';
 
-/** Maximum number of bytes that go with a descriptor. */
+/** Maximum number of bytes that accompany a descriptor. */
 export const HANDLE_MESSAGE_BYTES_MAX = 4096;
 
 const VERSION = 1;
@@ -35,7 +35,7 @@ const ACCEPTED = Uint8Array.of(VERSION);
 /** Senders that may be connected at once; others get an error. */
 const SENDERS_MAX = 16;
 
-/** A descriptor and the bytes that describe what it is, such as those of ipcWrapHandle. */
+/** A descriptor and the bytes that describe it, such as those of ipcWrapHandle. */
 export interface HandleMessage {
   /** The descriptor; a sender keeps its own. */
   readonly fd: number;
@@ -45,7 +45,7 @@ export interface HandleMessage {
 
 /** A received descriptor, which the caller owns and closes. */
 export interface ReceivedHandle extends HandleMessage {
-  /** The process that sent it, as the kernel says: a process of the same user. */
+  /** The sender, as reported by the kernel: a process of the same user. */
   readonly pid: number;
 }
 
@@ -57,10 +57,10 @@ export interface HandleTransferOptions {
 
 /**
  * Sends a descriptor to the process that waits at a path in {@link receiveHandle}.
- * @param path of the socket, absolute
+ * @param path absolute path of the socket
  * @returns a promise that resolves when the other process has the descriptor
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if no process waits at the path, it belongs to another user, or it ends or turns the
- * message away; AbortError
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if no process waits at the path, or that process belongs to another user, ends or rejects
+ *   the message; AbortError
  */
 export async function sendHandle(
   path: string,
@@ -91,7 +91,7 @@ export async function sendHandle(
       const received = socket.recvmsg(answer, fds);
       for (const each of fds) closeFd(each);
       if (received === -Errno.EAGAIN) return undefined;
-      if (received <= 0 || answer[0] !== VERSION) throw failed(`the process at ${path} did not take the descriptor`);
+      if (received <= 0 || answer[0] !== VERSION) throw failed(`the process at ${path} did not accept the descriptor`);
       return true;
     });
   } finally {
@@ -100,10 +100,10 @@ export async function sendHandle(
 }
 
 /**
- * Waits for one descriptor of another process of the same user. The socket exists when the call returns, so a sender may be told its path then; it is removed
- * when the promise settles. Processes of other users, and messages that {@link sendHandle} does not send, are turned away.
- * @param path of the socket, absolute, which must not exist: in a folder of this user, because who can enter the folder can connect
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if the path exists or cannot be made; AbortError
+ * Waits for one descriptor of another process of the same user. The socket exists when the call returns, so the path can then be passed to a sender; it is
+ * removed when the promise settles. Processes of other users, and messages that do not come from {@link sendHandle}, are rejected.
+ * @param path absolute path of the socket, which must not exist, in a folder of this user: every user with access to the folder can connect
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_CHANNEL_FAILED if the path exists or cannot be created; AbortError
  */
 export async function receiveHandle(path: string, options: HandleTransferOptions = {}): Promise<ReceivedHandle> {
   checkPath(path);
@@ -136,7 +136,7 @@ class Receiver {
     this.#listener = listener;
   }
 
-  /** Readable when {@link take} has something to do. */
+  /** Readable when {@link take} should be called. */
   get fd(): number {
     return this.#events.fd;
   }
@@ -171,7 +171,7 @@ class Receiver {
     if (length === -Errno.EAGAIN) return undefined;
     const [fd] = fds;
     if (length >= 1 && this.#buffer[0] === VERSION && fd !== undefined && fds.length === 1) {
-      // A sender that has ended meanwhile has sent all the same.
+      // Accepts even if the sender has ended meanwhile, because its message is complete.
       socket.sendmsg(ACCEPTED);
       forgetDescriptor(fd);
       return { fd, handle: this.#buffer.slice(1, length), pid: socket.peerCredentials().pid };
@@ -214,7 +214,9 @@ function listen(path: string): UnixListener {
   } catch (error) {
     if (!isSyscallError(error)) throw error;
     const hint =
-      error.errno === Errno.EADDRINUSE ? '; remove what an ended process has left, or take another path' : '';
+      error.errno === Errno.EADDRINUSE
+        ? '; remove the file if it was left by an ended process, or use another path'
+        : '';
     throw failed(`cannot wait at ${path}: ${errnoText(error.errno)}${hint}`, error);
   }
   try {

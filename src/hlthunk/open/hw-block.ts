@@ -1,5 +1,5 @@
 /**
- * Register blocks that the driver maps for users (MEMORY MAP_BLOCK), and their contents: gaudi2 and later; gaudi rejects it. The profile of the
+ * Register blocks that the driver maps for users (MEMORY MAP_BLOCK), and their contents: gaudi2 and later; gaudi rejects the call. The profile of the
  * generation lists the blocks; the driver decides which of them it maps.
  */
 
@@ -13,9 +13,9 @@ const WORD_BYTES = 4;
 
 /** A register and its value. */
 export interface RegisterValue {
-  /** Byte of the block. */
+  /** Byte offset in the block. */
   readonly offset: number;
-  /** Undefined for a word of a block whose registers have no names in public headers. */
+  /** Undefined for a word of a block whose registers are not named in public headers. */
   readonly name: string | undefined;
   /** Unsigned 32 bits. */
   readonly value: number;
@@ -76,8 +76,8 @@ export function userBlockOf(device: Device, name: string): UserBlock {
 }
 
 /**
- * Reads the registers of a block: those that public headers name; every word of a block without such names. The block is mapped during
- * the call, and nothing is written.
+ * Reads the registers of a block: those named in public headers, or every word of a block without such names. The block is mapped during the call. Does not
+ * write.
  * @throws UcxError as {@link getHwBlock} and {@link HwBlock.map}
  */
 export function readHwBlock(device: Device, block: UserBlock): RegisterValue[] {

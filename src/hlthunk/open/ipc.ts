@@ -1,8 +1,8 @@
 /**
- * Handles of device memory for other processes: a dma-buf, sent by SCM_RIGHTS, and bytes with the position of the memory in it. Callers send both to
- * the other process.
+ * Handles of device memory for other processes: a dma-buf, sent by SCM_RIGHTS, and bytes with the location of the memory in it. Callers send both to the other
+ * process.
  *
- * The real hl-thunk has no such calls: they are built from the export and the import of dma-bufs.
+ * hl-thunk does not have such calls: they are built from the export and the import of dma-bufs.
  */
 
 import { dup, isSyscallError } from '../../sys/index.ts';
@@ -25,15 +25,15 @@ const AT_LENGTH = 16;
 const AT_GENERATION = 24;
 const AT_ARENA_LENGTH = 32;
 
-/** A piece of device memory that another process can open. */
+/** A range of device memory that another process can open. */
 export interface IpcHandle {
   /** Descriptor of the dma-buf; the caller owns and closes it. */
   readonly fd: number;
-  /** {@link IPC_HANDLE_BYTES} bytes: the position of the memory in the dma-buf, its length, its card and arena. */
+  /** {@link IPC_HANDLE_BYTES} bytes: the offset of the memory in the dma-buf, its length, its card and arena. */
   readonly handle: Uint8Array;
 }
 
-/** What a handle names. */
+/** The contents of a handle. */
 export interface IpcHandleInfo {
   /** PCI address of the card that has the memory, such as `0000:3b:00.0`. */
   readonly busId: string;
@@ -41,9 +41,9 @@ export interface IpcHandleInfo {
   readonly offset: number;
   /** Length of the memory in bytes. */
   readonly byteLength: number;
-  /** Number of the arena in the process that made the handle: memory that is allocated again has another one. */
+  /** Number of the arena in the process that made the handle; memory that is allocated later has another number. */
   readonly generation: number;
-  /** Length of the arena, which is that of the dma-buf, in bytes. */
+  /** Length of the arena, and of the dma-buf, in bytes. */
   readonly arenaBytes: number;
 }
 
@@ -54,10 +54,10 @@ export interface IpcRange {
 }
 
 /**
- * Makes a handle of a block, or of a range inside one. A process that opens it has access to the whole arena of the block: memory for an
- * untrusted process needs `dedicated`.
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, one of another card, or a range outside every block;
- *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ * Makes a handle of a block, or of a range inside one. A process that opens it has access to the whole arena of the block: memory for an untrusted process
+ * needs `dedicated`.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, a block of another card, or a range that is not inside a block; ERR_GAUDI_OUT_OF_MEMORY without
+ *   free descriptors
  */
 export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): IpcHandle {
   checkDevice(device);
@@ -68,7 +68,7 @@ export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): I
   const block = device.memory.find(memory.address);
   const skip = block === undefined ? 0 : Number(memory.address - block.address);
   if (block === undefined || memory.byteLength > block.byteLength - skip) {
-    throw invalidArgument('address', `plus byteLength ${memory.byteLength} must lie in one block`, memory.address);
+    throw invalidArgument('address', `plus byteLength ${memory.byteLength} must be in one block`, memory.address);
   }
   return wrap(device, block, block.offset + skip, memory.byteLength);
 }
@@ -84,11 +84,11 @@ export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
 }
 
 /**
- * Makes a handle of imported memory: of everything that the import has mapped. A process that opens it accesses the memory directly, like this card, and not
- * through this card.
+ * Makes a handle of imported memory, for the whole mapped range. A process that opens it accesses the memory directly, as this card does, not through this
+ * card.
  * @param fd a descriptor of the imported dma-buf; the caller keeps it
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a descriptor that is closed;
- *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a closed descriptor; ERR_GAUDI_OUT_OF_MEMORY without
+ *   free descriptors
  */
 export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: number): IpcHandle {
   checkDevice(device);
@@ -96,7 +96,7 @@ export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: numb
   if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping) || mapping.card !== card) {
     throw invalidArgument('mapping', `must be an import of ${card.name}`, foreignName(mapping));
   }
-  if (!mapping.live) throw invalidArgument('mapping', 'must be live', mapping.address);
+  if (!mapping.live) throw invalidArgument('mapping', 'has been unmapped', mapping.address);
   const byteLength = Number(mapping.address - mapping.baseAddress) + mapping.byteLength;
   const handle = encode(busId, { generation: mapping.generation, byteLength }, 0, byteLength);
   const copy = descriptor(() => dup(checkFd(fd)), 'ipcWrapImport');
@@ -124,7 +124,7 @@ export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): I
 }
 
 /**
- * Reads a handle: what it names, without opening it. Its contents are claims of the process that made it; the driver checks them when it is opened.
+ * Decodes a handle without opening it. Its contents are claims of the process that made it; the driver checks them when the handle is opened.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for bytes that are not a handle
  */
 export function ipcInspectHandle(handle: Uint8Array): IpcHandleInfo {
@@ -154,7 +154,7 @@ function describe({ busId, offset, byteLength, generation, arenaBytes }: IpcHand
  */
 export function ipcCloseHandle(mapping: ImportedMapping): void {
   if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping)) {
-    throw invalidArgument('mapping', 'must be of ipcOpenHandle', mapping);
+    throw invalidArgument('mapping', 'must be a result of ipcOpenHandle', mapping);
   }
   const { card, address } = mapping;
   mapping.unmap();
@@ -175,7 +175,7 @@ function wrapped({ dmabufs }: CardFile, made: IpcHandle): IpcHandle {
   return made;
 }
 
-/** Returns a new descriptor; an error of the kernel is reported like one of the driver. */
+/** Returns a new descriptor; converts an error of the kernel to one of the driver. */
 function descriptor(open: () => number, what: string): number {
   try {
     return open();
@@ -190,7 +190,7 @@ function checkBlock({ card }: Device, block: DeviceBlock): void {
   throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
 }
 
-/** The memory behind a dma-buf, as described in a handle. */
+/** The arena or import behind a dma-buf, as described in a handle. */
 type ArenaExtent = Pick<Arena, 'generation' | 'byteLength'>;
 
 function encode(busId: string, arena: ArenaExtent, offset: number, byteLength: number): Uint8Array {

@@ -1,7 +1,4 @@
-/**
- * Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; if all fail, the last error other than ENOENT is
- * reported.
- */
+/** Finding and opening cards, by the rules of hl-thunk: the first matching card that opens is used; if all fail, the last error other than ENOENT is thrown. */
 
 import { cardLabel, indexOf, type NamedCard, namedCards } from '../../driver/card-names.ts';
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
@@ -27,12 +24,12 @@ import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';
 /** Length of a bus id without its domain, such as `3b:00.0`. */
 const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
 
-/** Maximum length of a process's command line in an error message. */
+/** Maximum length of a command line in an error message. */
 const COMMAND_LENGTH_MAX = 80;
 
 /** Selection of a card; without any field, the first that opens. */
 export interface CardSelection {
-  /** Generation. */
+  /** Generation of the card. */
   readonly name?: AsicName | undefined;
   /** PCI address; without a domain, domain 0000 is assumed. */
   readonly busId?: string | undefined;
@@ -137,8 +134,7 @@ export function openControlByModuleId(node: DriverNode, moduleId: number): Contr
   return firstControl(node, { cards, wanted: `module id ${moduleId}` }, isWanted);
 }
 
-/** The control node of the first matching card that opens; the others are closed. */
-/** Cards, and what was asked for, in words. */
+/** Candidate cards, and a description of the selection for errors. */
 interface WantedCards {
   readonly cards: readonly CardEntry[];
   readonly wanted: string;
@@ -264,14 +260,14 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     if (!isSyscallError(error)) throw error;
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
-    // The driver returns EPERM for a card in a bad state, the file system EACCES for the user.
+    // The driver returns EPERM for a card in a bad state, the file system EACCES for a user without permission.
     const reason = `${error.errnoName}${openHint(node, minor, error.errno)}`;
     const what = `open of ${cardLabel({ index: index ?? indexOf(node, entry), minor, busId })} at ${path}: ${reason}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName, reason }, error);
   }
 }
 
-/** What an errno of open does not say: the process that has the card open; that the card has failed. */
+/** Facts beyond the errno of open: the process that has the card open, or that the card has failed. */
 function openHint(node: DriverNode, minor: number, errno: number): string {
   if (errno === Errno.EBUSY) return ` (${ownerText(node, minor)})`;
   const failed = HL_DEVICE_STATUS_TEXT.get(HL_DEVICE_STATUS.MALFUNCTION);

@@ -228,7 +228,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
 
 describe('a transfer that fails', () => {
   it.each([
-    ['unplug', 'the card was removed, or its driver is gone'],
+    ['unplug', 'the card was removed, or its driver was unloaded'],
     ['malfunction', 'the card has failed (malfunction)'],
   ] as const)('after %s names the card and says that %s', async (kind, reason) => {
     fixture.allow(/./);
