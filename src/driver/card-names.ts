@@ -1,17 +1,17 @@
 /**
- * The name of a card in all messages and tools: its logical index, its device node and its bus id. An index belongs to a bus id and stays reserved for it while
- * the card is removed.
+ * The names of cards in messages and tools: logical index, device node and bus id. An index belongs to a bus id and stays reserved for it while the card is
+ * removed.
  */
 
 import { checkOptions, checkString } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import type { CardEntry, DriverNode } from './port.ts';
 
-/** A card of a node, also a removed one. A card whose device node another container has, or that another driver has, is not of the node. */
+/** A present or removed card of a node. Cards whose device node is in another container, or that have another driver, do not belong to the node. */
 export interface NamedCard {
-  /** Logical index, as in the device name `gaudi0`; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
+  /** Logical index, as in the device name `gaudi0`; undefined for a card that GAUDI_MAPPING_TABLE omits. */
   readonly index: number | undefined;
-  /** Its number in /dev/accel/accelN, or its former one; undefined if it has never had one. */
+  /** Number in /dev/accel/accelN, or its last number if it was removed; undefined if it never had one. */
   readonly minor: number | undefined;
   /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
@@ -21,10 +21,10 @@ export interface NamedCard {
   readonly absence: string | undefined;
 }
 
-/** The node of the cards. */
+/** Methods of the node that are used here. */
 type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
 
-/** State of a card that has a driver but no device node: a container without the device, or another driver. */
+/** State of a card without a device node: the node is in another container, or the card has another driver. */
 const NOT_OF_THIS_NODE = 'no device node';
 
 /**

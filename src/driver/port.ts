@@ -1,8 +1,8 @@
 /**
  * The port to a habanalabs driver: the interface between hlthunk and its implementations in kernel/ and the emulator.
  *
- * The port is the ioctl boundary of Linux: byte-exact argument blocks in, errno out. The layers above cannot distinguish the
- * kernel from the emulator, and the layers below do not interpret the purpose of a call.
+ * The port is the ioctl boundary of Linux: byte-exact argument blocks in, errno out. The layers above cannot distinguish the kernel from the emulator, and the
+ * layers below do not interpret the purpose of a call.
  */
 
 import type { IoctlNumbers } from '../uapi/index.ts';
@@ -25,18 +25,18 @@ export interface DriverMapping {
   /** Length in bytes, a multiple of 4096. */
   readonly byteLength: number;
   readonly buffer: ArrayBuffer;
-  /** Removes the mapping; later access through views reads zeros and reaches nothing. Idempotent. */
+  /** Removes the mapping; later accesses through views read zeros and reach no memory. Idempotent. */
   close(): void;
 }
 
 /**
  * One open file description of a card.
  *
- * Errors of `ioctl` are returned, not thrown: 0 or a negative errno, as from the system call. A signal (EINTR) is
- * retried inside; EAGAIN is returned, because only the caller can decide what else to do meanwhile.
+ * Errors of `ioctl` are returned, not thrown: 0 or a negative errno, as from the system call. A call interrupted by a signal (EINTR) is retried inside; EAGAIN
+ * is returned, because only the caller can decide what else to do meanwhile.
  *
- * A `request` is 32 bits, given signed or unsigned: -1073198013 and 3221769283 are the same request. `numbers` has them unsigned; hot
- * paths keep them signed, as small integers of V8.
+ * A `request` is 32 bits, signed or unsigned: -1073198013 and 3221769283 are the same request. `numbers` has them unsigned; hot paths keep them signed, as
+ * small integers of V8.
  */
 export interface DriverFile {
   /** The ioctl numbers of the family of this file ('H' before Linux 6.7, DRM 'd' after). */
@@ -47,7 +47,7 @@ export interface DriverFile {
   readonly stoppedReason?: string | undefined;
   /** Runs one ioctl on `block`. Blocks as long as the driver does. Returns 0 or a negative errno. */
   ioctl(request: number, block: ArgumentBlock): number;
-  /** Runs one ioctl without blocking the event loop: for WAIT_CS with a time-out. `block` belongs to the call until it settles. */
+  /** Runs one ioctl without blocking the event loop: for WAIT_CS with a time-out. The call owns `block` until it settles. */
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
   /**
    * Maps driver memory shared and read-write.
@@ -59,14 +59,13 @@ export interface DriverFile {
   /**
    * Closes the file: every later call returns EBADF, and calls of `ioctlAsync` in flight settle, early if possible. Idempotent.
    *
-   * Without calls in flight the release is synchronous, as in the kernel: on return the card has stopped and can be opened again.
-   * A call in flight may hold the open file description until it settles, as a system call does: see {@link released}.
+   * Without calls in flight the release is synchronous, as in the kernel: on return the card has stopped and can be opened again. A call in flight may keep the
+   * open file description until it settles, as a system call does: see {@link released}.
    */
   close(): void;
   /**
-   * Defined while a closed file is not released, because of calls in flight; resolves with the release and never rejects. Until then
-   * the card may write to memory that is mapped through this file, and opening it again fails with EBUSY.
-   * Omitted by drivers that always release at once.
+   * Resolves when a closed file has been released; never rejects. Defined while calls in flight prevent the release. Until then the card may write to memory
+   * that is mapped through this file, and opening it again fails with EBUSY. Omitted by drivers that always release at once.
    */
   readonly released?: Promise<void> | undefined;
 }
@@ -83,7 +82,7 @@ export interface CardEntry {
   readonly numaNode: number;
   /** The path from the PCI root to the card, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined if unknown. */
   readonly pciPath?: string | undefined;
-  /** Path of the primary device node, or a name if there is none. */
+  /** Path of the primary device node, or a name if there is no device node. */
   readonly path: string;
 }
 
@@ -107,7 +106,7 @@ export interface PortLink {
   readonly peer: { readonly busId: string; readonly port: number } | undefined;
 }
 
-/** Bytes and transfers since the node was created. */
+/** Number of bytes and transfers since the node was created. */
 export interface TransferCount {
   readonly bytes: number;
   readonly operations: number;
@@ -147,19 +146,19 @@ export interface DriverNode {
   /** Whether the cards are emulated, also behind device nodes (`gaudi-ucx run`): the source of every "emulated" label. */
   readonly emulated: boolean;
   /**
-   * Identifies the node for programs that share device memory: equal for all users of the same cards, and different for other cards. With the kernel
-   * driver, the boot id; for an emulated node, random: per node object, or per server, which sends it to its clients. Without it the node is not shared.
+   * Identifies the node for programs that share device memory: equal for all users of the same cards, and different for other cards. The kernel driver uses the
+   * boot id; an emulated node a random value for each node object or for each server, which sends it to its clients. A node without it is not shared.
    */
   readonly identity?: string;
   /** See `DriverFile.lostReason`. */
   readonly lostReason?: string | undefined;
-  /** The cards, ordered by minor. Reads the machine at every call. */
+  /** The cards, ordered by minor. Scans the machine at every call. */
   cards(): readonly CardEntry[];
   /** Present or former cards of the machine that are not among {@link cards}. */
   absentCards?(): readonly AbsentCard[];
   /** The reason why there are no cards, for a message to the user. Undefined if it is unknown. */
   whyNoCards?(): string;
-  /** Id of the process that has the compute context of a card; undefined for none, and if it cannot be determined. */
+  /** Id of the process that has the compute context of a card; undefined if there is none or it cannot be determined. */
   ownerOf?(minor: number): number | undefined;
   /**
    * Opens the primary node: the one compute context of a card.
@@ -174,21 +173,21 @@ export interface DriverNode {
    */
   attribute(minor: number, name: string): string | undefined;
   /**
-   * The current links of a card; undefined if the driver does not report them. The driver of upstream kernels has no NIC ports; the vendor's
-   * drivers create a network interface for every port. Changes are not notified: poll.
+   * The current links of a card; undefined if the driver does not report them. The upstream driver does not support NIC ports; the vendor's drivers create a
+   * network interface for every port. There are no notifications of changes: poll.
    */
   links?(minor: number): readonly PortLink[] | undefined;
-  /** Transfers of the cards, for emulated nodes only: no driver of real cards counts them. Undefined if the node has ended. */
+  /** Transfers of the cards, for emulated nodes only: drivers of real cards do not count them. Undefined after the node has ended. */
   transfers?(): NodeTransfers | undefined;
   /** Temperature of a card in degrees Celsius; undefined without a sensor. */
   temperature?(minor: number): number | undefined;
   /** The version that the driver reports; undefined if it reports none. */
   readonly driverVersion?: string | undefined;
-  /** The RDMA devices of an emulated node; undefined for a node that has none of its own: those of the machine are used. */
+  /** The RDMA devices of an emulated node; if undefined, those of the machine are used. */
   readonly verbs?: VerbsPort | undefined;
   /** The process that serves an emulated node; undefined for a node in this process, and for real cards. */
   readonly serverPid?: number | undefined;
-  /** The socket of that process; undefined likewise. */
+  /** The socket of the server process; undefined without a server. */
   readonly socketPath?: string | undefined;
   /** Closes the node and its open files. Idempotent. */
   close(): void;

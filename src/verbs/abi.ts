@@ -1,6 +1,6 @@
 /**
- * The ABI of libibverbs as data: values of its enums, and the structs that programs fill in and read, as offsets in 32-bit words. It has been the same
- * from rdma-core v15 to v57 (infiniband/verbs.h).
+ * The ABI of libibverbs as data: values of its enums, and the structs that programs fill in and read, as offsets in 32-bit words. Unchanged from rdma-core v15
+ * to v57 (infiniband/verbs.h).
  */
 
 /** Kinds of work requests (enum ibv_wr_opcode). */
@@ -58,7 +58,7 @@ export const WcOpcode = {
 /** Flags of work completions (enum ibv_wc_flags). */
 export const WcFlag = { GRH: 1, WITH_IMM: 2 } as const;
 
-/** Access to a memory region, and of a queue pair (enum ibv_access_flags). */
+/** Access flags of a memory region or a queue pair (enum ibv_access_flags). */
 export const AccessFlag = {
   LOCAL_WRITE: 1,
   REMOTE_WRITE: 2,
@@ -131,7 +131,7 @@ const EVENT_TEXTS: readonly string[] = [
   'GID table change',
 ];
 
-/** Words of struct ibv_send_wr. 64-bit fields have two, the low one first. */
+/** Offsets of struct ibv_send_wr in words. 64-bit fields have two words, the low one first. */
 export const SendWr = {
   WR_ID: 0,
   NEXT: 2,
@@ -153,13 +153,13 @@ export const SendWr = {
   WORDS: 32,
 } as const;
 
-/** Words of struct ibv_recv_wr. */
+/** Offsets of struct ibv_recv_wr in words. */
 export const RecvWr = { WR_ID: 0, NEXT: 2, SG_LIST: 4, NUM_SGE: 6, WORDS: 8 } as const;
 
-/** Words of struct ibv_sge. */
+/** Offsets of struct ibv_sge in words. */
 export const Sge = { ADDR: 0, LENGTH: 2, LKEY: 3, WORDS: 4 } as const;
 
-/** Words of struct ibv_wc. */
+/** Offsets of struct ibv_wc in words. */
 export const Wc = {
   WR_ID: 0,
   STATUS: 2,
@@ -173,9 +173,9 @@ export const Wc = {
   WORDS: 12,
 } as const;
 
-/** Bytes before the payload in the receive buffer of an unreliable datagram: the global route header. */
+/** Size of the global route header, which precedes the payload in the receive buffer of an unreliable datagram. */
 export const GRH_BYTES = 40;
-/** Offsets of the addresses in that header. */
+/** Offsets of the addresses in the global route header. */
 export const GRH_SOURCE_GID = 8;
 export const GRH_DESTINATION_GID = 24;
 export const GID_BYTES = 16;
@@ -215,7 +215,7 @@ const TEXTS: readonly string[] = [
   'general error',
 ];
 
-/** Unit of the acknowledgement time-out of a queue pair: its code is an exponent of 2. */
+/** Unit of the acknowledgement time-out of a queue pair, whose code is an exponent of 2. */
 export const TIMEOUT_UNIT_NS = 4096;
 /** Times of the RNR timer codes 0 to 31 in microseconds (InfiniBand specification, table 45). */
 export const RNR_TIMER_US: readonly number[] = [

@@ -1,8 +1,8 @@
 /**
- * The verbs port: the interface between the ib transport and RDMA devices, implemented over libibverbs and by emulated devices.
+ * The verbs port: the interface between the ib transport and RDMA devices, implemented by libibverbs and by emulated devices.
  *
- * The port is the interface of libibverbs: work requests and completions are its structs, byte for byte (see abi.ts), and failures its errno. The transport
- * cannot distinguish a real device from an emulated one.
+ * The port is the interface of libibverbs: work requests and completions are its structs, byte for byte (see abi.ts), and failures are its errnos. The
+ * transport cannot distinguish a real device from an emulated one.
  */
 
 import type { QpState, QpType } from './abi.ts';
@@ -34,7 +34,7 @@ export interface VerbsPort {
   readonly emulated: boolean;
   /** The devices, by name. */
   devices(): readonly VerbsDeviceEntry[];
-  /** The reason why there are no devices, as text for users. */
+  /** The reason why there are no devices, for users. */
   whyNoDevices(): string;
   /**
    * Opens a device.
@@ -55,14 +55,14 @@ export interface DeviceAttributes {
   readonly maxCqe: number;
   readonly maxMr: number;
   readonly maxPd: number;
-  /** RDMA reads and atomic operations in flight per queue pair, as target. */
+  /** Maximum number of RDMA reads and atomic operations in flight per queue pair, as target. */
   readonly maxQpRdAtom: number;
-  /** The same, as initiator. */
+  /** Maximum number of RDMA reads and atomic operations in flight per queue pair, as initiator. */
   readonly maxQpInitRdAtom: number;
   readonly maxSrq: number;
   readonly maxSrqWr: number;
   readonly maxSrqSge: number;
-  /** Atomic operations are atomic with those of this device at least (atomic_cap is not NONE). */
+  /** True if operations are atomic at least with those of this device (atomic_cap is not NONE). */
   readonly hasAtomics: boolean;
   readonly physPortCount: number;
   readonly firmware: string;
@@ -99,9 +99,9 @@ export interface AsyncEvent {
   readonly element: number;
 }
 
-/** Objects that are destroyed explicitly. */
+/** An object that is destroyed explicitly. */
 export interface VerbsObject {
-  /** Destroys it. Idempotent. EBUSY is not possible: users are destroyed first. */
+  /** Destroys the object. Idempotent. Objects that use it must be destroyed before, so that EBUSY cannot occur. */
   close(): void;
 }
 
@@ -113,13 +113,13 @@ export interface VerbsContext extends VerbsObject {
   queryPort(port: number): PortAttributes;
   /** The valid entries of the GID table. */
   gids(port: number): readonly GidEntry[];
-  /** The partition keys of the port, by index: 15 bits, and the highest bit for full membership; 0 for an entry that is not valid. @throws SyscallError */
+  /** The partition keys of the port, by index: 15 bits, and the highest bit for full membership; 0 for an invalid entry. @throws SyscallError */
   pkeys(port: number): readonly number[];
   /** @throws SyscallError ENOMEM */
   allocPd(): ProtectionDomain;
   /** @throws SyscallError EMFILE, ENOMEM */
   createCompletionChannel(): CompletionChannel;
-  /** @param depth number of completions that it can hold, up to maxCqe @throws SyscallError EINVAL, ENOMEM */
+  /** @param depth maximum number of completions in the queue, up to maxCqe @throws SyscallError EINVAL, ENOMEM */
   createCq(depth: number, channel: CompletionChannel | undefined): CompletionQueue;
   /** Descriptor that is readable while {@link nextAsyncEvent} has an event. Nonblocking. */
   readonly asyncFd: number;
@@ -143,16 +143,16 @@ export interface CompletionQueue extends VerbsObject {
    * @returns their number, or a negative errno
    */
   poll(block: VerbsBlock, count: number): number;
-  /** Requests one event on the channel for the next completion. A completion before this call raises none. */
+  /** Requests one event on the channel for the next completion. Earlier completions do not raise an event. */
   requestNotify(): void;
 }
 
-/** What the send queue of a new queue pair, and its receive queue if it has one, can hold. */
+/** Capacities of a new queue pair: of its send queue, and of its receive queue if it does not share one. */
 export interface QpInit {
   readonly type: QpType;
   readonly sendCq: CompletionQueue;
   readonly receiveCq: CompletionQueue;
-  /** Shared receive queue of the queue pair; if undefined, it has its own receive queue. */
+  /** Shared receive queue of the queue pair; if undefined, the queue pair has a separate receive queue. */
   readonly srq: SharedReceiveQueue | undefined;
   readonly maxSendWr: number;
   readonly maxReceiveWr: number;
@@ -174,7 +174,7 @@ export interface AddressVector {
   readonly port: number;
 }
 
-/** Attributes of a state transition: for each transition the fields that ibv_modify_qp requires. */
+/** Attributes of a state transition: the fields that ibv_modify_qp requires for it. */
 export interface QpAttributes {
   readonly state: QpState;
   readonly port?: number;
@@ -208,7 +208,7 @@ export interface ProtectionDomain extends VerbsObject {
   regMr(address: number, byteLength: number, iova: number, access: number): MemoryRegion;
   /**
    * Registers a range of a dma-buf. The descriptor can be closed afterwards.
-   * @throws SyscallError EOPNOTSUPP if the device cannot; EBADF, EINVAL, ENOMEM
+   * @throws SyscallError EOPNOTSUPP if the device cannot do so; EBADF, EINVAL, ENOMEM
    */
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion;
   /** @throws SyscallError EINVAL, ENOMEM */
@@ -247,7 +247,7 @@ export interface SharedReceiveQueue extends VerbsObject, ReceiveQueue {}
 /** A queue pair. */
 export interface QueuePair extends VerbsObject, ReceiveQueue {
   readonly qpNum: number;
-  /** Longest inline data, at least what was requested. */
+  /** Maximum length of inline data, at least the requested length. */
   readonly maxInlineBytes: number;
   /** Current state. */
   readonly state: QpState;

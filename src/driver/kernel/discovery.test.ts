@@ -62,7 +62,7 @@ describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the
     const { cards, skipped } = discoverCards(linuxSystemCalls, machine);
     expect(cards).toEqual([]);
     expect(skipped.map((node) => node.reason)).toEqual([
-      'pci_addr is "nonsense", no PCI address',
+      'pci_addr is "nonsense", not a PCI address',
       `pci_addr: errno ${Errno.EISDIR}`,
       'no pci_addr in sysfs: not a habanalabs card',
     ]);

@@ -1,6 +1,6 @@
 /**
- * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver, and of facts in /sys and /proc about a card: its
- * NIC ports, the process that has it open.
+ * Discovery of the cards of a machine in /dev and /sys, in the layouts of all kernels with the driver; and facts about a card in /sys and /proc: its NIC ports,
+ * and the process that has it open.
  *
  * | Linux | device nodes | attributes |
  * |---|---|---|
@@ -8,8 +8,8 @@
  * | 6.3 to 6.6 | /dev/accel/accelN, /dev/accel/accel_controlDN | /sys/class/accel/accelN/ |
  * | 6.7 and newer | the same | /sys/class/accel/accelN/device/ |
  *
- * Source: drivers/accel/habanalabs of Linux 6.12, drivers/misc/habanalabs of 6.1, Documentation/ABI/testing/sysfs-driver-habanalabs.
- * The row of 6.3 to 6.6 is inferred from hl-thunk 1.10.
+ * Source: drivers/accel/habanalabs of Linux 6.12, drivers/misc/habanalabs of 6.1, Documentation/ABI/testing/sysfs-driver-habanalabs. The row of 6.3 to 6.6 is
+ * inferred from hl-thunk 1.10.
  */
 
 import { allocateScratch, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
@@ -28,7 +28,7 @@ import type { AbsentCard, CardEntry, PortLink } from '../port.ts';
 import { RetryBudget } from './kernel-file.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
-/** Largest minor that is looked for (HLTHUNK_MAX_MINOR - 1). */
+/** Largest minor in the search (HLTHUNK_MAX_MINOR - 1). */
 export const MINOR_MAX = 255;
 
 /** Maximum size of an attribute in sysfs: one page. */
@@ -38,13 +38,13 @@ const LEGACY_NODE = /^hl(\d{1,3})$/;
 const BUS_ID = /^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 const ATTRIBUTE_NAME = /^\w+$/;
 const PROCESS_ID = /^\d+$/;
-/** Largest number of a NIC port. */
+/** Largest port number of a NIC. */
 const PORT_MAX = 63;
 /** Base class of processing accelerators, in the highest of the three bytes of a PCI class (PCI_BASE_CLASS_PROCESSING_ACCEL). */
 const PCI_CLASS_ACCELERATOR = 0x12;
 const PCI_CLASS_SHIFT = 16;
 
-/** Roots of the trees; tests use their own folders. */
+/** Root folders; tests use temporary ones. */
 export interface Roots {
   /** `/dev` */
   readonly devRoot: string;
@@ -54,7 +54,7 @@ export interface Roots {
   readonly procRoot?: string;
 }
 
-/** A device node that is not a Gaudi card, and the reason. */
+/** A device node that does not belong to a Gaudi card, and the reason. */
 export interface SkippedNode {
   readonly path: string;
   readonly reason: string;
@@ -67,13 +67,13 @@ export interface Discovery {
   readonly skipped: readonly SkippedNode[];
 }
 
-/** A device node to try, and whether it is in the layout of the accel subsystem. */
+/** A possible path of a device node, and whether it is in the layout of the accel subsystem. */
 export interface NodePath {
   readonly path: string;
   readonly accel: boolean;
 }
 
-/** An attribute, or the errno of reading it. */
+/** The value of an attribute, or the errno of reading it. */
 export type AttributeRead =
   | { readonly text: string }
   | { readonly text?: undefined /** 0 when no such file exists. */; readonly errno: number };
@@ -94,14 +94,14 @@ export function controlPaths(roots: Roots, minor: number): readonly NodePath[] {
   ];
 }
 
-/** Throws ERR_INVALID_PARAM for anything but an integer from 0 to {@link MINOR_MAX}. */
+/** Throws ERR_INVALID_PARAM unless `minor` is an integer from 0 to {@link MINOR_MAX}. */
 export function checkMinor(minor: number): void {
   if (!Number.isInteger(minor) || minor < 0 || minor > MINOR_MAX) {
     throw invalidParam('minor', `must be an integer from 0 to ${MINOR_MAX}`, minor);
   }
 }
 
-/** Finds the cards of the machine. A node without a bus id in sysfs is skipped: /dev/accel also contains cards of other drivers. */
+/** Finds the cards of the machine. Skips nodes without a bus id in sysfs, because /dev/accel also contains cards of other drivers. */
 export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
   const cards: CardEntry[] = [];
   const skipped: SkippedNode[] = [];
@@ -124,7 +124,7 @@ export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
   return { cards, skipped };
 }
 
-/** Explains why a machine has no cards: the module of the driver, the device nodes, the PCI bus. */
+/** Explains why a machine has no cards: the kernel module, the device nodes, the PCI bus. */
 export function explainNoCards(calls: SystemCalls, roots: Roots): string {
   const { devRoot, sysRoot } = roots;
   const isLoaded = calls.realPath(`${sysRoot}/module/habanalabs`) !== undefined;
@@ -149,8 +149,8 @@ export function explainNoCards(calls: SystemCalls, roots: Roots): string {
 }
 
 /**
- * Finds the cards on the PCI bus that are not among `present`: without a driver, or with a driver that has created no device node, for example because it
- * could not initialise the card.
+ * Finds the cards on the PCI bus that are not in `present`: they have no driver, or a driver that has not created a device node, for example because it could
+ * not initialise the card.
  */
 export function findAbsentCards(calls: SystemCalls, roots: Roots, present: readonly CardEntry[]): AbsentCard[] {
   const folder = `${roots.sysRoot}/bus/pci/devices`;
@@ -169,7 +169,7 @@ export function findAbsentCards(calls: SystemCalls, roots: Roots, present: reado
 /**
  * Reads an attribute of a card from the first of its sysfs folders that has it.
  * @param name such as `fw_os_ver`
- * @returns the text without the trailing newline, or the errno
+ * @returns the value without the trailing newline, or the errno
  * @throws UcxError ERR_INVALID_PARAM for an invalid name, such as a path
  */
 export function readCardAttribute(calls: SystemCalls, roots: Roots, minor: number, name: string): AttributeRead {
@@ -192,7 +192,7 @@ export function readTemperature(calls: SystemCalls, roots: Roots, busId: string)
   return undefined;
 }
 
-/** The bus id with its domain and in lower case, or undefined for an invalid one. */
+/** The bus id in lower case and with its domain; undefined if it is invalid. */
 export function canonicalBusId(text: string): string | undefined {
   const id = text.trim().toLowerCase();
   const match = BUS_ID.exec(id);
@@ -232,7 +232,7 @@ function integerOf(text: string | undefined): number | undefined {
 }
 
 function reasonOf(address: AttributeRead): string {
-  if (address.text !== undefined) return `pci_addr is ${JSON.stringify(address.text)}, no PCI address`;
+  if (address.text !== undefined) return `pci_addr is ${JSON.stringify(address.text)}, not a PCI address`;
   return address.errno === 0 ? 'no pci_addr in sysfs: not a habanalabs card' : `pci_addr: errno ${address.errno}`;
 }
 
@@ -256,7 +256,10 @@ export function readText(calls: SystemCalls, path: string): AttributeRead {
   }
 }
 
-/** The process that has the primary node of a card open, from /proc: for messages to users, never for decisions. Undefined for none, and if the caller is not allowed to see its descriptors. */
+/**
+ * The process that has the primary node of a card open, according to /proc. For messages to users, never for decisions. Undefined if there is none, or if the
+ * caller may not see the descriptors of that process.
+ */
 export function findOwner(calls: SystemCalls, roots: Roots, minor: number): number | undefined {
   const procRoot = roots.procRoot ?? '/proc';
   const nodes = new Set(primaryPaths(roots, minor).map(({ path }) => path));
@@ -287,14 +290,14 @@ export function readPortLinks(calls: SystemCalls, { sysRoot }: Roots, busId: str
 }
 
 /*
- * Determines the ioctl family of a card's file by requesting the card's status. Changes nothing on the card.
+ * Determines the ioctl family of a card's file by querying the card's status, which does not change the card.
  *
- * Linux 6.6 and older number the ioctls with 'H', newer ones with the 'd' of DRM; the kernel version does not determine it, because the driver
- * is also built out of tree. A driver returns ENOTTY or EINVAL for a number of the other family.
+ * Linux 6.6 and older number the ioctls with 'H', newer ones with the 'd' of DRM. The kernel version does not determine the family, because the driver is also
+ * built out of tree. A driver returns ENOTTY or EINVAL for a number of the other family.
  */
 
-/** Not a valid device status: if the answer still contains it after the call, the driver has not written a result. */
-const UNANSWERED = 0xffffffff;
+/** Not a valid device status: the driver has not written a result if the block still contains it after the call. */
+const UNWRITTEN = 0xffffffff;
 
 /**
  * Returns the ioctl numbers that the file accepts.
@@ -304,7 +307,7 @@ const UNANSWERED = 0xffffffff;
  */
 export function probeIoctlFamily(calls: SystemCalls, fd: number, accel: boolean, path: string): IoctlNumbers {
   for (const numbers of accel ? [DRM_IOCTLS, HABANALABS_IOCTLS] : [HABANALABS_IOCTLS, DRM_IOCTLS]) {
-    const result = askStatus(calls, fd, numbers);
+    const result = queryStatus(calls, fd, numbers);
     if (result === 0) return numbers;
     if (result !== -Errno.ENOTTY && result !== -Errno.EINVAL) {
       throw new SyscallError('ioctl', -result, `INFO DEVICE_STATUS of ${path}`);
@@ -313,18 +316,18 @@ export function probeIoctlFamily(calls: SystemCalls, fd: number, accel: boolean,
   throw new SyscallError(
     'ioctl',
     Errno.ENOTTY,
-    `${path} is not a habanalabs device: it answers INFO in neither family`,
+    `${path} is not a habanalabs device: it accepts INFO in neither ioctl family`,
   );
 }
 
-/** Returns 0, or -errno; -ENOTTY also for a driver that accepted the number without writing a result. */
-function askStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): number {
+/** Returns 0 or -errno; -ENOTTY also if the driver accepted the number without writing a result. */
+function queryStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): number {
   using block = allocateScratch(HL_INFO_ARGS.size);
   using answer = allocateScratch(HL_INFO_DEVICE_STATUS.size);
   const budget = new RetryBudget();
   let result: number;
   do {
-    answer.words.fill(UNANSWERED);
+    answer.words.fill(UNWRITTEN);
     HL_INFO_ARGS.encode(
       { return_pointer: BigInt(answer.address), return_size: answer.byteLength, op: HL_INFO_OP.DEVICE_STATUS },
       block.view,
@@ -332,10 +335,10 @@ function askStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): numbe
     result = calls.ioctl(fd, numbers.INFO, block.address);
   } while (budget.allows(result));
   if (result < 0) return result;
-  return answer.words[HL_INFO_DEVICE_STATUS.words.status] === UNANSWERED ? -Errno.ENOTTY : 0;
+  return answer.words[HL_INFO_DEVICE_STATUS.words.status] === UNWRITTEN ? -Errno.ENOTTY : 0;
 }
 
-/* The network devices of a machine in /sys/class/net and /sys/class/infiniband: their location and link state. Opens none. */
+/* The network devices of a machine in /sys/class/net and /sys/class/infiniband: their location and link state. */
 
 /** A network device. */
 export interface NetworkDevice extends SystemDevice {
@@ -343,17 +346,17 @@ export interface NetworkDevice extends SystemDevice {
   readonly up: boolean;
   /** Undefined if the device does not report it. */
   readonly megabitPerSecond: number | undefined;
-  /** The interfaces of an RDMA device; otherwise only the device itself. */
+  /** The interfaces of an RDMA device; for an interface, only itself. */
   readonly netdevs: readonly string[];
 }
 
-/** PCI vendor of Gaudi cards: their ports are reported with the cards. */
+/** PCI vendor of Gaudi cards, whose ports are reported with the cards. */
 const HABANA = '0x1da3';
 
 /**
- * The network devices: RDMA devices first, then interfaces, each with a link before those without, by name. Interfaces without a physical device,
- * such as bridges and loopback, are omitted, and so are the ports of Gaudi cards.
- * @param sysRoot mount point of sysfs; tests use their own folder
+ * The network devices: RDMA devices first, then interfaces; within each kind those with a link first, then by name. Omits interfaces without a physical device,
+ * such as bridges and loopback, and the ports of Gaudi cards.
+ * @param sysRoot mount point of sysfs; tests use a temporary folder
  */
 export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = linuxSystemCalls): NetworkDevice[] {
   const rdma = calls.namesIn(`${sysRoot}/class/infiniband`).map((name) => rdmaDevice(calls, sysRoot, name));
@@ -365,7 +368,7 @@ export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = lin
   return found.sort((left, right) => order(left) - order(right) || byName(left, right));
 }
 
-/** Names of the RDMA devices that libibverbs may find: soft ones are among them, the ports of Gaudi cards are not. */
+/** Names of the RDMA devices that libibverbs may find: includes software devices, excludes the ports of Gaudi cards. */
 export function rdmaDeviceNames(sysRoot: string, calls: SystemCalls = linuxSystemCalls): string[] {
   const folder = `${sysRoot}/class/infiniband`;
   return calls.namesIn(folder).filter((name) => !isHabana(calls, `${folder}/${name}`));
@@ -387,7 +390,7 @@ function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkD
     name,
     ...place,
     kind: 'infiniband',
-    // `4: ACTIVE`
+    // The content is, for example, `4: ACTIVE`.
     up: states.some((state) => state?.startsWith('4') === true),
     megabitPerSecond: rate === 0 ? undefined : rate * 1000,
     netdevs: calls.namesIn(`${folder}/device/net`).sort(),
@@ -409,7 +412,7 @@ function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDe
   };
 }
 
-/** Location of the device behind a class folder; undefined if there is none, and for a Gaudi card. */
+/** Location of the device behind a class folder; undefined if there is no device, and for a Gaudi card. */
 function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
   const device = calls.realPath(`${folder}/device`);
   if (device === undefined || isHabana(calls, folder)) return undefined;

@@ -1,7 +1,7 @@
 /**
- * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte and interprets only the
- * time-out of WAIT_CS. Limits of the retries of one ioctl after a signal (EINTR) or a transient rejection (EAGAIN). The caller waits and calls.
- * hl-thunk retries both endlessly; a limit prevents a driver that never recovers from hanging the process.
+ * An open card of the kernel driver: its file descriptor, as an implementation of the driver port. Forwards argument blocks byte for byte and interprets only
+ * the time-out of WAIT_CS. Limits the retries of an ioctl after a signal (EINTR) or a transient rejection (EAGAIN), which hl-thunk retries endlessly, so that a
+ * driver that never recovers cannot hang the process.
  */
 
 import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';
@@ -18,10 +18,10 @@ import { joinWords } from '../../ucs/type/int64.ts';
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
-/** The size field of a request has 14 bits. */
+/** The size field of an ioctl number has 14 bits. */
 const ARGUMENT_WORDS_MAX = 4096;
 
-/** Parts of a file. */
+/** Dependencies of a file. */
 export interface KernelFileInit {
   readonly calls: SystemCalls;
   readonly clock: Clock;
@@ -43,7 +43,7 @@ export class KernelFile implements DriverFile {
   readonly #fd: number;
   readonly #waitRequest: number;
   readonly #onClose: (file: KernelFile) => void;
-  /** The input of the running call: the driver overwrites the block with its result, and a retry needs the input again. */
+  /** The input of the running call. A retry needs it, because the driver overwrites the block with its result. */
   readonly #input: Uint32Array = new Uint32Array(ARGUMENT_WORDS_MAX);
   #callsInFlight = 0;
   #closed = false;
@@ -86,8 +86,8 @@ export class KernelFile implements DriverFile {
   }
 
   /**
-   * See the port. WAIT_CS occupies a thread of the libuv pool for at most 100 ms at a time; if the file is closed meanwhile, it
-   * settles with EBADF at the end of that time. The event loop runs between retries.
+   * See the port. WAIT_CS occupies a thread of the libuv pool for at most 100 ms at a time; if the file is closed meanwhile, it settles with EBADF at the end
+   * of that time. The event loop runs between retries.
    */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (this.#closed) return -Errno.EBADF;
@@ -126,7 +126,7 @@ export class KernelFile implements DriverFile {
     }
   }
 
-  /** See the port. The mapping outlives the file, as in the kernel. Throws ERR_INVALID_PARAM unless the length is a positive integer. */
+  /** See the port. As in the kernel, the mapping outlives the file. Throws ERR_INVALID_PARAM unless the length is a positive integer. */
   mmap(byteLength: number, offset: bigint): DriverMapping {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
@@ -136,8 +136,8 @@ export class KernelFile implements DriverFile {
   }
 
   /**
-   * See the port. While an asynchronous call runs in the pool, the descriptor stays open until it returns (100 ms at most for
-   * WAIT_CS): its number could otherwise belong to another file when the pool thread uses it.
+   * See the port. While an asynchronous call runs in the pool, the descriptor stays open until the call returns (100 ms at most for WAIT_CS): its number could
+   * otherwise belong to another file when the pool thread uses it.
    */
   close(): void {
     if (this.#closed) return;
@@ -165,13 +165,13 @@ export class KernelFile implements DriverFile {
 }
 
 /*
- * A long WAIT_CS as a sequence of short ones, so that no call occupies a thread of the libuv pool for long: a process cannot exit while
- * one of its threads blocks in a system call. Writes arguments and evaluates results; makes no call.
+ * A long WAIT_CS as a sequence of short ones, so that a call does not occupy a thread of the libuv pool for long: a process cannot exit while one of its
+ * threads blocks in a system call. Writes arguments and evaluates results; the caller makes the calls.
  *
- * The driver overwrites the argument block with its result, also on failure, so the input is kept here and written again.
+ * The driver overwrites the argument block with its result, even after a failure, so the input is kept here and written again.
  */
 
-/** Longest single wait in the driver: limits the delay of the process's exit. */
+/** Longest single wait in the driver, which limits the delay of the process's exit. */
 export const SLICE_US_MAX = 100_000;
 
 const IN = HL_WAIT_CS_ARGS.in.words;
@@ -208,7 +208,7 @@ class SlicedWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** Whether the result in the block is final: anything but "still busy" before the time-out. */
+  /** Whether the result in the block is final: any result except "still busy" before the time-out. */
   isOver(result: number, block: ArgumentBlock): boolean {
     if (result !== 0 || this.#timeoutWord < 0) return true;
     return block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.#clock.nowNs() >= this.#deadlineNs;
@@ -231,7 +231,7 @@ export class RetryBudget {
   #interrupted = 0;
   #refused = 0;
 
-  /** Whether a call with this result has to be repeated; counts it. */
+  /** Whether a call with this result must be repeated; counts the retry. */
   allows(result: number): boolean {
     if (result === -Errno.EINTR) return ++this.#interrupted <= EINTR_RETRIES_MAX;
     return result === -Errno.EAGAIN && ++this.#refused <= EAGAIN_RETRIES_MAX;

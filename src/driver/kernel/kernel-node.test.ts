@@ -39,7 +39,7 @@ describe.each<{ layout: Layout; first: 'drm' | 'habanalabs' }>([
     const before = [openFileDescriptors(), scratchStatistics().liveBlocks];
     const node = new KernelNode({ ...machine });
     expect(() => node.open(0)).toThrow(errno(Errno.ENOTTY));
-    expect(() => node.open(0)).toThrow(/(accel0|hl0) is not a habanalabs device: it answers INFO in neither family/);
+    expect(() => node.open(0)).toThrow(/(accel0|hl0) is not a habanalabs device: it accepts INFO in neither ioctl family/);
     expect(() => node.openControl(0)).toThrow(/_controlD0 is not a habanalabs device/);
     expect([openFileDescriptors(), scratchStatistics().liveBlocks]).toEqual(before);
   });
@@ -154,7 +154,7 @@ describe('attributes and life', () => {
     expect(node.attribute(0, 'cpld_ver')).toBeUndefined();
     expect(node.cards()).toHaveLength(1);
     expect(lines).toEqual([
-      'attribute cpld_ver of accel0 cannot be read: errno 21',
+      'cannot read attribute cpld_ver of accel0: errno 21',
       expect.stringMatching(/accel9 is skipped: no pci_addr in sysfs: not a habanalabs card$/),
     ]);
   });

@@ -1,6 +1,5 @@
 /**
- * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. Errors of the kernel are passed on with their
- * errno.
+ * The Gaudi cards of this machine through the habanalabs kernel driver: a `DriverNode` over /dev and /sys. Errors of the kernel are passed on with their errno.
  */
 
 import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
@@ -35,7 +34,7 @@ import {
 import { KernelFile } from './kernel-file.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
-/** Replaceable parts; by default those of the machine. */
+/** Replaceable parts; the defaults are those of the machine. */
 export interface KernelNodeOptions {
   /** @default '/dev' */
   readonly devRoot?: string;
@@ -49,7 +48,6 @@ export interface KernelNodeOptions {
   readonly calls?: SystemCalls;
 }
 
-/** The cards of this machine. */
 export class KernelNode implements DriverNode {
   readonly kind = 'kernel';
   readonly #roots: Roots;
@@ -57,7 +55,7 @@ export class KernelNode implements DriverNode {
   readonly #clock: Clock;
   readonly #log: Log | undefined;
   readonly #files = new Set<KernelFile>();
-  /** Minors of all cards that had a device node since this node was opened, by bus id. */
+  /** Minors of all cards that have had a device node since this node was opened, by bus id. */
   readonly #seen = new Map<string, number>();
   #closed = false;
 
@@ -72,7 +70,7 @@ export class KernelNode implements DriverNode {
     this.#log = options.log;
   }
 
-  /** Identity: all processes of this machine use the same cards, until it is rebooted. Throws SyscallError without /proc. */
+  /** The boot id: all processes of this machine use the same cards until it is rebooted. Throws SyscallError without /proc. */
   get identity(): string {
     return Buffer.from(bootId()).toString('hex');
   }
@@ -118,7 +116,7 @@ export class KernelNode implements DriverNode {
     if (this.#closed) throw closedError('kernel driver node');
     const result = readCardAttribute(this.#calls, this.#roots, minor, name);
     if (result.text !== undefined) return result.text;
-    if (result.errno !== 0) this.#log?.diag(`attribute ${name} of accel${minor} cannot be read: errno ${result.errno}`);
+    if (result.errno !== 0) this.#log?.diag(`cannot read attribute ${name} of accel${minor}: errno ${result.errno}`);
     return undefined;
   }
 
@@ -156,10 +154,14 @@ export class KernelNode implements DriverNode {
       const fd = this.#openIfThere(node.path);
       if (fd !== undefined) return this.#adopt(fd, node);
     }
-    throw new SyscallError('open', Errno.ENOENT, `no ${what}: ${nodes.map((node) => node.path).join(', ')}`);
+    throw new SyscallError(
+      'open',
+      Errno.ENOENT,
+      `node.path).join(', ')} => no ${what}: tried ${nodes.map((node) => node.path).join(', ')} => node.path).join(', ')}`,
+    );
   }
 
-  /** Returns the fd, or undefined if the node does not exist. */
+  /** Returns the fd, or undefined if the device node does not exist. */
   #openIfThere(path: string): number | undefined {
     try {
       return this.#calls.open(path, OpenFlag.RDWR | OpenFlag.CLOEXEC);

@@ -25,7 +25,7 @@ export interface SystemCalls {
   mapFile(fd: number, byteLength: number, offset: bigint): DriverMapping;
   /** Yields the CPU to another runnable thread. */
   schedYield(): void;
-  /** Resolves after the event loop has handled everything else that is ready. */
+  /** Resolves after the event loop has handled all other ready events. */
   yieldToEventLoop(): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ function namesIn(path: string): string[] {
   try {
     return readdirSync(path);
   } catch {
-    // ENOENT, ENOTDIR and EACCES mean the same for discovery: no visible cards.
+    // ENOENT, ENOTDIR and EACCES mean the same for discovery: there are no visible cards.
     return [];
   }
 }

@@ -42,7 +42,7 @@ describe('a handle', () => {
   it('goes to the receiver that waits at the path, once', async () => {
     const one = receiveHandle(path);
     await expect(receiveHandle(path)).rejects.toThrow(
-      /channel failed: cannot wait at .*address already in use; remove what/,
+      /channel failed: cannot wait at .*address already in use; remove the file/,
     );
     const [received] = await Promise.all([one, sendHandle(path, { fd, handle: Uint8Array.of(1) })]);
     closeSync(received.fd);

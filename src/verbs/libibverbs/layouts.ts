@@ -1,6 +1,6 @@
 /** Structs of libibverbs that only its binding uses, as byte offsets (`offsetof` in infiniband/verbs.h). A test compares them with the installed header. */
 
-/** struct ibv_context: offsets of the functions that are called through it, and of its descriptor. */
+/** struct ibv_context: offsets of its function pointers and of its descriptor. */
 export const ContextLayout = {
   POLL_CQ: 96,
   REQ_NOTIFY_CQ: 104,

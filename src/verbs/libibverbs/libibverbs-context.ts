@@ -1,4 +1,7 @@
-/** A device opened with libibverbs, behind the verbs port. Post, poll and notify call functions from the table of the device, which are bound once. */
+/**
+ * A device opened with libibverbs, as an implementation of the verbs port. Post, poll and notify call functions from the table of the device, which are bound
+ * once.
+ */
 
 import { allocateScratch, functionAt, SyscallError, viewAt } from '../../sys/index.ts';
 import type {
@@ -26,7 +29,6 @@ import { readDeviceAttributes, readGid, readPortAttributes } from './struct-code
 
 const SCRATCH_BYTES = 256;
 
-/** An open device. */
 export class LibibverbsContext implements VerbsContext {
   readonly name: string;
   readonly asyncFd: number;
@@ -91,7 +93,7 @@ export class LibibverbsContext implements VerbsContext {
     return Array.from({ length: this.queryPort(port).pkeyTableLength }, (_, index) => {
       const what = `index ${index} of port ${port} of ${this.name}`;
       check(functions.queryPkey(context, port, index, scratch.address), 'ibv_query_pkey', what);
-      // In network byte order.
+      // The key is in network byte order.
       return scratch.view.getUint16(0, false);
     });
   }
@@ -120,7 +122,7 @@ export class LibibverbsContext implements VerbsContext {
     const { functions, context, scratch } = this.#device;
     if (functions.getAsyncEvent(context, scratch.address) !== 0) return undefined;
     const type = scratch.view.getInt32(AsyncEventLayout.EVENT_TYPE, true);
-    // A port number, or a pointer to an object.
+    // The element is a port number, or a pointer to an object.
     const element = scratch.view.getInt32(AsyncEventLayout.ELEMENT, true);
     functions.ackAsyncEvent(scratch.address);
     return { type, element };

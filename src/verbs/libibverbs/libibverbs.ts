@@ -7,14 +7,13 @@ import type { LibibverbsFunctions } from './library.ts';
 
 const POINTER_BYTES = 8;
 
-/** The devices. */
 export class Libibverbs implements VerbsPort {
   readonly emulated = false;
   readonly #functions: LibibverbsFunctions;
   readonly #names: readonly string[] | undefined;
-  #why = 'libibverbs finds no RDMA device';
+  #why = 'libibverbs did not find any RDMA device';
 
-  /** @param names only these devices; undefined for all */
+  /** @param names use only these devices; undefined for all */
   constructor(functions: LibibverbsFunctions, names?: readonly string[]) {
     this.#functions = functions;
     this.#names = names;
@@ -45,7 +44,7 @@ export class Libibverbs implements VerbsPort {
     using count = allocateScratch(4);
     const list = this.#functions.getDeviceList(count.address);
     if (list === 0) {
-      this.#why = `libibverbs lists no RDMA devices: ${errnoText(lastErrno())}`;
+      this.#why = `libibverbs cannot list RDMA devices: ${errnoText(lastErrno())}`;
       return use([]);
     }
     try {

@@ -1,12 +1,11 @@
 /**
- * The functions of libibverbs that are called by name. Those of the data path are in the table of an open device. The state that the objects of an open
- * device share: its functions, scratch memory for their arguments, the check of their results.
+ * The functions of libibverbs that are called by name; those of the data path are in the table of an open device. Also the state that the objects of an open
+ * device share: its functions, scratch memory for their arguments, and the check of their results.
  */
 
 import { DynamicLibrary, fcntl, lastErrno, type ScratchBlock, SyscallError } from '../../sys/index.ts';
 import type { VerbsObject } from '../port.ts';
 
-/** Names of the shared library. */
 export const LIBIBVERBS_NAMES: readonly string[] = ['libibverbs.so.1'];
 
 type Call = (...values: number[]) => number;
@@ -21,12 +20,12 @@ export interface LibibverbsFunctions {
   readonly queryDevice: Call;
   readonly queryPort: Call;
   readonly queryPkey: Call;
-  /** From rdma-core v32. */
+  /** Since rdma-core v32. */
   readonly queryGidTable: Call;
   readonly allocPd: Call;
   readonly deallocPd: Call;
   readonly regMrIova2: Call;
-  /** From rdma-core v34; undefined in older ones. */
+  /** Since rdma-core v34; undefined in older versions. */
   readonly regDmabufMr: Call | undefined;
   readonly deregMr: Call;
   readonly createCompChannel: Call;
@@ -104,23 +103,23 @@ export interface Device {
   readonly postSend: DataPathCall;
   readonly postReceive: DataPathCall;
   readonly postSrqReceive: DataPathCall;
-  /** Arguments: the queue, the maximum number of completions, and the address where they are written. */
+  /** Arguments: the queue, the maximum number of completions, and the address for the completions. */
   readonly pollCq: DataPathCall;
   readonly requestNotify: (cq: number, solicitedOnly: number) => number;
 }
 
-/** Checks a pointer that a function has returned. @throws SyscallError with the errno of the function if the pointer is 0 */
+/** Checks a pointer returned by a function. @throws SyscallError with the errno of the function if the pointer is 0 */
 export function pointerOf(result: number, call: string, what: string): number {
   if (result === 0) throw new SyscallError(call, lastErrno(), what);
   return result;
 }
 
-/** @throws SyscallError with the errno that a function has returned, unless it is 0 */
+/** Checks an errno returned by a function. @throws SyscallError unless it is 0 */
 export function check(errno: number, call: string, what: string): void {
   if (errno !== 0) throw new SyscallError(call, errno < 0 ? -errno : errno, what);
 }
 
-/** An object of the library, destroyed once. */
+/** An object of the library that is destroyed only once. */
 export class Destroyable implements VerbsObject {
   readonly pointer: number;
   readonly #destroy: (pointer: number) => number;

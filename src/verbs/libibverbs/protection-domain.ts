@@ -33,7 +33,6 @@ class Ah extends Destroyable implements AddressHandle {
   }
 }
 
-/** A protection domain. */
 export class Pd extends Destroyable implements ProtectionDomain {
   readonly #device: Device;
 

@@ -14,7 +14,6 @@ import { ChannelLayout, QpLayout } from './layouts.ts';
 import { check, Destroyable, type Device, setNonblocking } from './library.ts';
 import { writeQpAttributes } from './struct-codec.ts';
 
-/** A channel that reports completions. */
 export class Channel extends Destroyable implements CompletionChannel {
   readonly fd: number;
   readonly #device: Device;
@@ -29,14 +28,13 @@ export class Channel extends Destroyable implements CompletionChannel {
   consume(): void {
     const { functions, scratch } = this.#device;
     const { address, view } = scratch;
-    // Acknowledged one by one: a queue with events that are not acknowledged cannot be destroyed.
+    // Acknowledged one by one: a queue with unacknowledged events cannot be destroyed.
     while (functions.getCqEvent(this.pointer, address, address + 8) === 0) {
       functions.ackCqEvents(Number(view.getBigUint64(0, true)), 1);
     }
   }
 }
 
-/** A completion queue. */
 export class Cq extends Destroyable implements CompletionQueue {
   readonly #device: Device;
 
@@ -54,7 +52,7 @@ export class Cq extends Destroyable implements CompletionQueue {
   }
 }
 
-/** Addresses inside the block that a queue posts from, each computed once: a sum passed to a foreign function would allocate a heap number each time. */
+/** Addresses inside the block of a queue's work requests. Computed once, because passing a sum to a foreign function would allocate a heap number each time. */
 class PostAddresses {
   readonly #byOffset: Map<number, number> = new Map();
   #block: VerbsBlock | undefined;
@@ -73,7 +71,6 @@ class PostAddresses {
   }
 }
 
-/** A shared receive queue. */
 export class Srq extends Destroyable implements SharedReceiveQueue {
   readonly #device: Device;
   readonly #addresses: PostAddresses = new PostAddresses();
@@ -89,7 +86,6 @@ export class Srq extends Destroyable implements SharedReceiveQueue {
   }
 }
 
-/** A queue pair. */
 export class Qp extends Destroyable implements QueuePair {
   readonly qpNum: number;
   readonly maxInlineBytes: number;

@@ -1,4 +1,4 @@
-/** Structs of libibverbs that describe devices, ports and queue pairs: reading and writing them. */
+/** Reads and writes the structs of libibverbs that describe devices, ports and queue pairs. */
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import { GID_BYTES, QpType } from '../abi.ts';
@@ -85,7 +85,7 @@ export function readGid({ view, u8 }: ScratchBlock, at: number): GidEntry & { re
   };
 }
 
-/** Pointers of the queues of a queue pair; 0 for no shared receive queue. */
+/** Pointers of the queues of a queue pair; 0 without a shared receive queue. */
 export interface QpQueues {
   readonly sendCq: number;
   readonly receiveCq: number;
