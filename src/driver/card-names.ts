@@ -29,7 +29,7 @@ const NOT_OF_THIS_NODE = 'no device node';
 
 /**
  * All cards of a node by logical index: the order of the bus ids, which is that of hl-smi.
- * @throws UcxError ERR_INVALID_PARAM unless it is a node
+ * @throws UcxError ERR_INVALID_PARAM unless `node` is a driver node
  */
 export function namedCards(node: Cards): (NamedCard & { readonly index: number })[] {
   if (typeof node?.cards !== 'function') throw invalidParam('node', 'must be a driver node', node);

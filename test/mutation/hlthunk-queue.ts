@@ -170,15 +170,15 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'this.#refusals.clear();\n    this.failureErrno = 0;',
-      after: 'this.#refusals.clear();',
+      before: 'this.#transientErrors.clear();\n    this.failureErrno = 0;',
+      after: 'this.#transientErrors.clear();',
       breaks: 'the errno of a rejection is forgotten with the next success',
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'this.#refusals.clear();\n    this.failureErrno = 0;',
+      before: 'this.#transientErrors.clear();\n    this.failureErrno = 0;',
       after: 'this.failureErrno = 0;',
-      breaks: 'refusals are counted from the last success',
+      breaks: 'transient errors are counted from the last success',
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
@@ -278,14 +278,14 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'this.#refusals.clear();\n    // A callback',
+      before: 'this.#transientErrors.clear();\n    // A callback',
       after: '// A callback',
-      breaks: 'refusals are counted anew after a batch was given up',
+      breaks: 'transient errors are counted anew after a batch was given up',
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'this.failureErrno = -result;\n    this.#refusals.clear();',
-      after: 'this.failureErrno = result;\n    this.#refusals.clear();',
+      before: 'this.failureErrno = -result;\n    this.#transientErrors.clear();',
+      after: 'this.failureErrno = result;\n    this.#transientErrors.clear();',
       breaks: 'the errno of a rejection is positive',
     },
     {

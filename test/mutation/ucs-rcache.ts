@@ -44,8 +44,8 @@ export const UCS_RCACHE: Area = {
     },
     {
       file: 'src/ucs/rcache/rcache.ts',
-      before: 'if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(gone);',
-      after: 'if (this.numRegions > this.#ranges.size + 1) this.#dropBuffersIn(gone);',
+      before: 'if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(unmapped);',
+      after: 'if (this.numRegions > this.#ranges.size + 1) this.#dropBuffersIn(unmapped);',
       breaks: 'the only region of a buffer is found when its memory is unmapped',
     },
     {

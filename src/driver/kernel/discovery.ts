@@ -12,7 +12,7 @@
  * inferred from hl-thunk 1.10.
  */
 
-import { allocateScratch, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
+import { allocateScratch, Errno, errnoText, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
 import {
   DRM_IOCTLS,
   HABANALABS_IOCTLS,
@@ -60,7 +60,6 @@ export interface SkippedNode {
   readonly reason: string;
 }
 
-/** Result of discovery. */
 export interface Discovery {
   /** Ordered by minor. */
   readonly cards: readonly CardEntry[];
@@ -76,7 +75,7 @@ export interface NodePath {
 /** The value of an attribute, or the errno of reading it. */
 export type AttributeRead =
   | { readonly text: string }
-  | { readonly text?: undefined /** 0 when no such file exists. */; readonly errno: number };
+  | { readonly text?: undefined /** 0 if the file does not exist. */; readonly errno: number };
 
 /** The possible paths of a card's primary node, in the order of hl-thunk. */
 export function primaryPaths(roots: Roots, minor: number): readonly NodePath[] {
@@ -233,7 +232,9 @@ function integerOf(text: string | undefined): number | undefined {
 
 function reasonOf(address: AttributeRead): string {
   if (address.text !== undefined) return `pci_addr is ${JSON.stringify(address.text)}, not a PCI address`;
-  return address.errno === 0 ? 'no pci_addr in sysfs: not a habanalabs card' : `pci_addr: errno ${address.errno}`;
+  return address.errno === 0
+    ? 'no pci_addr in sysfs: not a habanalabs card'
+    : `cannot read pci_addr: ${errnoText(address.errno)}`;
 }
 
 /** Reads a file of sysfs, at most a page of it. */
@@ -340,7 +341,6 @@ function queryStatus(calls: SystemCalls, fd: number, numbers: IoctlNumbers): num
 
 /* The network devices of a machine in /sys/class/net and /sys/class/infiniband: their location and link state. */
 
-/** A network device. */
 export interface NetworkDevice extends SystemDevice {
   readonly kind: 'infiniband' | 'ethernet';
   readonly up: boolean;
@@ -380,15 +380,15 @@ function isHabana(calls: SystemCalls, folder: string): boolean {
 
 function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
   const folder = `${sysRoot}/class/infiniband/${name}`;
-  const place = placeOf(calls, folder);
-  if (place === undefined) return undefined;
+  const location = locationOf(calls, folder);
+  if (location === undefined) return undefined;
   const ports = calls.namesIn(`${folder}/ports`);
   const states = ports.map((port) => readText(calls, `${folder}/ports/${port}/state`).text);
   const rates = ports.map((port) => Number.parseFloat(readText(calls, `${folder}/ports/${port}/rate`).text ?? ''));
   const rate = Math.max(0, ...rates.filter((value) => Number.isFinite(value)));
   return {
     name,
-    ...place,
+    ...location,
     kind: 'infiniband',
     // The content is, for example, `4: ACTIVE`.
     up: states.some((state) => state?.startsWith('4') === true),
@@ -399,12 +399,12 @@ function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkD
 
 function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
   const folder = `${sysRoot}/class/net/${name}`;
-  const place = placeOf(calls, folder);
-  if (place === undefined) return undefined;
+  const location = locationOf(calls, folder);
+  if (location === undefined) return undefined;
   const speed = Number(readText(calls, `${folder}/speed`).text ?? '-1');
   return {
     name,
-    ...place,
+    ...location,
     kind: 'ethernet',
     up: readText(calls, `${folder}/carrier`).text === '1',
     megabitPerSecond: speed > 0 ? speed : undefined,
@@ -413,7 +413,7 @@ function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDe
 }
 
 /** Location of the device behind a class folder; undefined if there is no device, and for a Gaudi card. */
-function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
+function locationOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
   const device = calls.realPath(`${folder}/device`);
   if (device === undefined || isHabana(calls, folder)) return undefined;
   const numaNode = Number(readText(calls, `${folder}/device/numa_node`).text ?? '-1');

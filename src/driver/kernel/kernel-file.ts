@@ -229,11 +229,11 @@ export const EAGAIN_RETRIES_MAX = 64;
 /** The remaining retries of one call. */
 export class RetryBudget {
   #interrupted = 0;
-  #refused = 0;
+  #eagainCount = 0;
 
   /** Whether a call with this result must be repeated; counts the retry. */
   allows(result: number): boolean {
     if (result === -Errno.EINTR) return ++this.#interrupted <= EINTR_RETRIES_MAX;
-    return result === -Errno.EAGAIN && ++this.#refused <= EAGAIN_RETRIES_MAX;
+    return result === -Errno.EAGAIN && ++this.#eagainCount <= EAGAIN_RETRIES_MAX;
   }
 }

@@ -2,7 +2,7 @@
  * The Gaudi cards of this machine through the habanalabs kernel driver: a `DriverNode` over /dev and /sys. Errors of the kernel are passed on with their errno.
  */
 
-import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
+import { bootId, Errno, errnoText, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { closedError } from '../../ucs/type/error.ts';
@@ -116,7 +116,8 @@ export class KernelNode implements DriverNode {
     if (this.#closed) throw closedError('kernel driver node');
     const result = readCardAttribute(this.#calls, this.#roots, minor, name);
     if (result.text !== undefined) return result.text;
-    if (result.errno !== 0) this.#log?.diag(`cannot read attribute ${name} of accel${minor}: errno ${result.errno}`);
+    if (result.errno !== 0)
+      this.#log?.diag(`cannot read attribute ${name} of accel${minor}: ${errnoText(result.errno)}`);
     return undefined;
   }
 
@@ -154,11 +155,8 @@ export class KernelNode implements DriverNode {
       const fd = this.#openIfThere(node.path);
       if (fd !== undefined) return this.#adopt(fd, node);
     }
-    throw new SyscallError(
-      'open',
-      Errno.ENOENT,
-      `node.path).join(', ')} => no ${what}: tried ${nodes.map((node) => node.path).join(', ')} => node.path).join(', ')}`,
-    );
+    const tried = nodes.map(({ path }) => path).join(', ');
+    throw new SyscallError('open', Errno.ENOENT, `no ${what}: tried ${tried}`);
   }
 
   /** Returns the fd, or undefined if the device node does not exist. */

@@ -51,7 +51,7 @@ export class DmaQueue {
   readonly #flying: Ring<DmaRequest>;
   readonly #batches: Batches;
   #polls = 0;
-  readonly #refusals: TransientErrors = new TransientErrors();
+  readonly #transientErrors: TransientErrors = new TransientErrors();
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
   failure: Status = Status.OK;
@@ -272,12 +272,12 @@ export class DmaQueue {
     const result = this.#ioctls.submit(slot, area, (word - first) * 4);
     if (result !== 0) {
       const requests = partial > 0 ? complete + 1 : complete;
-      if (isTransient(result)) this.#refusals.add(result, requests, this.busy);
+      if (isTransient(result)) this.#transientErrors.add(result, requests, this.busy);
       else if (isLoss(result) || this.device.file.lostReason !== undefined) this.#fail(result);
       else this.#rejectBatch(requests, result);
       return false;
     }
-    this.#refusals.clear();
+    this.#transientErrors.clear();
     this.failureErrno = 0;
     batches.submitted = batch;
     ring.useArea(area, batch);
@@ -327,7 +327,7 @@ export class DmaQueue {
   #fruitless(): number {
     if (this.#waiting.length > 0 && this.#batches.isSlotFree) this.submitWaiting();
     this.#polls += 1;
-    if (this.#refusals.isExhausted) return this.#giveUpBatch();
+    if (this.#transientErrors.isExhausted) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || !this.busy) return 0;
     const result = this.#ioctls.poll(this.oldestSeq);
     if (result >= 0 || isTransient(result)) return 0;
@@ -344,10 +344,10 @@ export class DmaQueue {
 
   /** Fails the requests of a batch that was rejected too often; the queue continues. */
   #giveUpBatch(): number {
-    const { status, requests } = this.#refusals;
+    const { status, requests } = this.#transientErrors;
     const given: DmaRequest[] = [];
     for (let i = 0; i < requests; i++) given.push(this.#waiting.shift()!);
-    this.#refusals.clear();
+    this.#transientErrors.clear();
     // A callback may start transfers, whose submission must not include the failed requests.
     for (const request of given) this.#end(request, status);
     return given.length;
@@ -359,7 +359,7 @@ export class DmaQueue {
    */
   #rejectBatch(requests: number, result: number): void {
     this.failureErrno = -result;
-    this.#refusals.clear();
+    this.#transientErrors.clear();
     for (let i = 0; i < requests; i++) this.#waiting.at(i)!.outcome = Status.IO_ERROR;
     this.#launch(requests, 0, this.#batches.submitted);
     if (!this.busy) this.#endUpTo(this.#batches.submitted);

@@ -244,7 +244,7 @@ export class DmabufImports implements AddressOwner {
     const range = { card: this.#card, address: base + BigInt(offset), byteLength };
     const mapping = new ImportedMapping(this, range, base);
     this.#mappings.add(mapping);
-    this.#card.dmabufs.imported(byteLength, `fd ${fd} from offset ${offset}, as ${placeOf(mapping)}`);
+    this.#card.dmabufs.imported(byteLength, `fd ${fd} from offset ${offset}, as ${rangeText(mapping)}`);
     return mapping;
   }
 
@@ -272,11 +272,11 @@ export class DmabufImports implements AddressOwner {
 
   #end(mapping: ImportedMapping): void {
     mapping.live = false;
-    this.#card.dmabufs.released(mapping.byteLength, placeOf(mapping));
+    this.#card.dmabufs.released(mapping.byteLength, rangeText(mapping));
   }
 }
 
-function placeOf({ card, address, byteLength }: ImportedMapping): string {
+function rangeText({ card, address, byteLength }: ImportedMapping): string {
   return `${byteLength} bytes at 0x${address.toString(16)} of ${card.name}`;
 }
 

@@ -85,10 +85,10 @@ function checkPollable(fd: number): void {
   const epoll = noteDescriptor(epollCreate(EPOLL_CLOEXEC));
   if (epoll < 0) throw new SyscallError('epoll_create1', errno(), 'check a descriptor');
   const event = allocateScratch(EPOLL_EVENT_BYTES);
-  const refusal = epollControl(epoll, EPOLL_CTL_ADD, fd, event.address) === 0 ? 0 : errno();
+  const error = epollControl(epoll, EPOLL_CTL_ADD, fd, event.address) === 0 ? 0 : errno();
   event.free();
   closeDescriptor(epoll);
-  if (refusal !== 0) throw new SyscallError('epoll_ctl', refusal, `poll fd ${fd}`);
+  if (error !== 0) throw new SyscallError('epoll_ctl', error, `poll fd ${fd}`);
 }
 
 /** Wakes the event loop once after each {@link arm}. */

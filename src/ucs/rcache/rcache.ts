@@ -205,11 +205,11 @@ export class Rcache<R extends object> {
    */
   progress(): void {
     if (this.#unmaps.length === 0) return;
-    const gone = this.#unmaps.take();
-    for (const { start, end } of gone) {
+    const unmapped = this.#unmaps.take();
+    for (const { start, end } of unmapped) {
       for (const { value } of this.#ranges.overlapping(start, end)) this.#drop(value);
     }
-    if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(gone);
+    if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(unmapped);
     this.#forgetFailures();
   }
 
@@ -244,11 +244,11 @@ export class Rcache<R extends object> {
     this.purge();
   }
 
-  #dropBuffersIn(gone: IntervalMap<undefined>): void {
+  #dropBuffersIn(unmapped: IntervalMap<undefined>): void {
     for (let region = this.#regions.first; region !== undefined; ) {
       const next = this.#regions.after(region);
       const isBuffer = region.valid && region.buffer !== undefined;
-      if (isBuffer && gone.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
+      if (isBuffer && unmapped.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
       region = next;
     }
   }

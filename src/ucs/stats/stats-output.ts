@@ -24,7 +24,7 @@ export type StatsDestination =
 
 /** Number of EAGAIN results of a pipe after which its reader counts as stopped. */
 const BLOCKED_WRITES_MAX = 1000;
-const REFUSAL_WAIT_MS = 1;
+const BLOCKED_WAIT_MS = 1;
 const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
 /** Most datagrams that wait for the receiver's address to be resolved; the oldest are dropped. */
 const WAITING_MAX = 256;
@@ -111,7 +111,7 @@ function writeFully(fd: number, bytes: Buffer): void {
     } catch (error) {
       blockedWrites += 1;
       if (asError(error).code !== 'EAGAIN' || blockedWrites > BLOCKED_WRITES_MAX) throw error;
-      Atomics.wait(NEVER_WOKEN, 0, 0, REFUSAL_WAIT_MS);
+      Atomics.wait(NEVER_WOKEN, 0, 0, BLOCKED_WAIT_MS);
     }
   }
 }

@@ -99,7 +99,7 @@ export function openOutputFile(path: string, isKept: boolean, { variable, code }
 /* Reads text files that users name on command lines. */
 
 /**
- * Reads a text file, or a pipe until end of file.
+ * Reads the text of a file, or of a pipe until end of file.
  * @param argument name of the argument that names the file
  * @throws UcxError ERR_INVALID_PARAM for a device, because /dev/zero is endless; the error of node:fs
  */
