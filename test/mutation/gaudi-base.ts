@@ -15,7 +15,7 @@ export const GAUDI_BASE: Area = {
     {
       file: 'src/uct/gaudi/base/transfers.ts',
       before:
-        'if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;\n    if (!this.#hasRoom(1)) return Status.NO_RESOURCE;\n    const request = this.dma.putShort',
+        'if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;\n    if (!this.#isWithinLimit(1)) return Status.NO_RESOURCE;\n    const request = this.dma.putShort',
       after:
         'if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;\n    const request = this.dma.putShort',
       breaks: 'a short put keeps to the limit of the interface',
@@ -34,9 +34,9 @@ export const GAUDI_BASE: Area = {
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
-      before: 'if (this.dma.room < iov.length || !this.#hasRoom(iov.length)) return Status.NO_RESOURCE;',
-      after: 'if (!this.#hasRoom(iov.length)) return Status.NO_RESOURCE;',
-      breaks: 'a list starts only if the card has room for all of it',
+      before: 'if (this.dma.room < iov.length || !this.#isWithinLimit(iov.length)) return Status.NO_RESOURCE;',
+      after: 'if (!this.#isWithinLimit(iov.length)) return Status.NO_RESOURCE;',
+      breaks: 'a list starts only if the queue of the card has space for all of it',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
@@ -54,7 +54,7 @@ export const GAUDI_BASE: Area = {
       file: 'src/uct/gaudi/base/transfers.ts',
       before: 'const from = local.dmaOffset + entry.offset;',
       after: 'const from = entry.offset;',
-      breaks: 'an entry begins at its place in the registered pages',
+      breaks: 'an entry begins at its offset in the registered pages',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
@@ -84,13 +84,13 @@ export const GAUDI_BASE: Area = {
       file: 'src/uct/gaudi/base/transfers.ts',
       before: '!memory.attached) return Status.INVALID_PARAM;',
       after: 'false) return Status.INVALID_PARAM;',
-      breaks: 'memory that was detached is refused',
+      breaks: 'memory that was detached is rejected',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
       before: 'if (!memory.live) return Status.INVALID_ADDR;\n    if (!isInside',
       after: 'if (!isInside',
-      breaks: 'memory that was freed is refused',
+      breaks: 'memory that was freed is rejected',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
@@ -226,7 +226,7 @@ export const GAUDI_BASE: Area = {
       file: 'src/uct/gaudi/base/transfers.ts',
       before: 'isPut ? at : offset, byteLength);',
       after: 'offset, byteLength);',
-      breaks: 'a landing of a put to host memory delivers to its place',
+      breaks: 'a landing of a put to host memory delivers to its offset',
     },
     {
       file: 'src/uct/gaudi/base/transfers.ts',
@@ -370,13 +370,13 @@ export const GAUDI_BASE: Area = {
       file: 'src/uct/gaudi/base/memory.ts',
       before: 'if (!isFull || !this.#evictIdle()) throw error;',
       after: 'if (!isFull) throw error;\n        this.#evictIdle();',
-      breaks: 'a card without room and without idle pages is an error',
+      breaks: 'a card without free resources and without idle pages is an error',
     },
     {
       file: 'src/uct/gaudi/base/memory.ts',
       before: 'if (!isFull || !this.#evictIdle()) throw error;',
       after: 'throw error;',
-      breaks: 'idle pages are evicted if a card lacks room',
+      breaks: 'idle pages are evicted if a card lacks resources',
     },
     {
       file: 'src/uct/gaudi/base/memory.ts',
@@ -428,9 +428,9 @@ export const GAUDI_BASE: Area = {
     },
     {
       file: 'src/uct/gaudi/base/memory.ts',
-      before: 'capabilities.submits ? undefined',
-      after: 'capabilities.submits || true ? undefined',
-      breaks: 'a card that takes no transfers is left out',
+      before: 'return info.profile.capabilities.submits\n',
+      after: 'return info.profile.capabilities.submits || true\n',
+      breaks: 'a card whose driver does not support transfers is left out',
     },
   ],
 };

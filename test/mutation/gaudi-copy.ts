@@ -104,8 +104,8 @@ export const GAUDI_COPY: Area = {
     },
     {
       file: 'src/uct/gaudi/base/resources.ts',
-      before: 'mayRefuse && memory.pages.inFlight > 0',
-      after: 'mayRefuse && memory.pages.inFlight > 1',
+      before: 'mustBeUnused && memory.pages.inFlight > 0',
+      after: 'mustBeUnused && memory.pages.inFlight > 1',
       breaks: 'memory is not deregistered while exactly one transfer uses it',
     },
     {
@@ -236,7 +236,7 @@ export const GAUDI_COPY: Area = {
     },
     {
       file: 'src/uct/gaudi/base/resources.ts',
-      before: "if (!memory.live) throw invalidParam('memory', 'must be live', memory.address);",
+      before: "if (!memory.live) throw invalidParam('memory', 'has been freed', memory.address);",
       after: '',
       breaks: 'memory that was freed is not registered',
     },
@@ -275,7 +275,7 @@ export const GAUDI_COPY: Area = {
       file: 'src/uct/gaudi/copy/endpoint.ts',
       before: 'const at = remote.dmaOffset + remoteOffset;',
       after: 'const at = remoteOffset;',
-      breaks: 'remote host memory begins at its place in the pages',
+      breaks: 'remote host memory begins at its offset in the pages',
     },
     {
       file: 'src/uct/gaudi/copy/endpoint.ts',
@@ -293,7 +293,7 @@ export const GAUDI_COPY: Area = {
       file: 'src/uct/gaudi/copy/endpoint.ts',
       before: 'this.transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);',
       after: 'this.transfers.counters.zcopy(isPut ? Transfer.GET : Transfer.PUT, total);',
-      breaks: 'puts and gets are told apart',
+      breaks: 'puts and gets are distinguished',
     },
     {
       file: 'src/uct/gaudi/copy/md.ts',

@@ -26,27 +26,27 @@ export const GAUDI_IPC: Area = {
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
-      before: 'this.#unanswered.delete(id);\n    try {',
+      before: 'this.#withoutReply.delete(id);\n    try {',
       after: 'try {',
-      breaks: 'an owner that answered late gets another request',
+      breaks: 'an owner that replied late receives further requests',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
-      before: 'this.#unanswered.delete(id);\n    const request',
+      before: 'this.#withoutReply.delete(id);\n    const request',
       after: 'const request',
-      breaks: 'an owner that refused late gets another request',
+      breaks: 'an owner that sent a late NACK receives further requests',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
-      before: 'if (ownerKey === link.key) this.#unanswered.delete(id);',
-      after: 'this.#unanswered.delete(id);',
+      before: 'if (ownerKey === link.key) this.#withoutReply.delete(id);',
+      after: 'this.#withoutReply.delete(id);',
       breaks: 'an owner stays silent when another one ends',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
       before: '} finally {\n      closeFd(fd);\n    }',
       after: '} finally {\n    }',
-      breaks: 'the descriptor of an answer is closed',
+      breaks: 'the descriptor of a reply is closed',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
@@ -76,7 +76,7 @@ export const GAUDI_IPC: Area = {
       file: 'src/uct/gaudi/ipc/imports.ts',
       before: 'for (const owner of this.#localOwners) owner.importers.delete(this.cache);',
       after: '',
-      breaks: 'a closed importer is not told',
+      breaks: 'a closed importer is not notified',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
@@ -110,9 +110,9 @@ export const GAUDI_IPC: Area = {
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
-      before: 'if (request.sent) this.#unanswered.set',
-      after: 'if (!request.sent) this.#unanswered.set',
-      breaks: 'an owner that did not answer is not waited for again',
+      before: 'if (request.sent) this.#withoutReply.set',
+      after: 'if (!request.sent) this.#withoutReply.set',
+      breaks: 'a second request to an owner that did not reply fails at once',
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
@@ -128,8 +128,8 @@ export const GAUDI_IPC: Area = {
     },
     {
       file: 'src/uct/gaudi/ipc/imports.ts',
-      before: 'this.#unanswered.clear();\n    this.onEvent();',
-      after: 'this.#unanswered.clear();',
+      before: 'this.#withoutReply.clear();\n    this.onEvent();',
+      after: 'this.#withoutReply.clear();',
       breaks: 'a close wakes those who wait for memory',
     },
     {
@@ -224,7 +224,7 @@ export const GAUDI_IPC: Area = {
     },
     {
       file: 'src/uct/gaudi/ipc/shared-memory.ts',
-      before: 'this.#places.delete(memory);\n    this.#byPlace.delete(place);',
+      before: 'this.#ids.delete(memory);\n    this.#byId.delete(id);',
       after: 'this.#places.delete(memory);',
       breaks: 'a revoked key is stale for its owner',
     },
@@ -232,7 +232,7 @@ export const GAUDI_IPC: Area = {
       file: 'src/uct/gaudi/ipc/shared-memory.ts',
       before: 'this.offset = block.offset + (part?.offset ?? 0);',
       after: 'this.offset = block.offset;',
-      breaks: 'a part has its own place in the arena',
+      breaks: 'a part has its own offset in the arena',
     },
     {
       file: 'src/uct/gaudi/ipc/shared-memory.ts',
@@ -263,7 +263,7 @@ export const GAUDI_IPC: Area = {
       before:
         'const sent = peer.socket.sendmsg(handleMessage(id, shared.handle), [shared.fd]);\n    closeFd(shared.fd);',
       after: 'const sent = peer.socket.sendmsg(handleMessage(id, shared.handle), [shared.fd]);',
-      breaks: 'the owner closes its descriptor of an answer',
+      breaks: 'the owner closes its descriptor of a reply',
     },
     {
       file: 'src/uct/gaudi/ipc/channel-service.ts',
@@ -273,9 +273,9 @@ export const GAUDI_IPC: Area = {
     },
     {
       file: 'src/uct/gaudi/ipc/channel-service.ts',
-      before: 'this.#tellAll(closingMessage());',
+      before: 'this.#notifyAll(closingMessage());',
       after: '',
-      breaks: 'peers are told that the owner closes',
+      breaks: 'peers are notified that the owner closes',
     },
     {
       file: 'src/uct/gaudi/ipc/channel-service.ts',
@@ -305,7 +305,7 @@ export const GAUDI_IPC: Area = {
       file: 'src/uct/gaudi/ipc/owner-link.ts',
       before: 'this.progress();\n        this.#listener.onEvent();',
       after: 'this.progress();',
-      breaks: 'an answer wakes those who wait for it',
+      breaks: 'a reply wakes those who wait for it',
     },
     {
       file: 'src/uct/gaudi/ipc/endpoint.ts',
@@ -323,7 +323,7 @@ export const GAUDI_IPC: Area = {
       file: 'src/uct/gaudi/ipc/endpoint.ts',
       before: 'this.#shared.error = undefined;\n',
       after: '',
-      breaks: 'a refusal has no error of an earlier one',
+      breaks: 'a failure does not report the error of an earlier one',
     },
     {
       file: 'src/uct/gaudi/ipc/endpoint.ts',

@@ -231,7 +231,7 @@ describe('the memory that is tried', () => {
       await memory.write(new Uint8Array(PROBE_BYTES));
       return undefined;
     });
-    expect(reason).toContain('the driver of gaudi3 takes no transfers');
+    expect(reason).toContain('the driver of gaudi3 does not support transfers');
   });
 });
 

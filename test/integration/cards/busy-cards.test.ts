@@ -12,7 +12,7 @@ const ENGINES = [
   ['libucx', installedLibucp().libucp !== undefined],
 ] as const;
 const WARNING =
-  /^gaudi_copy and gaudi_ipc are not used: gaudi device is busy: open of cards 0-1: EBUSY \(this process has it open\); choose others/;
+  /^gaudi_copy and gaudi_ipc are not used: gaudi device is busy: open of cards 0-1: EBUSY \(this process has it open\); select other cards/;
 
 describe.each(ENGINES)('if all cards are busy, over the engine %s (needs libucp)', (engine, isThere) => {
   const fixture = useContexts(engine);

@@ -41,7 +41,11 @@ describe('a list of cards', { timeout: 120_000 }, () => {
     expect(await winnerOf(['--remote', 'gaudi'], env)).toBe(`gaudi_cpy/gaudi${card}`);
     expect(await winnerOf(['--remote', `gaudi:${card}`], env)).toBe(`gaudi_cpy/gaudi${card}`);
     const other = await runHere(['explain', '--remote', 'gaudi:0', '--size', '8'], { ...FOUR, ...env });
-    expect(other).toEqual({ code: 1, out: '', err: expect.stringContaining(`0 is no open card (they are ${card})`) });
+    expect(other).toEqual({
+      code: 1,
+      out: '',
+      err: expect.stringContaining(`0 is not an open card (open cards: ${card})`),
+    });
     const blocks = (await outputHere(['info', '-d'], { ...FOUR, ...env })).split(/^#\s+Transport: /m);
     const used = blocks.filter((block) => /^gaudi_/.test(block) && !/excluded by/.test(block));
     expect(used.map((block) => /Device: (.*)$/m.exec(block)?.[1])).toEqual([`gaudi${card}`, `gaudi${card}`]);

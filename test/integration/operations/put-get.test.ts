@@ -239,7 +239,7 @@ describe('memory at large offsets of a 96 GiB card', () => {
 
 describe('a card whose driver accepts no transfers', () => {
   const fixture = useContexts();
-  const WHY = 'the driver of gaudi3 takes no transfers';
+  const WHY = 'the driver of gaudi3 does not support transfers';
 
   it.each([8, 65536])(
     'refuses %i bytes to and from its memory at once, with the reasons that explain() has',

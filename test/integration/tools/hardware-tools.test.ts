@@ -293,7 +293,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     // A long command line is cut.
     const command = `${process.execPath} ${join(folder, 'holder.mjs')}`.slice(0, 70);
     expect(err).toContain(`process ${child.pid} has it open: ${command}`);
-    expect(err).toContain('choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE');
+    expect(err).toContain('select other cards with UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE');
     expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(
       new RegExp(`operational .* ${child.pid}$`, 'm'),
     );

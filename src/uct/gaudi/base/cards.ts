@@ -1,6 +1,6 @@
 /**
- * The cards of one program: selected by the environment or detected, and all opened at once, so that an unusable card or a missing capability
- * (UCX_GAUDI_COPY_*=y) is reported at the start and not at the first transfer; and their scale-out ports (UCX_GAUDI_COPY_NIC_SCALE_OUT).
+ * The cards of one program. They are selected by the environment or detected, and all opened at once, so that an unusable card or a missing capability
+ * (UCX_GAUDI_COPY_*=y) is reported at the start and not at the first transfer. Also their scale-out ports (UCX_GAUDI_COPY_NIC_SCALE_OUT).
  */
 
 import {
@@ -37,7 +37,6 @@ export interface GaudiCard {
   inFlight: number;
 }
 
-/** Selection and opening of cards. */
 export interface GaudiCardsOptions {
   readonly node: DriverNode;
   /** The selection by the environment. */
@@ -46,20 +45,20 @@ export interface GaudiCardsOptions {
   readonly clock: Clock;
   /** Called for a card that cannot be opened, unless there is a mapping table. */
   readonly onLeftOut: (name: string, error: UcxError) => void;
-  /** Whether the program uses the card with this name; absent if it uses all. */
+  /** Whether the program uses the card with this name; if omitted, it uses all cards. */
   readonly isWanted?: ((name: string) => boolean) | undefined;
 }
 
-/** What helps if other programs have the cards. */
-export const BUSY_ADVICE = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
+/** Advice to the user if other programs have the cards open. */
+export const BUSY_ADVICE = 'select other cards with UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
 
 /** A card that could not be opened. */
-interface Refusal {
+interface OpenFailure {
   readonly card: MappedCard;
   readonly error: UcxError;
 }
 
-/** What the name of a card needs. */
+/** Arguments of {@link cardLabel}. */
 type Labelled = Parameters<typeof cardLabel>[0];
 
 /** The device name of a card for users. */
@@ -70,9 +69,9 @@ export function cardName(index: number): string {
 /**
  * Opens the cards.
  *
- * With a mapping table every card in it must open. Without one, a card that another process has open is skipped, as long as one opens.
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list of cards; ERR_GAUDI_DEVICE_NOT_FOUND without any card; otherwise the error
- * of opening the card
+ * With a mapping table every card in it must open. Without one, a card that cannot be opened is skipped, as long as another one opens.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list of cards; ERR_GAUDI_DEVICE_NOT_FOUND if there are no cards; otherwise the
+ *   error of opening a card
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const { node, choice, log, clock, isWanted, onLeftOut } = options;
@@ -81,7 +80,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const all = chosenCards(choice, node);
   const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
-  const refusals: Refusal[] = [];
+  const failures: OpenFailure[] = [];
   for (const card of mapped) {
     try {
       opened.push(openCard(node, card, log, clock));
@@ -91,7 +90,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
         closeGaudiCards(opened);
         throw error.code === GaudiErrorCode.DEVICE_BUSY ? withAdvice(error) : error;
       }
-      refusals.push({ card, error });
+      failures.push({ card, error });
       onLeftOut(cardName(card.index), error);
     }
   }
@@ -99,11 +98,11 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const missing = missingCards(choice, node);
   const reason = isEmpty && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
   const why = isEmpty
-    ? `has no cards${reason}`
-    : `has no cards but those that ${missing === undefined ? 'the configuration' : `the environment (${missing})`} excludes`;
-  const refusal = allRefused(refusals);
-  if (refusal?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(refusal);
-  throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
+    ? `the ${node.kind} node has no cards${reason}`
+    : `no card is selected: ${missing ?? `the configuration excludes all cards of the ${node.kind} node`}`;
+  const failure = joinedFailure(failures);
+  if (failure?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(failure);
+  throw failure ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, why);
 }
 
 /**
@@ -124,7 +123,7 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
 }
 
 /**
- * Calls `onLost` once when the driver reports that it resets the card: its memory is lost until the card is closed and opened again.
+ * Calls `onLost` once, when the driver reports that it resets the card: the contents of its memory are lost until the card is closed and opened again.
  * @returns a function that ends watching
  */
 export function watchResets({ device }: GaudiCard, onLost: (error: UcxError) => void): () => void {
@@ -139,18 +138,18 @@ export function watchResets({ device }: GaudiCard, onLost: (error: UcxError) => 
   return () => subscription.close();
 }
 
-/** The one error for cards of which none could be opened: that of a busy one, if there is one, with the reasons of all; undefined without refusals. */
-function allRefused(refusals: readonly Refusal[]): UcxError | undefined {
-  const shown = refusals.find(({ error }) => error.code === GaudiErrorCode.DEVICE_BUSY) ?? refusals.at(-1);
-  if (shown === undefined || refusals.length === 1) return shown?.error;
+/** A single error if none of the cards could be opened: the error of a busy card, if there is one, with the reasons of all. Undefined for an empty list. */
+function joinedFailure(failures: readonly OpenFailure[]): UcxError | undefined {
+  const shown = failures.find(({ error }) => error.code === GaudiErrorCode.DEVICE_BUSY) ?? failures.at(-1);
+  if (shown === undefined || failures.length === 1) return shown?.error;
   const { code, details } = shown.error;
-  const reasons = new Map(refusals.map(({ card, error }) => [card, String(error.details['reason'] ?? error.message)]));
-  const cards = refusals.map(({ card }) => card);
+  const reasons = new Map(failures.map(({ card, error }) => [card, String(error.details['reason'] ?? error.message)]));
+  const cards = failures.map(({ card }) => card);
   const lines = cardLines(cards, (card) => reasons.get(card)!);
   return gaudiError(code as GaudiErrorCode, `open of ${lines.join('; ')}`, details, shown.error.cause);
 }
 
-/** The error of a card that another program has open, with advice for the user. */
+/** Adds advice for the user to the error of a card that another program has open. */
 function withAdvice({ code, status, message, details, cause }: UcxError): UcxError {
   return new UcxError({ code, status, message: `${message}; ${BUSY_ADVICE}`, details, cause });
 }
@@ -170,9 +169,7 @@ function gaudiCard(index: number, device: Device, isOwned: boolean): GaudiCard {
   return { index, device, landings: new Landings(device), isOwned, inFlight: 0 };
 }
 
-/**
- * Lines about cards. Cards with the same text share a line that has their indices: `cards 0-2, 5: in reset`; a single one has its full name.
- */
+/** Lines about cards. Cards with the same description share a line with their indices: `cards 0-2, 5: in reset`; a single card has its full name. */
 export function cardLines<T extends Labelled>(cards: readonly T[], textOf: (card: T) => string): string[] {
   const groups = new Map<string, T[]>();
   for (const card of cards) {
@@ -200,7 +197,7 @@ function rangesOf(numbers: readonly number[]): string {
 }
 
 /*
- * Selection of the cards of a program by variables of the environment. The first of these that is set decides:
+ * Selection of the cards of a program by environment variables. The first of these that is set decides:
  *
  * | Variable | Meaning |
  * |---|---|
@@ -208,10 +205,10 @@ function rangesOf(numbers: readonly number[]): string {
  * | HABANA_VISIBLE_MODULES | OCP module ids, separated by commas, as for the frameworks of the vendor |
  * | HABANA_VISIBLE_DEVICES | Logical indices, separated by commas, or `all`, as for the container runtime of the vendor |
  *
- * The last two do not change the logical indices: they only select cards. UCX_ACC_DEVICES then selects among these by name.
+ * The last two only select cards and do not change the logical indices. UCX_ACC_DEVICES then selects among these cards by name.
  */
 
-/** The values of the variables; undefined if not set. */
+/** Values of the variables; undefined if not set. */
 export interface CardChoice {
   /** Value of GAUDI_MAPPING_TABLE. */
   readonly mappingTable: string | undefined;
@@ -221,7 +218,7 @@ export interface CardChoice {
   readonly visibleDevices?: string | undefined;
 }
 
-/** The node of the cards. */
+/** Methods of the node that are used here. */
 type Cards = Pick<DriverNode, 'cards' | 'absentCards'>;
 
 const NUMBERS = /^\d{1,3}(,\d{1,3})*$/;
@@ -237,7 +234,7 @@ export function cardChoiceOf(env: Readonly<Record<string, string | undefined>>):
 }
 
 /**
- * Checks the types of a selection that a program passes.
+ * Checks the types in a selection that a program passes.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkCardChoice(choice: CardChoice): void {
@@ -248,7 +245,7 @@ export function checkCardChoice(choice: CardChoice): void {
 }
 
 /**
- * The selected cards by logical index, also removed ones.
+ * The selected cards by logical index, including removed ones.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for an invalid list
  */
 export function chosenCards(choice: CardChoice, node: Cards): MappedCard[] {
@@ -271,7 +268,8 @@ export function choosingVariable({ mappingTable, visibleModules, visibleDevices 
 }
 
 /**
- * What the selection names and this machine does not have, as a sentence for users; undefined if there is nothing. A mapping table is refused for that.
+ * Describes, for users, the selected cards that this machine does not have; undefined if there are none. For a mapping table, such a card is an error
+ * elsewhere.
  * @throws UcxError as {@link chosenCards}
  */
 export function missingCards(choice: CardChoice, node: Cards): string | undefined {
@@ -295,15 +293,15 @@ function moduleIds(cards: readonly MappedCard[]): number[] {
 function listOf(name: string, value: string | undefined): ReadonlySet<number> | undefined {
   const text = value?.replaceAll(' ', '');
   if (text === undefined || text === '' || text.toLowerCase() === 'all') return undefined;
-  if (!NUMBERS.test(text)) throw invalidParam(name, 'must be numbers with commas between them, or all', value);
+  if (!NUMBERS.test(text)) throw invalidParam(name, 'must be numbers separated by commas, or all', value);
   return new Set(text.split(',').map(Number));
 }
 
-/** Bytes allocated and exported to test whether the driver supports that. */
+/** Number of bytes that are allocated and exported to test whether the driver supports export. */
 const PROBE_BYTES = 4096;
 
-/** The reason why a card exports no memory as dma-buf; undefined if there is none. The driver may still refuse. */
-export function exportRefusal({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info }: Device): string | undefined {
+/** The reason why the configuration prevents the export of a card's memory as dma-buf; undefined if it does not. The driver may still reject an export. */
+export function exportLimitation({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info }: Device): string | undefined {
   if (DMABUF === 'no') return 'UCX_GAUDI_COPY_DMABUF=n';
   const isMapped = info.profile.capabilities.dramMmu;
   if (isMapped && MAPPED_DMABUF === 'no') {
@@ -313,8 +311,8 @@ export function exportRefusal({ DMABUF, MAPPED_DMABUF }: GaudiCopyConfig, { info
 }
 
 /**
- * Checks the cards.
- * @throws UcxError ERR_UNSUPPORTED that names the card, the setting and the missing capability
+ * Checks that the cards have the capabilities that the configuration requires.
+ * @throws UcxError ERR_UNSUPPORTED with the card, the setting and the missing capability
  */
 export function checkDemands(cards: readonly GaudiCard[], config: GaudiCopyConfig): void {
   for (const { index, device } of cards) {
@@ -323,12 +321,12 @@ export function checkDemands(cards: readonly GaudiCard[], config: GaudiCopyConfi
       throw unmetDemand(index, 'MAPPED_DMABUF', `${profile.name} exports physical memory only`);
     }
     if (config.DMABUF === 'yes') {
-      const why = exportRefusal(config, device) ?? refusalOf(() => exportProbe(device));
+      const why = exportLimitation(config, device) ?? failureOf(() => exportProbe(device));
       if (why !== undefined) throw unmetDemand(index, 'DMABUF', why);
     }
     if (config.HW_BLOCK_ACCESS === 'yes') {
       const [block] = profile.userBlocks;
-      const why = refusalOf(() => getHwBlock(device, block?.address ?? profile.cfg.start));
+      const why = failureOf(() => getHwBlock(device, block?.address ?? profile.cfg.start));
       if (why !== undefined) throw unmetDemand(index, 'HW_BLOCK_ACCESS', why);
     }
   }
@@ -343,7 +341,7 @@ function exportProbe(device: Device): void {
   }
 }
 
-function refusalOf(attempt: () => unknown): string | undefined {
+function failureOf(attempt: () => unknown): string | undefined {
   try {
     attempt();
     return undefined;
@@ -353,12 +351,15 @@ function refusalOf(attempt: () => unknown): string | undefined {
   }
 }
 
-/** The error for a demand. Not NO_DEVICE, with which a memory domain says that the machine has no cards: a context would go on without them. */
+/**
+ * The error for a missing required capability. Not NO_DEVICE, by which a memory domain reports that the machine has no cards: a context would continue without
+ * them.
+ */
 function unmetDemand(index: number, field: string, why: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
     status: Status.UNSUPPORTED,
-    message: `${cardName(index)} cannot do what UCX_GAUDI_COPY_${field}=y demands: ${why}`,
+    message: `${cardName(index)} does not support UCX_GAUDI_COPY_${field}=y: ${why}`,
     details: { index, field },
   });
 }
@@ -378,7 +379,7 @@ export function detectScaleOut(cards: readonly GaudiCard[], node: DriverNode, mo
       const up = external.filter(({ linkUp }) => linkUp !== false).length;
       log.debug(`gaudi${index}: scale-out ports ${external.map(({ port }) => port).join(', ')}, ${up} with a link`);
     } else if (mode === 'yes') {
-      const why = external === undefined ? 'the driver reports no NIC ports' : 'the card has no scale-out ports';
+      const why = external === undefined ? 'the driver does not report NIC ports' : 'the card has no scale-out ports';
       throw unmetDemand(index, 'NIC_SCALE_OUT', why);
     }
   }

@@ -1,7 +1,7 @@
 /**
- * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with older spellings as deprecated aliases. The settings of host memory registration apply to
- * every transport on the cards. Estimated cost of using unregistered host memory with a card: a function of the configuration. Limits and directions of
- * the transfers of a card, for all Gaudi transports.
+ * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with older spellings as deprecated aliases. The settings of host memory registration apply to every
+ * transport on the cards. Also the estimated cost of registering host memory, and the limits and directions of the transfers of a card, for all Gaudi
+ * transports.
  */
 
 import type { ConfigTable } from '../../../ucs/config/config.ts';
@@ -24,7 +24,6 @@ import type { LinearCost } from '../../api/memory-domain.ts';
 export const DIRECTION_SETTINGS = ['default', 'h2d', 'd2h', 'd2d'] as const;
 export type DirectionSetting = (typeof DIRECTION_SETTINGS)[number];
 
-/** A fraction. */
 const ratioType: ConfigType<number> = {
   syntax: 'a number from 0 to 1',
   parse(text) {
@@ -70,7 +69,7 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       name: 'MAPPED_DMABUF',
       type: ternaryAutoType,
       default: 'try',
-      doc: 'Export parts of mapped device memory, as gaudi2 and later do; gaudi exports physical memory. y: requires cards that can; try and auto: use either method; n: gaudi2 and later export nothing.',
+      doc: 'Export ranges of mapped device memory, as gaudi2 and later do; gaudi exports physical memory. y: requires cards that can; try and auto: use either method; n: gaudi2 and later export nothing.',
       deprecatedAliases: older('ENABLE_MAPPED_DMABUF'),
     },
     {
@@ -142,23 +141,22 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
   subTables: [RCACHE_CONFIG_TABLE],
 };
 
-/** Cost of a registration for each byte: the driver pins page by page. */
+/** Registration cost per byte: the driver pins page by page. */
 const REGISTER_NS_PER_BYTE = 0.03;
-/** RCACHE_OVERHEAD=auto: finding a registration, and preparing the memory for the transport. */
+/** RCACHE_OVERHEAD=auto: time to find a registration and to prepare the memory for the transport. */
 const CACHED_NS = 600;
 
-/** The cost. With a cache it is the cost of finding an existing registration, as in UCX. */
+/** The estimated cost of a registration; with a cache, of finding an existing one, as in UCX. */
 export function registerCostOf({ RCACHE, RCACHE_OVERHEAD, REG_COST }: GaudiCopyConfig): LinearCost {
   if (RCACHE === 'no') return { overheadNs: REG_COST, perByteNs: REGISTER_NS_PER_BYTE };
   return { overheadNs: RCACHE_OVERHEAD === 'auto' ? CACHED_NS : RCACHE_OVERHEAD, perByteNs: 0 };
 }
 
-/** Bytes of a short operation: the room beside its packet in a command buffer. */
+/** Maximum bytes of a short operation: the data area of a slot in the command buffer. */
 export const SHORT_BYTES_MAX = 1024;
 /** Maximum number of entries of a zero-copy list; each is one transfer. */
 export const IOV_MAX = 16;
-/** The hardware queues of a card, by the direction of a transfer. Each completes in order. */
+/** Directions of transfers. Each has a hardware queue of the card, which completes in order. */
 export const Direction = { HOST_TO_DEVICE: 0, DEVICE_TO_HOST: 1, DEVICE_TO_DEVICE: 2 } as const;
 export type Direction = (typeof Direction)[keyof typeof Direction];
-/** Number of directions. */
 export const DIRECTIONS = 3;

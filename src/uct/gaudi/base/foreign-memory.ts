@@ -1,6 +1,6 @@
 /**
- * A dma-buf of device memory in the address space of a card, and its descriptor for further export. Finds the block for an address of device memory
- * that the application owns, for use in transfers.
+ * Device memory that this program did not allocate with gaudi_copy: imported dma-bufs, with their descriptors for further export, and blocks of the
+ * application, found by device address.
  */
 
 import {
@@ -24,7 +24,7 @@ import type { DmabufPlace } from '../../base/host/dmabufs.ts';
 import type { GaudiCard } from './cards.ts';
 import { GaudiMemory } from './memory.ts';
 
-/** Whether the driver of any of the cards imports dma-bufs. Upstream drivers do not: MEMORY REG_DMABUF_FD exists in the vendor's driver only. */
+/** Whether the driver of any of the cards can import dma-bufs. MEMORY REG_DMABUF_FD is in the vendor's driver only, not in upstream drivers. */
 export function canImportDmabufs(cards: readonly GaudiCard[]): boolean {
   return cards.some(({ device }) => device.canImportDmabuf);
 }
@@ -40,7 +40,7 @@ export class ImportedDmabuf {
   readonly #fd: number;
   #closed = false;
 
-  /** @param fd own descriptor */
+  /** @param fd a descriptor that this object owns */
   constructor(card: GaudiCard, mapping: ImportedMapping, offset: number, fd: number) {
     this.card = card;
     this.mapping = mapping;
@@ -54,7 +54,7 @@ export class ImportedDmabuf {
   }
 
   /**
-   * The dma-buf for another driver, from the first registered byte on.
+   * Exports the dma-buf for another driver, from the first registered byte on.
    * @returns a new descriptor, which the caller owns
    * @throws SyscallError EMFILE
    */
@@ -68,22 +68,22 @@ export class ImportedDmabuf {
     return { fd, offset };
   }
 
-  /** The handle by which gaudi_ipc of a peer opens the dma-buf. Throws like {@link ipcWrapImport}. */
+  /** The handle with which gaudi_ipc of a peer opens the dma-buf. Throws like {@link ipcWrapImport}. */
   wrap(): IpcHandle {
     return ipcWrapImport(this.card.device, this.mapping, this.#fd);
   }
 
   /**
    * Ends the import. Idempotent.
-   * @param isForced transfers in flight keep the mapping until the card is closed
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY if transfers use it, unless forced; nothing has changed then
+   * @param isForced if true, transfers in flight keep the mapping until the card is closed
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, without any change, if transfers use it and the close is not forced
    */
   close(isForced: boolean): void {
     if (this.#closed) return;
     const { mapping } = this;
     const isUsed = mapping.live && mapping.inFlight > 0;
     if (isUsed && !isForced) {
-      const message = `imported memory at 0x${mapping.address.toString(16)} has transfers on their way`;
+      const message = `imported memory at 0x${mapping.address.toString(16)} has transfers in flight`;
       throw gaudiError(GaudiErrorCode.DEVICE_BUSY, message);
     }
     if (mapping.live && !isUsed) mapping.unmap();
@@ -94,29 +94,29 @@ export class ImportedDmabuf {
 }
 
 /**
- * Imports a dma-buf of device memory into the card of the region, or the first card that can. The caller keeps its descriptor: a duplicate is held until the
- * import is closed.
- * @throws UcxError ERR_INVALID_PARAM that names fd, offset or byteLength; ERR_UNSUPPORTED if the driver cannot import; ERR_GAUDI_DEVICE_NOT_FOUND for a card
- * that is not open, and for memory of a card without a link to it; NO_MEMORY without descriptors or device addresses
+ * Imports a dma-buf of device memory into the card of the region, or into the first card that can import. The caller keeps its descriptor: a duplicate is held
+ * until the import is closed.
+ * @throws UcxError ERR_INVALID_PARAM for an invalid fd, offset or byteLength; ERR_UNSUPPORTED if the driver cannot import; ERR_GAUDI_DEVICE_NOT_FOUND for a
+ *   card that is not open, and for memory of a card without a link to it; NO_MEMORY without free descriptors or device addresses
  */
 export function importDmabuf(cards: readonly GaudiCard[], region: DmabufRegion): ImportedDmabuf {
   checkOptions(region, 'region');
   const { fd, offset, byteLength, memoryType, sysDevice } = region;
   if (memoryType !== MemoryType.GAUDI) {
-    throw invalidParam('memoryType', 'must be gaudi: of other memory the cards import no dma-buf', memoryType);
+    throw invalidParam('memoryType', 'must be gaudi: cards cannot import dma-bufs of other memory', memoryType);
   }
   if (!Number.isSafeInteger(offset) || offset < 0)
     throw invalidParam('offset', 'must be an integer of at least 0', offset);
   checkByteLength(byteLength);
   if (!Number.isSafeInteger(offset + byteLength)) {
-    throw invalidParam('byteLength', 'must end below 2^53 with offset', byteLength);
+    throw invalidParam('byteLength', 'plus offset must be below 2^53', byteLength);
   }
   checkSysDevice(sysDevice);
   const card = sysDevice === undefined ? firstImporter(cards) : cardAt(cards, sysDevice);
   if (card?.device.canImportDmabuf !== true) {
     const who = card === undefined ? 'the cards' : card.device.card.name;
     const why = 'MEMORY REG_DMABUF_FD is in the vendor’s driver only';
-    throw statusError(Status.UNSUPPORTED, `import a dma-buf: the driver of ${who} cannot (${why})`);
+    throw statusError(Status.UNSUPPORTED, `import a dma-buf: the driver of ${who} cannot import (${why})`);
   }
   const own = duplicate(fd);
   try {
@@ -141,40 +141,40 @@ function duplicate(fd: number): number {
   }
 }
 
-/** A range of a dma-buf, by the descriptor of the program. */
+/** A range of a dma-buf, with the program's descriptor for errors. */
 interface DmabufRange {
   readonly fd: number;
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** Maps the range. Distinguishes the causes of EINVAL: not a dma-buf of a card, or a range beyond its end. */
+/** Maps the range. Distinguishes the two causes of EINVAL: the descriptor is not a dma-buf of a card, or the range exceeds the dma-buf. */
 function register(card: GaudiCard, own: number, { fd, offset, byteLength }: DmabufRange): ImportedMapping {
   const { device } = card;
   try {
     return device.registerDmabufFd(own, byteLength, offset);
   } catch (error) {
-    if (!isRefused(error)) throw error;
+    if (!isInvalid(error)) throw error;
     if (!isDeviceDmabuf(card, own)) {
-      throw invalidParam('fd', 'must be a dma-buf of device memory that the driver imports', fd);
+      throw invalidParam('fd', 'must be a dma-buf of device memory that the driver can import', fd);
     }
-    throw invalidParam('byteLength', `plus offset ${offset} must lie in the dma-buf`, byteLength);
+    throw invalidParam('byteLength', `plus offset ${offset} must be at most the size of the dma-buf`, byteLength);
   }
 }
 
-/** Whether the driver imports its first byte. */
+/** Whether the driver can import the first byte of a dma-buf. */
 function isDeviceDmabuf({ device }: GaudiCard, fd: number): boolean {
   try {
     device.registerDmabufFd(fd, 1).unmap();
     return true;
   } catch (error) {
-    if (isRefused(error)) return false;
+    if (isInvalid(error)) return false;
     throw error;
   }
 }
 
 /** Whether the driver returned EINVAL. */
-function isRefused(error: unknown): boolean {
+function isInvalid(error: unknown): boolean {
   return isUcxError(error) && error.details['errno'] === 'EINVAL';
 }
 
@@ -186,12 +186,12 @@ export interface PartOfCard {
 }
 
 /**
- * Whether the source is memory of a card.
+ * Whether a registration source is memory of a card.
  * @throws UcxError ERR_INVALID_PARAM for an object of the same shape that this library did not create
  */
 export function isDeviceRange(source: RegistrationSource): source is DeviceRange {
   if (source instanceof GaudiMemory && !GaudiMemory.isGenuine(source)) {
-    throw invalidParam('memory', 'must be memory, and not what has it as its prototype', source);
+    throw invalidParam('memory', 'must be memory of this library, not an object that imitates it', source);
   }
   return (
     typeof source === 'object' && source !== null && 'memoryType' in source && source.memoryType === MemoryType.GAUDI
@@ -206,15 +206,18 @@ export function cardAt(cards: readonly GaudiCard[], sysDevice: number): GaudiCar
   const card = cards.find(({ index }) => index === sysDevice);
   if (card !== undefined) return card;
   const known = cards.map(({ index }) => index).join(', ');
-  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `sysDevice ${sysDevice} is no open card (they are ${known})`);
+  throw gaudiError(
+    GaudiErrorCode.DEVICE_NOT_FOUND,
+    `sysDevice ${sysDevice} is not an open card (open cards: ${known})`,
+  );
 }
 
 /**
- * Finds the part of a block for a range.
+ * Makes a part of the block that contains a range.
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_INVALID_PARAM for a range that is not inside one allocation of the card
  */
 export function partAt(cards: readonly GaudiCard[], { address, byteLength, sysDevice }: DeviceRange): PartOfCard {
-  if (typeof address !== 'bigint') throw invalidParam('address', 'must be a bigint: a device address', address);
+  if (typeof address !== 'bigint') throw invalidParam('address', 'must be a device address (bigint)', address);
   if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
     throw invalidParam('byteLength', 'must be a positive integer', byteLength);
   }
@@ -222,7 +225,7 @@ export function partAt(cards: readonly GaudiCard[], { address, byteLength, sysDe
   const block = card.device.memory.find(address);
   const offset = block === undefined ? 0 : Number(address - block.address);
   if (block === undefined || byteLength > block.byteLength - offset) {
-    const rule = `plus byteLength ${byteLength} must lie in one allocation of ${card.device.card.name} that was made by hl-thunk`;
+    const rule = `plus byteLength ${byteLength} must be inside one allocation that hl-thunk made on ${card.device.card.name}`;
     throw invalidParam('address', rule, `0x${address.toString(16)}`);
   }
   return { card, block, part: block.part(offset, byteLength) };

@@ -20,7 +20,7 @@ expectNoLeaks();
 
 const BUSY = expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY });
 
-/** A cache with one region, which notes what it is told. */
+/** A cache with one region, which records the reports that it receives. */
 function cacheOf(caching = true, isBuffer = true) {
   const calls: string[] = [];
   const mapping = new FakeMemory(1, 65_536);
@@ -150,7 +150,7 @@ describe('registered host memory', () => {
   it('of another memory domain that was freed is refused', () => {
     const { registry } = cacheOf();
     const memory = { memoryType: 0, bytes: new Uint8Array(8), live: false, address: 7n };
-    expect(() => registry.register(memory as never)).toThrow(/must be live/);
+    expect(() => registry.register(memory as never)).toThrow(/has been freed/);
     memory.live = true;
     expect(registry.register(memory as never).byteLength).toBe(8);
   });
@@ -255,7 +255,7 @@ describe('the cards of a context', () => {
         new GaudiResources({ node, devices: devices as never, mappingTable: undefined });
     expect(make(first, closed)).toThrow(/devices\[1\] must be open/);
     expect(make(first, foreign)).toThrow(/same node/);
-    expect(make(first, first)).toThrow(/given once/);
+    expect(make(first, first)).toThrow(/must not be passed twice/);
     expect(make({})).toThrow(/open device of/);
     expect(make()).toThrow(/at least one/);
     for (const device of [first, foreign]) device.close();

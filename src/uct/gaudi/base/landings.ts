@@ -1,7 +1,7 @@
 /**
- * Landings: pinned memory of this library to which a card writes bytes for an ArrayBuffer of the program. A program can transfer such a buffer elsewhere
- * during a DMA transfer (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the card must never write to it directly.
- * The bytes are copied at the end if the buffer is still attached. Memory that only its owner can unmap needs no landing.
+ * Landings: pinned memory of this library to which a card writes bytes for an ArrayBuffer of the program. During a DMA transfer a program can transfer such a
+ * buffer elsewhere (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the card must never write to it directly. At the end
+ * of the transfer the bytes are copied if the buffer is still attached. Memory that only its owner can unmap does not need a landing.
  */
 
 import type { Device, HostMapping } from '../../../hlthunk/index.ts';
@@ -9,22 +9,22 @@ import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 
-/** Maximum bytes of landings in use; beyond it transfers wait. A single transfer may be longer. */
+/** Maximum bytes of landings in use; beyond it transfers wait. A single transfer may exceed it. */
 const IN_USE_BYTES_MAX: number = 256 * 2 ** 20;
 /** Maximum bytes kept for later transfers. */
 const IDLE_BYTES_MAX: number = 64 * 2 ** 20;
 const IDLE_MAX = 32;
-/** Lengths of landings are multiples of it. */
+/** Lengths of landings are multiples of this. */
 const GRANULE_BYTES = 65_536;
 
 /** Destination of the copy from a landing. */
 export interface LandingTarget {
   readonly bytes: Uint8Array;
-  /** False once the buffer was detached. */
+  /** False after the buffer was detached. */
   readonly attached: boolean;
 }
 
-/** One landing, and its transfer. */
+/** A landing and its transfer. */
 export class Landing {
   readonly mapping: HostMapping;
   readonly memory: MappedMemory;
@@ -33,7 +33,7 @@ export class Landing {
   offset = 0;
   byteLength = 0;
   completion: Completion | undefined = undefined;
-  /** The mapping of the target, which counts the transfer. */
+  /** The mapping of the target, which counts the transfer as in flight. */
   held: HostMapping | undefined = undefined;
 
   constructor(memory: MappedMemory, mapping: HostMapping) {
@@ -63,8 +63,8 @@ export class Landings {
 
   /**
    * Returns a landing for bytes whose destination is `target` at `offset`.
-   * @param held the mapping of the target in this card, which cannot be unmapped until the end
-   * @returns undefined while too much is in use
+   * @param held the mapping of the target in this card, which cannot be unmapped until the transfer has ended
+   * @returns undefined while too many bytes are in use
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY and others of hostMemoryMap; SyscallError ENOMEM
    */
   take(target: LandingTarget, held: HostMapping, offset: number, byteLength: number): Landing | undefined {
@@ -92,12 +92,12 @@ export class Landings {
     while (this.#idleBytes > IDLE_BYTES_MAX || this.#idle.length > IDLE_MAX) this.#release(0);
   }
 
-  /** Releases all memory. There must be no transfer in flight. */
+  /** Releases all memory. Transfers must have ended. */
   close(): void {
     while (this.#idle.length > 0) this.#release(0);
   }
 
-  /** The most recently used landing that fits and is at most twice as long, or one granule. */
+  /** The most recently used landing that is long enough and at most twice as long, or one granule. */
   #takeIdle(byteLength: number): Landing | undefined {
     const most = Math.max(GRANULE_BYTES, 2 * byteLength);
     const at = this.#idle.findLastIndex(({ memory }) => memory.byteLength >= byteLength && memory.byteLength <= most);
@@ -120,7 +120,7 @@ export class Landings {
   #release(at: number): void {
     const landing = this.#idle.splice(at, 1)[0]!;
     this.#idleBytes -= landing.memory.byteLength;
-    // Closing a card drops its mappings.
+    // The mapping is not live after the card was closed, which drops all mappings.
     if (landing.mapping.live) landing.mapping.unmap();
     landing.memory.close();
   }

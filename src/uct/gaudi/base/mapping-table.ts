@@ -12,30 +12,30 @@ export interface MappedCard extends NamedCard {
   readonly index: number;
 }
 
-/** Logical indices are below this number, because hl-thunk checks this number of minors. */
+/** Logical indices are at most this number, because hl-thunk checks this number of minors. */
 export const LOGICAL_INDEX_MAX = 255;
 
 /**
  * Reads the table.
  * @param json value of the variable
- * @param cards the cards of this machine, also removed ones
+ * @param cards the cards of this machine, including removed ones
  * @returns the mapped cards by index
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE (INVALID_PARAM) that names the entry: bad JSON, a missing or wrong field, an unknown bus id, a module id of
- * another card, an index or a card that occurs twice
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE (INVALID_PARAM) with the entry: invalid JSON, a missing or wrong field, an unknown bus id, a module id of another
+ *   card, an index or a card that occurs twice
  */
 export function parseMappingTable(json: string, cards: readonly NamedCard[]): MappedCard[] {
   const entries = parseArray(json);
   const mapped = entries.map((entry, position) => mapEntry(entry, position, cards));
   for (const [position, { index, busId }] of mapped.entries()) {
     const sameIndex = mapped.findIndex((other) => other.index === index);
-    if (sameIndex !== position) throw tableError(position, `index ${index} is already that of entry ${sameIndex}`);
+    if (sameIndex !== position) throw tableError(position, `index ${index} is already used by entry ${sameIndex}`);
     const sameCard = mapped.findIndex((other) => other.busId === busId);
-    if (sameCard !== position) throw tableError(position, `bus_id ${busId} is already that of entry ${sameCard}`);
+    if (sameCard !== position) throw tableError(position, `bus_id ${busId} is already used by entry ${sameCard}`);
   }
   return mapped.sort((left, right) => left.index - right.index);
 }
 
-/** The cards in the table, for an emulated node that is configured from it; none if the table is invalid, which {@link parseMappingTable} reports. */
+/** The cards in the table, for an emulated node that is configured from it; empty if the table is invalid, which {@link parseMappingTable} reports. */
 export function cardsInTable(json: string): { readonly busId: string; readonly moduleId: number | undefined }[] {
   try {
     return parseArray(json).map((entry, position) => {
@@ -60,7 +60,7 @@ function parseArray(json: string): readonly unknown[] {
   return parsed;
 }
 
-/** The fields of an entry, checked independently of others. */
+/** The fields of an entry, checked independently of other entries. */
 function fieldsOf(
   entry: unknown,
   position: number,
@@ -81,11 +81,11 @@ function mapEntry(entry: unknown, position: number, cards: readonly NamedCard[])
   const card = cards.find((candidate) => candidate.busId === busId);
   if (card === undefined) {
     const known = cards.map((candidate) => candidate.busId).join(', ') || 'none';
-    throw tableError(position, `bus_id ${busId} is no card of this machine (it has: ${known})`);
+    throw tableError(position, `bus_id ${busId} is not a card of this machine (it has: ${known})`);
   }
   const known = card.entry?.moduleId;
   if (moduleId !== undefined && known !== undefined && known !== moduleId) {
-    throw tableError(position, `module_id ${moduleId} is not that of ${busId}, which is ${known}`);
+    throw tableError(position, `module_id ${moduleId} does not match ${busId}, whose module id is ${known}`);
   }
   return { ...card, index };
 }

@@ -227,7 +227,7 @@ describe('the operations of a card', () => {
   it('are all, or none with the reason', () => {
     const of = (submits: boolean) =>
       submitLimitation({ info: { profile: { name: 'gaudi3', capabilities: { submits } } } } as never);
-    expect([of(true), of(false)]).toEqual([undefined, 'the driver of gaudi3 takes no transfers']);
+    expect([of(true), of(false)]).toEqual([undefined, 'the driver of gaudi3 does not support transfers']);
     const { flags, put, get, limitation } = cardRma('no transfers');
     expect([flags, put.zcopyBytesMax, get.shortBytesMax, limitation]).toEqual([0, 0, 0, 'no transfers']);
     expect(cardRma(undefined, 5).put).toMatchObject({ iovMax: 5, shortBytesMax: 1024, zcopyBytesMin: 1 });

@@ -1,8 +1,7 @@
 /**
- * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Completion of
- * transfers that read ArrayBuffers of the program. A program can transfer such a buffer elsewhere while a card reads it (structuredClone, postMessage,
- * resize). The pages stay pinned, but their content may change, so the operation fails. The one-sided operations of a card in the attributes of
- * interfaces: all of them, or none with the reason. The memory that they reach depends on the transport.
+ * Memory for transfers of the Gaudi transports: device memory, and host memory that is mapped into a card at its first use there. Also the one-sided operations
+ * of a card in the attributes of interfaces, and the completion of transfers that read ArrayBuffers of the program. While a card reads such a buffer, a program
+ * can transfer it elsewhere (structuredClone, postMessage, resize): the pages stay pinned, but their content may change, so the operation fails.
  */
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
@@ -18,7 +17,7 @@ import { completeOne } from '../../base/checks.ts';
 import type { GaudiCard } from './cards.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from './config.ts';
 
-/** Device memory in the address space of one card: its own memory, or imported memory of another card. */
+/** Device memory in the address space of one card: memory of the card, or imported memory of another card. */
 export class GaudiMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
@@ -85,13 +84,13 @@ export class BlockMemory extends GaudiMemory {
 }
 
 /**
- * Host pages in the address spaces of the cards: mapped into a card once, when that card first needs them. Has only the address, so that a cached
+ * Host pages in the address spaces of the cards: mapped into a card once, when the card first needs them. Stores only their address, so that a cached
  * registration does not keep the memory alive.
  */
 export class HostPages {
   readonly address: number;
   readonly byteLength: number;
-  /** Whether the memory is a mapping that only its owner closes, so the garbage collector cannot reuse it. */
+  /** True for a mapping that only its owner closes, so that the garbage collector cannot reuse the memory. */
   readonly isFixed: boolean;
   readonly #mappings: (HostMapping | undefined)[];
   readonly #evictIdle: () => boolean;
@@ -106,7 +105,7 @@ export class HostPages {
   }
 
   /**
-   * The mapping in the card at `position` among the open ones. Idle pages are evicted if the card lacks room.
+   * The mapping in the card at `position` among the open ones. Idle pages are evicted if the card is out of resources.
    * @throws UcxError of the driver: ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS
    */
   mappingIn(position: number, device: Device): HostMapping {
@@ -158,7 +157,7 @@ export interface RegisteringMd {
   readonly packable: boolean;
 }
 
-/** Registered host memory: a part of a registered ArrayBuffer, or a range of addresses. */
+/** Registered host memory: a range of a registered ArrayBuffer, or a range of addresses. */
 export class RegisteredMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.HOST;
@@ -185,7 +184,8 @@ export class RegisteredMemory implements MdMemory {
     this.region = region;
     this.pages = region.registration;
     const offset = location - region.start;
-    // A difference of addresses is an object of V8, also if it is small, and so are sums with it: one for each transfer.
+    // V8 would allocate a heap number for a difference of addresses, even a small one, and for each sum with it in a transfer: the conversion to a small
+    // integer avoids that.
     this.dmaOffset = offset === (offset | 0) ? offset | 0 : offset;
     this.byteLength = bytes.byteLength;
     this.generation = region.generation;
@@ -199,12 +199,12 @@ export class RegisteredMemory implements MdMemory {
     return this.pages.inFlight;
   }
 
-  /** False once the buffer was detached: its bytes then belong to another buffer. */
+  /** False after the buffer was detached: its bytes then belong to another buffer. */
   get attached(): boolean {
     return hasBytes(this.bytes, this.byteLength);
   }
 
-  /** Whether a card may write directly to it: the owner of a range of addresses keeps it mapped, but an ArrayBuffer can be transferred. */
+  /** Whether a card may write directly to the memory: the owner of a range of addresses keeps it mapped, but an ArrayBuffer can be transferred. */
   get staysPut(): boolean {
     return this.pages.isFixed || this.region.buffer === undefined;
   }
@@ -218,23 +218,23 @@ export class RegisteredMemory implements MdMemory {
 /** Memory for transfers. */
 export type CardMemory = GaudiMemory | RegisteredMemory;
 
-/** The completion of one list. */
+/** The completion of one list that reads memory which can be detached. */
 export class SourceCheck implements Completion {
   count = 1;
   failure: Status = Status.OK;
-  /** Memories that are read; entries are reused. */
+  /** Source memories; entries are reused. */
   readonly #sources: (RegisteredMemory | undefined)[] = [];
   #length = 0;
   readonly #onEnd: (check: SourceCheck) => void;
   #completion: Completion | undefined = undefined;
 
-  /** @param onEnd returns it to its pool, before the completion of the list is called */
+  /** @param onEnd returns this object to its pool, before the completion of the list is called */
   constructor(onEnd: (check: SourceCheck) => void) {
     this.#onEnd = onEnd;
   }
 
   /**
-   * Records the memory that is read.
+   * Records the source memory.
    * @param remote the source if the list is the destination; undefined if the list is the source
    */
   begin(iov: readonly IovEntry[], remote: RegisteredMemory | undefined, completion: Completion): void {
@@ -247,7 +247,7 @@ export class SourceCheck implements Completion {
     if (isDetachable(memory)) this.#sources[this.#length++] = memory;
   }
 
-  /** Clears the list: no transfer was started. */
+  /** Clears the record after a list of which no transfer was started. */
   reset(): void {
     this.count = 1;
     this.failure = Status.OK;
@@ -267,7 +267,7 @@ export class SourceCheck implements Completion {
   }
 }
 
-/** Whether any of the memory that {@link SourceCheck.begin} records can be detached. */
+/** Whether the source memory, as {@link SourceCheck.begin} records it, can be detached. */
 export function mayDetach(iov: readonly IovEntry[], remote: RegisteredMemory | undefined): boolean {
   if (remote !== undefined) return isDetachable(remote);
   for (let i = 0; i < iov.length; i++) if (isDetachable(iov[i]!.memory)) return true;
@@ -293,7 +293,9 @@ export function cardRma(limitation: string | undefined, iovMax: number = IOV_MAX
   return { flags: 0, put: NO_LIMITS, get: NO_LIMITS, limitation };
 }
 
-/** The reason why the card executes no transfers; undefined if it does. */
+/** The reason why the card cannot execute transfers; undefined if it can. */
 export function submitLimitation({ info }: Device): string | undefined {
-  return info.profile.capabilities.submits ? undefined : `the driver of ${info.profile.name} takes no transfers`;
+  return info.profile.capabilities.submits
+    ? undefined
+    : `the driver of ${info.profile.name} does not support transfers`;
 }

@@ -20,11 +20,11 @@ export interface RegisterBlock {
   readonly name: string;
   /** Address of the block on the card. */
   readonly address: bigint;
-  /** Length in bytes as reported by the driver, or according to the headers if the driver refuses. */
+  /** Length in bytes as reported by the driver, or as in the headers if the driver does not map the block. */
   readonly byteLength: number;
   /** Number of registers with a name in public headers. */
   readonly registers: number;
-  /** The reason why the driver refuses; undefined if it maps the block. */
+  /** The reason why the driver does not map the block; undefined if it does. */
   readonly refusal: string | undefined;
 }
 
@@ -48,7 +48,9 @@ export class RegisterBlocks {
     this.#device = device;
   }
 
-  /** All blocks of the generation. Queries the driver for each. If the generation has none, queries the first register, for the driver's reason. */
+  /**
+   * All blocks of the generation, each queried from the driver. If the generation has none, queries the first register, to obtain the reason from the driver.
+   */
   list(): RegisterBlock[] {
     const { profile } = this.#device.info;
     const blocks = profile.userBlocks;

@@ -1,8 +1,7 @@
 /**
- * State that the Gaudi memory domains of one context share: the opened cards, since a card can be opened once per process, and the registrations of
- * host memory in them. The first user opens the cards and the last one closes them, unless the application owns them. Statistics of the shared state
- * of the Gaudi memory domains: cards and their DMA, and registrations of host memory. Read-only. The host memory that one Gaudi memory domain has
- * registered. Domains with the same cards share the mappings: a buffer is mapped into each card once.
+ * State that the Gaudi memory domains of one context share: the opened cards, because a process can open a card only once, the registrations of host memory in
+ * them, and their statistics. The first domain opens the cards and the last one closes them, unless the application owns them. Domains with the same cards
+ * share the mappings: a buffer is mapped into each card once.
  */
 
 import os from 'node:os';
@@ -39,21 +38,21 @@ import { HostPages, RegisteredMemory, type RegisteringMd } from './memory.ts';
 /** Longest sleep while waiting for transfers in flight. */
 const DRAIN_NS = 100e6;
 
-/** Statuses of cards that others have open, that have failed, or that this user may not open. */
+/** Statuses of cards that another process has open, that have failed, or that this user may not open. */
 export const UNUSABLE_CARDS: readonly Status[] = [Status.BUSY, Status.IO_ERROR];
 
 /** Selection of the driver and the cards. */
 export interface GaudiResourcesOptions extends CardChoice {
   /** The machine: the kernel driver or an emulated node. */
   readonly node: DriverNode;
-  /** Devices that the application has opened, instead of those of the table or the machine. The application closes them, after the context. */
+  /** Devices that the application has opened, instead of those of the table or the machine. The application closes them after the context. */
   readonly devices?: readonly Device[] | undefined;
 }
 
 /** Open cards and the registrations of host memory in them. */
 export interface OpenGaudi {
   readonly cards: readonly GaudiCard[];
-  /** Cards that were skipped, for example because other processes have them open, and cards that have become unusable since. Asks the driver. */
+  /** Cards that were skipped, for example because other processes have them open, and cards that have become unusable since. Queries the driver. */
   readonly leftOut: readonly LeftOut[];
   readonly rcache: Rcache<HostPages>;
   /** Registries of host memory, one for each memory domain. */
@@ -75,7 +74,7 @@ export class GaudiResources {
   #isWarned = false;
 
   /**
-   * Does not open cards yet.
+   * Does not open the cards yet.
    * @throws UcxError ERR_INVALID_PARAM
    */
   constructor(options: GaudiResourcesOptions) {
@@ -92,17 +91,17 @@ export class GaudiResources {
     return typeof value === 'object' && value !== null && #users in value;
   }
 
-  /** Whether the program has named its cards: by GAUDI_MAPPING_TABLE, or as devices that it has opened. */
+  /** Whether the program has selected its cards: by GAUDI_MAPPING_TABLE, or as devices that it has opened. */
   get isRequired(): boolean {
     return this.#devices !== undefined || this.#choice.mappingTable !== undefined;
   }
 
-  /** Whether the node has no cards at all, which is not what the program has chosen. */
+  /** Whether the node has no cards at all, independently of the program's selection. */
   get isWithoutCards(): boolean {
     return this.#devices === undefined && this.node.lostReason === undefined && this.node.cards().length === 0;
   }
 
-  /** The open cards; none while no component uses them. */
+  /** The open cards; empty while they are not in use. */
   get cards(): readonly GaudiCard[] {
     return this.#open?.cards ?? [];
   }
@@ -118,7 +117,7 @@ export class GaudiResources {
     return this.#open;
   }
 
-  /** Waits for the transfers on cards of the application. These cards stay open, so the resources of transfers can be released only afterwards. */
+  /** Waits for the transfers on cards of the application. Because these cards stay open, the resources of transfers can be released only afterwards. */
   async drain(): Promise<void> {
     for (const card of this.cards) {
       const { dma } = card.device;
@@ -145,7 +144,7 @@ export class GaudiResources {
     closeGaudiCards(cards);
   }
 
-  /** Warns once: every memory domain of a context tries to open the cards. */
+  /** Warns only once, although every memory domain of a context tries to open the cards. */
   #warnOfMissing(log: Log): void {
     if (this.#devices !== undefined || this.#isWarned) return;
     this.#isWarned = true;
@@ -189,9 +188,9 @@ export class GaudiResources {
 }
 
 /**
- * The devices that a program passes.
- * @param node of the devices; by default that of the first
- * @throws UcxError ERR_INVALID_PARAM unless it is a list of open devices of one node, each of another card
+ * Checks the devices that a program passes.
+ * @param node of the devices; by default that of the first device
+ * @throws UcxError ERR_INVALID_PARAM unless it is a list of different open devices of one node
  */
 export function checkDevices(devices: readonly Device[] | undefined, node?: DriverNode): readonly Device[] | undefined {
   if (devices === undefined) return undefined;
@@ -204,7 +203,7 @@ export function checkDevices(devices: readonly Device[] | undefined, node?: Driv
     if (!Device.isGenuine(device)) throw invalidParam(name, 'must be an open device of gaudi-ucx/hlthunk', device);
     if (device.closed) throw invalidParam(name, 'must be open', device.busId);
     if (device.node !== home) throw invalidParam(name, 'must be of the same node as the others', device.busId);
-    if (devices.indexOf(device) !== index) throw invalidParam(name, 'must be given once', device.busId);
+    if (devices.indexOf(device) !== index) throw invalidParam(name, 'must not be passed twice', device.busId);
   }
   return [...devices];
 }
@@ -214,7 +213,7 @@ export function checkResources(shared: GaudiResources): void {
   if (!GaudiResources.isGenuine(shared)) throw invalidParam('shared', 'must be GaudiResources', shared);
 }
 
-/** Watches the cards for resets: a card that is reset is left out from then on. Returns a function that ends it. */
+/** Watches the cards for resets: a card that is reset counts as unusable from then on. Returns a function that ends watching. */
 function watchAll(cards: readonly GaudiCard[], { onDeviceLost }: ComponentServices, leftOut: LeftOut[]): () => void {
   const watches = cards.map((card) =>
     watchResets(card, (error) => {
@@ -228,7 +227,7 @@ function watchAll(cards: readonly GaudiCard[], { onDeviceLost }: ComponentServic
   };
 }
 
-/** The opened cards that have failed or were removed, or whose transfers all fail, except those that are left out already. */
+/** The opened cards that have failed, were removed, or fail all transfers, except those that are left out already. */
 function unusable(cards: readonly GaudiCard[], leftOut: readonly LeftOut[]): LeftOut[] {
   return cards.flatMap(({ index, device: { card, dma } }) => {
     const name = cardName(index);
@@ -256,13 +255,13 @@ function openCache(cards: number, values: GaudiCopyConfig, services: ComponentSe
   return rcache;
 }
 
-/** Longest ArrayBuffer, in bytes, that is registered as a whole. */
+/** Length of the longest ArrayBuffer, in bytes, that is registered as a whole. */
 function wholeBytesMax({ REG_WHOLE_ALLOC, MAX_REG_RATIO }: GaudiCopyConfig): number {
   if (REG_WHOLE_ALLOC === 'auto') return Math.floor(os.totalmem() * MAX_REG_RATIO);
   return REG_WHOLE_ALLOC ? Number.POSITIVE_INFINITY : 0;
 }
 
-/** The arenas of a card as levels, and its DMA, with one node for each direction that was used. */
+/** The arenas of a card as levels, and its DMA with one node for each direction that was used. */
 function cardStats({ index, device }: GaudiCard): StatsNode {
   const { counts, submissions } = device.dma;
   const { arenas, arenaBytes, blocks, usedBytes, largestFreeBytes } = device.memory.statistics;
@@ -326,12 +325,12 @@ export class HostRegistry {
     options: { readonly invalidate?: boolean; readonly force?: boolean } = {},
   ): void {
     const invalidate = options.invalidate === true;
-    // Without another registration, the memory is not kept alive during a transfer. If it is invalidated, no registration keeps it alive.
-    const mayRefuse = options.force !== true && (invalidate || memory.region.references === 1);
-    if (mayRefuse && memory.pages.inFlight > 0) {
+    // A transfer in flight needs a registration that keeps the memory alive. The last registration, or all of them, can end only without transfers.
+    const mustBeUnused = options.force !== true && (invalidate || memory.region.references === 1);
+    if (mustBeUnused && memory.pages.inFlight > 0) {
       throw gaudiError(
         GaudiErrorCode.DEVICE_BUSY,
-        `host memory at 0x${memory.address.toString(16)} has transfers on their way`,
+        `host memory at 0x${memory.address.toString(16)} has transfers in flight`,
       );
     }
     memory.live = false;
@@ -339,7 +338,8 @@ export class HostRegistry {
     const { rcache, caching } = this.#gaudi;
     const { region } = memory;
     rcache.release(region);
-    // V8 reports the end of a buffer. Of memory that is known by its address only the last user does: kept, it would stay pinned when its owner frees it.
+    // V8 reports the end of an ArrayBuffer. It does not report the end of memory that was registered by its address: a registration kept without references
+    // would leave that memory pinned after its owner has freed it.
     const isKept = region.buffer === undefined ? region.references > 0 : caching;
     if (!invalidate && isKept) return;
     if (region.buffer !== undefined) rcache.invalidate(memory.bytes.buffer);
@@ -349,7 +349,7 @@ export class HostRegistry {
     }
   }
 
-  /** Backs pages and maps them into all cards, so that the next transfer needs no preparation. */
+  /** Populates pages and maps them into all cards, so that the next transfer needs no preparation. */
   prepare(memory: RegisteredMemory, offset: number, byteLength: number): void {
     prefault(memory.pages.address + memory.dmaOffset + offset, byteLength);
     for (const [position, { device }] of this.#gaudi.cards.entries()) memory.dmaIn(position, device);
@@ -386,11 +386,11 @@ export class HostRegistry {
   }
 }
 
-/** The bytes of memory that another memory domain allocated; anything else as it is. */
+/** The bytes of memory that another memory domain allocated; any other source is returned unchanged. */
 function bytesOf(source: RegistrationSource): unknown {
   if (source instanceof Uint8Array) return source;
   const memory = source as MdMemory | undefined;
   if (memory?.memoryType !== MemoryType.HOST || memory.bytes === undefined) return source;
-  if (!memory.live) throw invalidParam('memory', 'must be live', memory.address);
+  if (!memory.live) throw invalidParam('memory', 'has been freed', memory.address);
   return memory.bytes;
 }

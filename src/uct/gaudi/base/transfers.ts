@@ -1,7 +1,6 @@
 /**
- * The transfers of one interface on one card: starts them, and counts them by direction, which determines the end of a flush. The queues belong to the
- * card, which other interfaces use too. The common part of endpoints whose transfers are those of the DMA engines of one card: their order and their
- * end.
+ * The transfers of one interface on one card: starts them, and counts them by direction, which determines the end of a flush. The queues belong to the card and
+ * are shared with other interfaces. Also the base class of endpoints whose transfers use the DMA engines of one card: order and completion.
  */
 
 import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
@@ -28,11 +27,11 @@ const FLUSHES_MAX = 256;
 class PendingFlush {
   readonly targets: Int32Array = new Int32Array(DIRECTIONS);
   completion: Completion | undefined = undefined;
-  /** The short puts of the flushing endpoint: a failure of them is the result of the flush. */
+  /** The short puts of the flushing endpoint, whose failure is the result of the flush. */
   shortPuts: Completion | undefined = undefined;
 }
 
-/** Counts the short puts of an endpoint. Their calls have returned and no completion runs, so a flush reports their failure. */
+/** Counts the short puts of an endpoint. Their calls have returned and they have no completion, so the next flush reports their failure. */
 class ShortPuts implements Completion {
   count = 0;
   failure: Status = Status.OK;
@@ -40,13 +39,13 @@ class ShortPuts implements Completion {
   onComplete(): void {}
 }
 
-/** The remote side of the list that is started: one record, as lists are started one after the other. */
+/** The remote side of the list that is being started: a single record, because lists are started one after the other. */
 class RemoteSide {
   isPut = false;
-  /** In the address space of the card. */
+  /** The memory in the address space of the card. */
   memory: DmaMemory = NO_MEMORY;
   offset = 0;
-  /** If it is host memory. */
+  /** The memory, if it is host memory. */
   host: RegisteredMemory | undefined = undefined;
 
   set(memory: DmaMemory, offset: number, host: RegisteredMemory | undefined, isPut: boolean): void {
@@ -57,7 +56,7 @@ class RemoteSide {
   }
 }
 
-/** The copy that is started. */
+/** The copy that is being started. */
 class CardCopy {
   source: DmaMemory = NO_MEMORY;
   sourceOffset = 0;
@@ -73,20 +72,19 @@ class CardCopy {
     this.destinationOffset = destinationOffset;
   }
 
-  /** The bytes go to a landing first, because the card must not write to their destination. */
+  /** Redirects the copy to a landing, because the card must not write to the destination. */
   landIn({ mapping }: Landing): void {
     this.destination = mapping;
     this.destinationOffset = 0;
   }
 }
 
-/** The transfers. */
 export class DmaTransfers {
   readonly card: GaudiCard;
-  /** Position of the card among the open ones, which is the index of its mappings in host memory. */
+  /** Position of the card among the open ones: index of its mappings in host memory. */
   readonly position: number;
   readonly dma: DeviceDma;
-  /** Maximum number of entries of a list, since all of them are started together. */
+  /** Maximum number of entries of a list, because all of them are started together. */
   readonly iovMax: number;
   /** Operations of the endpoints of the interface. */
   readonly counters: TransferCounters = new TransferCounters();
@@ -101,9 +99,9 @@ export class DmaTransfers {
   readonly #transfersMax: number;
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
-  /** Unused checks; there are at most as many as transfers in flight at one time. */
+  /** Unused checks; at most as many as transfers were in flight at one time. */
   readonly #checks: SourceCheck[] = [];
-  /** Landings of the current list, by entry; empty if the card may write to all of its targets. */
+  /** Landings of the current list, by entry; empty if the card may write to all targets. */
   readonly #landings: (Landing | undefined)[] = [];
   /** One callback for each direction, so that transfers allocate none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
@@ -140,7 +138,7 @@ export class DmaTransfers {
   /**
    * Starts a short put. The caller has checked both ranges.
    * @param shortPuts counter of the endpoint, used if there is no completion
-   * @returns OK without a completion, else INPROGRESS; NO_RESOURCE; the failure of a card that has failed
+   * @returns OK without a completion, otherwise INPROGRESS; NO_RESOURCE; or the failure of the card
    */
   putShort(
     source: Uint8Array,
@@ -152,7 +150,7 @@ export class DmaTransfers {
     shortPuts: ShortPuts,
   ): Status {
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
-    if (!this.#hasRoom(1)) return Status.NO_RESOURCE;
+    if (!this.#isWithinLimit(1)) return Status.NO_RESOURCE;
     const request = this.dma.putShort(source, sourceOffset, target, targetOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const tracked = this.#track(request, Direction.HOST_TO_DEVICE, completion ?? shortPuts);
@@ -171,20 +169,20 @@ export class DmaTransfers {
     completion: Completion,
   ): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
-    if (!this.#hasRoom(1)) return Status.NO_RESOURCE;
+    if (!this.#isWithinLimit(1)) return Status.NO_RESOURCE;
     const request = this.dma.getShort(target, targetOffset, source, sourceOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#track(request, Direction.DEVICE_TO_HOST, completion);
   }
 
   /**
-   * Starts one transfer for each entry of a list, between it and {@link remote}: all or none. The caller has checked the ranges. `completion` counts the
-   * list as one operation.
+   * Starts one transfer for each entry of a list, between the entry and {@link remote}: all of them or none. The caller has checked the ranges. `completion`
+   * counts the list as one operation.
    * @returns INPROGRESS, NO_RESOURCE, OK for a list without bytes, or the failure of the card
    */
   list(iov: readonly IovEntry[], completion: Completion): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
-    if (this.dma.room < iov.length || !this.#hasRoom(iov.length)) return Status.NO_RESOURCE;
+    if (this.dma.room < iov.length || !this.#isWithinLimit(iov.length)) return Status.NO_RESOURCE;
     if (!this.#takeLandings(iov)) return Status.NO_RESOURCE;
     const check = this.#checkOf(iov, completion);
     let status: Status = Status.NO_RESOURCE;
@@ -222,7 +220,7 @@ export class DmaTransfers {
       try {
         status = this.#start(copy, completion, landing);
       } catch (error) {
-        // The queue of the direction cannot be opened.
+        // Only the first transfer can fail here: the queue of its direction could not be opened.
         this.#giveLandings(i);
         if (started === 0 || !isUcxError(error)) throw error;
         return startFailed(error.status, started, completion);
@@ -240,7 +238,7 @@ export class DmaTransfers {
   }
 
   /**
-   * Checks that a range is inside live memory that this card can access, and maps host memory, so that later steps do not throw.
+   * Checks that a range is inside live memory that this card can access, and maps host memory, so that later steps cannot throw.
    * @returns OK, or the reason
    */
   checkSide(memory: MdMemory, offset: number, byteLength: number): Status {
@@ -255,7 +253,7 @@ export class DmaTransfers {
 
   /**
    * See UctEndpoint.flush.
-   * @param shortPuts counter of the flushing endpoint: its failure is part of the result, once
+   * @param shortPuts counter of the flushing endpoint, whose failure is reported once, as the result of a flush
    */
   flush(completion: Completion | undefined, shortPuts: ShortPuts): Status {
     if (this.dma.outstanding > 0) this.progress();
@@ -271,8 +269,8 @@ export class DmaTransfers {
     return Status.INPROGRESS;
   }
 
-  /** Whether more transfers may start now, by the limit of the interface. */
-  #hasRoom(transfers: number): boolean {
+  /** Whether the limit of the interface allows this number of further transfers. */
+  #isWithinLimit(transfers: number): boolean {
     let inFlight = 0;
     for (let i = 0; i < DIRECTIONS; i++) inFlight += (this.#started[i]! - this.#ended[i]!) | 0;
     return inFlight + transfers <= this.#transfersMax;
@@ -299,7 +297,7 @@ export class DmaTransfers {
     return request === undefined ? Status.NO_RESOURCE : this.#track(request, direction, completion, landing);
   }
 
-  /** Tracks a transfer that the card has accepted: INPROGRESS, or the failure of a card that has failed. */
+  /** Tracks a transfer that the card has accepted: INPROGRESS, or the failure of the card. */
   #track(request: DmaRequest, direction: Direction, completion: Completion, landing?: Landing): Status {
     if (request.status !== Status.INPROGRESS) {
       const failure = request.status;
@@ -319,7 +317,7 @@ export class DmaTransfers {
     return Status.INPROGRESS;
   }
 
-  /** Takes a landing for every part that the card must not write directly, in {@link #landings}; false, and none taken, if one is unavailable. */
+  /** Takes a landing for every entry that the card must not write directly, in {@link #landings}; false, without any landing taken, if one is unavailable. */
   #takeLandings(iov: readonly IovEntry[]): boolean {
     const { isPut, host, offset: remoteOffset } = this.remote;
     while (this.#landings.length > 0) this.#landings.pop();
@@ -418,7 +416,7 @@ function directionOf(isPut: boolean, isLocalDevice: boolean, isRemoteDevice: boo
   return isPut === isLocalDevice ? Direction.DEVICE_TO_HOST : Direction.HOST_TO_DEVICE;
 }
 
-/** The card has failed in the middle of a list: the transfers that were started end with the failure. */
+/** Handles a failure of the card in the middle of a list: the transfers that were started end with the failure. */
 function startFailed(status: Status, started: number, completion: Completion): Status {
   if (started === 0) return status;
   completion.count += started - 1;
@@ -433,12 +431,12 @@ function takeFailure(shortPuts: ShortPuts): Status {
   return failure;
 }
 
-/** Whether the local side of a short operation is a range of bytes that is short enough. */
+/** Whether the local side of a short operation is a valid range of bytes within the limit. */
 export function canShort(local: Uint8Array, localOffset: number, byteLength: number): boolean {
   return byteLength > 0 && byteLength <= SHORT_BYTES_MAX && isInBytes(localOffset, byteLength, local);
 }
 
-/** The endpoint. @typeParam K its remote keys */
+/** Base class of endpoints over one card. @typeParam K its remote keys */
 export abstract class DmaEndpoint<K> extends RmaOnlyEndpoint {
   protected readonly transfers: DmaTransfers;
   protected readonly shortPuts: ShortPuts = new ShortPuts();
@@ -448,7 +446,7 @@ export abstract class DmaEndpoint<K> extends RmaOnlyEndpoint {
     this.transfers = transfers;
   }
 
-  /** Starts a put, or a get, of a list. */
+  /** Starts a put or a get of a list. */
   protected abstract zcopy(
     iov: readonly IovEntry[],
     remoteOffset: number,
@@ -477,7 +475,7 @@ export abstract class DmaEndpoint<K> extends RmaOnlyEndpoint {
     return this.transfers.counters.flush(this.transfers.flush(completion, this.shortPuts));
   }
 
-  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started ones. */
+  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for all started transfers. */
   fence(): Status {
     return this.transfers.counters.fence(this.transfers.flush(undefined, this.shortPuts));
   }

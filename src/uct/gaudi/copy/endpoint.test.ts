@@ -111,7 +111,7 @@ describe('memory of a card', () => {
     target.release();
     md.memDereg(part);
     expect(() => md.rkeyUnpack(packed)).toThrow(expect.objectContaining({ code: 'ERR_RKEY_STALE' }));
-    expect(() => md.memDereg(part)).toThrow(/must be live/);
+    expect(() => md.memDereg(part)).toThrow(/has been freed or deregistered/);
 
     const wholeKey = keyOf(whole);
     const block = (whole as BlockMemory).dmaIn();

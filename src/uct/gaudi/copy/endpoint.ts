@@ -1,6 +1,6 @@
 /**
- * The endpoint of gaudi_cpy: turns put and get into DMA transfers of one card. Rejects transfers that a card cannot do. Names of gaudi_copy, and its
- * remote keys: references to the memory, since both sides are this process.
+ * The endpoint of gaudi_cpy, which turns put and get into DMA transfers of one card and rejects transfers that a card cannot do. Also the names of gaudi_copy,
+ * and its remote keys, which are references to the memory because both sides are in this process.
  */
 
 import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -13,7 +13,6 @@ import { Transfer } from '../../base/counters.ts';
 import { BlockMemory, type CardMemory, GaudiMemory, RegisteredMemory } from '../base/memory.ts';
 import { canShort, DmaEndpoint } from '../base/transfers.ts';
 
-/** The endpoint. */
 export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
   putShort(
     source: Uint8Array,
@@ -26,8 +25,8 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
     const { memory } = rkey;
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     if (!canShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
-    const refused = this.#checkShort(memory, remoteOffset, byteLength);
-    if (refused !== Status.OK) return refused;
+    const failure = this.#checkShort(memory, remoteOffset, byteLength);
+    if (failure !== Status.OK) return failure;
     const status = this.transfers.putShort(
       source,
       sourceOffset,
@@ -53,8 +52,8 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
     const { memory } = rkey;
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     if (!canShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
-    const refused = this.#checkShort(memory, remoteOffset, byteLength);
-    if (refused !== Status.OK) return refused;
+    const failure = this.#checkShort(memory, remoteOffset, byteLength);
+    if (failure !== Status.OK) return failure;
     const source = memory.dmaIn();
     const status = this.transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
     if (status < 0) return this.transfers.counters.refused(status);
@@ -89,29 +88,29 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
     return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
   }
 
-  /** Checks a list before any transfer; returns its bytes, or the reason. */
+  /** Checks a list before any transfer; returns its number of bytes, or the reason. */
   #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
     const { iovMax } = this.transfers;
     if (iov.length > iovMax) throw invalidParam('iov', `must have at most ${iovMax} entries`, iov.length);
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;
-      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
-      if (refused !== Status.OK) return refused;
+      const failure = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      if (failure !== Status.OK) return failure;
       // A card cannot copy from host to host.
       if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }
-    const refused = this.transfers.checkSide(remote, remoteOffset, total);
-    return refused === Status.OK ? total : refused;
+    const failure = this.transfers.checkSide(remote, remoteOffset, total);
+    return failure === Status.OK ? total : failure;
   }
 }
 
 /** Name of component and memory domain. */
 export const GAUDI_COPY_NAME = 'gaudi_copy';
 /**
- * Name of the transport, and the other names that UCX_TLS accepts for it. `gaudi_gdr` is what UCX 1.20 and later call memory of cards that RDMA devices
- * register by its dma-buf: here the memory domain of this transport does that.
+ * Name of the transport, and the other names that UCX_TLS accepts for it. In UCX 1.20 and later, `gaudi_gdr` stands for memory of cards that RDMA devices
+ * register by its dma-buf; here the memory domain of this transport exports it.
  */
 export const GAUDI_COPY_TRANSPORT = 'gaudi_cpy';
 export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi_gdr', 'gaudi'];
@@ -131,7 +130,7 @@ export class CopyKey implements RemoteKey {
     this.byteLength = memory.byteLength;
   }
 
-  /** False once the memory was freed or deregistered. */
+  /** False after the memory was freed or deregistered. */
   get live(): boolean {
     return this.memory.live;
   }

@@ -25,17 +25,16 @@ import { CopyEndpoint } from './endpoint.ts';
 /** Dependencies of an interface. */
 export interface CopyIfaceOptions {
   readonly card: GaudiCard;
-  /** Position of the card among the open ones, which is the index of its mappings in host memory. */
+  /** Position of the card among the open ones: index of its mappings in host memory. */
   readonly position: number;
   readonly resource: IfaceResource;
-  /** Common to all interfaces on this card that its memory domain opens. */
+  /** Address shared by all interfaces on this card that its memory domain opens. */
   readonly address: Uint8Array;
   readonly config: GaudiCopyConfig;
   /** The registrations of host memory in the cards. */
   readonly rcache: Rcache<HostPages>;
 }
 
-/** The interface. */
 export class CopyIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
@@ -59,7 +58,7 @@ export class CopyIface implements ClosableIface {
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
-    return sameAddress(address, this.address) ? undefined : 'reaches memory of its own context only';
+    return sameAddress(address, this.address) ? undefined : 'reaches only memory of the same context';
   }
 
   connect(address: Uint8Array): UctEndpoint {
@@ -68,7 +67,7 @@ export class CopyIface implements ClosableIface {
     return new CopyEndpoint(this.#transfers);
   }
 
-  /** A card sends no active messages. */
+  /** Ignored: cards do not send active messages. */
   setAmHandler(handler: AmHandler | undefined): void {
     checkAmHandler(handler);
   }
@@ -93,7 +92,7 @@ export class CopyIface implements ClosableIface {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    // The queues belong to the card, which other interfaces use too. Transfers in flight complete without this interface.
+    // The card owns the queues, which other interfaces use too. Transfers in flight complete without this interface.
     this.progress();
   }
 }

@@ -1,7 +1,4 @@
-/**
- * The gaudi_copy memory domain: HBM of the cards, host memory registered with them, and their attributes. The component gaudi_copy: makes the memory
- * domain of the cards.
- */
+/** The gaudi_copy component and its memory domain: HBM of the cards, host memory registered with them, and their attributes. */
 
 import { cardLabel, DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -40,7 +37,7 @@ import {
 } from '../../base/host/memory.ts';
 import { OpenIfaces, uniqueAddress } from '../../base/iface.ts';
 import { KEY_BYTES, KeyTable } from '../../base/key/keys.ts';
-import { cardName, exportRefusal, type GaudiCard } from '../base/cards.ts';
+import { cardName, exportLimitation, type GaudiCard } from '../base/cards.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig, registerCostOf } from '../base/config.ts';
 import {
   canImportDmabufs,
@@ -68,7 +65,7 @@ const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(Me
 export class CopyMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
-  /** Imports memory of others into a card; absent unless the driver of a card supports it. */
+  /** Imports memory of other devices or processes into a card; absent unless the driver of a card supports that. */
   readonly memRegDmabuf?: (region: DmabufRegion) => GaudiMemory;
   readonly #shared: GaudiResources;
   readonly #gaudi: OpenGaudi;
@@ -77,7 +74,7 @@ export class CopyMd implements MemoryDomain {
   readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
   /** Device memory that is allocated or registered here. */
   readonly #memories: Set<GaudiMemory> = new Set();
-  /** The imported part of it. */
+  /** The imports among {@link #memories}. */
   readonly #imports: Map<GaudiMemory, ImportedDmabuf> = new Map();
   readonly #host: HostRegistry;
   readonly #rcache: Rcache<HostPages>;
@@ -91,7 +88,7 @@ export class CopyMd implements MemoryDomain {
   #closed = false;
 
   /**
-   * Opens the cards, unless another memory domain of the context has done so.
+   * Opens the cards, unless another memory domain of the context has opened them.
    * @throws UcxError as openGaudiCards
    */
   constructor(shared: GaudiResources, services: ComponentServices) {
@@ -125,7 +122,7 @@ export class CopyMd implements MemoryDomain {
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
     const isAllocated = own instanceof BlockMemory && own.part === undefined;
-    if (!isAllocated) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    if (!isAllocated) throw invalidParam('memory', 'must be a result of memAlloc', own.address);
     own.block.free();
     this.#forget(own);
   }
@@ -156,20 +153,17 @@ export class CopyMd implements MemoryDomain {
 
   #endPart(own: GaudiMemory, options: { readonly force?: boolean }): void {
     if (!(own instanceof BlockMemory) || own.part === undefined) {
-      throw invalidParam('memory', 'must come from memReg', own.address);
+      throw invalidParam('memory', 'must be a result of memReg', own.address);
     }
     const { part, block } = own;
     if (part.live && part.inFlight > 0 && options.force !== true) {
-      throw gaudiError(
-        GaudiErrorCode.DEVICE_BUSY,
-        `memory at 0x${own.address.toString(16)} has transfers on their way`,
-      );
+      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `memory at 0x${own.address.toString(16)} has transfers in flight`);
     }
     block.endPart(part);
     this.#forget(own);
   }
 
-  /** An allocation maps HBM into its card as a whole, so advice about it needs no preparation. */
+  /** An allocation is always mapped into its card as a whole, so advice about it needs no preparation. */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#own(memory);
     checkAdvice(own, advice, offset, byteLength);
@@ -194,11 +188,11 @@ export class CopyMd implements MemoryDomain {
     };
   }
 
-  /** For imported memory, a duplicate of the imported dma-buf. */
+  /** For imported memory, returns a duplicate of the imported dma-buf. */
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
     const { allocation, sysDevice: card } = this.#find(address, byteLength, sysDevice);
-    const refusal = exportRefusal(this.#config, cardAt(this.#cards, card).device);
-    if (refusal !== undefined) throw statusError(Status.UNSUPPORTED, `export a dma-buf with ${refusal}`);
+    const limitation = exportLimitation(this.#config, cardAt(this.#cards, card).device);
+    if (limitation !== undefined) throw statusError(Status.UNSUPPORTED, `export a dma-buf with ${limitation}`);
     const skip = Number(address - allocation.address);
     const exported =
       allocation instanceof DeviceBlock ? exportBlock(allocation) : this.#imports.get(allocation)!.export();
@@ -255,7 +249,7 @@ export class CopyMd implements MemoryDomain {
     return this.#shared.drain();
   }
 
-  /** Aborts all transfers of the cards, also those of other memory domains that share them, because the memory is released. */
+  /** Aborts all transfers of the cards, including those of other memory domains that share them, because the memory is released. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -282,9 +276,9 @@ export class CopyMd implements MemoryDomain {
     checkAddress(address);
     const where = `[0x${address.toString(16)}, +${byteLength})`;
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
-    if (range === undefined) throw addressError(`${where} is no device memory of gaudi_copy`);
+    if (range === undefined) throw addressError(`${where} is not device memory of gaudi_copy`);
     if (range === 'partial') {
-      throw addressError(`${where} is not inside one allocation of one device: name the device, or a shorter range`);
+      throw addressError(`${where} is not inside one allocation of one device: pass sysDevice or a shorter range`);
     }
     const { device } = cardAt(this.#cards, range.device);
     const allocation = device.memory.find(address) ?? this.#importedAt(address, range.device);
@@ -351,12 +345,12 @@ export class CopyMd implements MemoryDomain {
     } else if (this.#host.has(memory)) return memory;
     const isOwn = GaudiMemory.isGenuine(memory) || memory instanceof RegisteredMemory;
     if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
-    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+    throw invalidParam('memory', 'has been freed or deregistered, or belongs to another context', memory.address);
   }
 
   #attributesOf(imports: boolean): MdAttributes {
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
-    const exports = this.#cards.some(({ device }) => exportRefusal(this.#config, device) === undefined);
+    const exports = this.#cards.some(({ device }) => exportLimitation(this.#config, device) === undefined);
     const base = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE;
     const flags = base | MdFlag.PINS_PAGES | (imports ? MdFlag.REG_DMABUF : 0);
     return {
@@ -378,7 +372,7 @@ export class CopyMd implements MemoryDomain {
   }
 }
 
-/** Address of the interfaces on one card: those of one memory domain access the same memory. */
+/** Address of the interfaces on one card. The interfaces of one memory domain access the same memory. */
 function cardAddress(md: Uint8Array, position: number): Uint8Array {
   const address = new Uint8Array(md.byteLength + 1);
   address.set(md);

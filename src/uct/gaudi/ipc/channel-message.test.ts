@@ -9,8 +9,8 @@ import {
   ChannelMessage,
   closingMessage,
   handleMessage,
+  nackMessage,
   readMessage,
-  refusalMessage,
   requestMessage,
   retiredMessage,
 } from './layout.ts';
@@ -34,7 +34,7 @@ describe('messages of the channel service', () => {
 
   it('contain a refusal with its code, and a truncated text if it is too long', () => {
     const error = new UcxError({ code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR, message: 'gone '.repeat(500) });
-    const bytes = refusalMessage(3, error);
+    const bytes = nackMessage(3, error);
     expect(bytes.byteLength).toBeLessThanOrEqual(CHANNEL_MESSAGE_BYTES_MAX);
     const message = readMessage(bytes);
     expect(message).toMatchObject({ id: 3, error: { code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR } });
@@ -44,7 +44,7 @@ describe('messages of the channel service', () => {
     'convert a refusal with %s to a failure',
     (status) => {
       const error = new UcxError({ code: 'nonsense\n', status: status as Status, message: 'no' });
-      expect(readMessage(refusalMessage(1, error))).toMatchObject({
+      expect(readMessage(nackMessage(1, error))).toMatchObject({
         error: { code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR },
       });
     },
@@ -58,7 +58,7 @@ describe('messages of the channel service', () => {
         if (versioned && random.byteLength >= 4) random.set([1, 0, kind, 0]);
         const message = readMessage(random);
         expect(kinds).toContain(message?.kind);
-        if (message?.kind === ChannelMessage.REFUSAL) expect(message.error.status).toBeLessThan(0);
+        if (message?.kind === ChannelMessage.NACK) expect(message.error.status).toBeLessThan(0);
       }),
       { numRuns: 2000 },
     );

@@ -1,9 +1,9 @@
 /**
- * The owner's side of sharing device memory: a node-local socket at which peers request the dma-buf of a key. It checks the user of the peer; the memory
+ * The owner's side of sharing device memory: a socket of this host at which peers request the dma-buf of a key. It checks the user of the peer; the memory
  * domain checks the key. It runs on the event loop, and in progress for programs that block their event loop.
  *
  * The socket is in the folder of the rkey tables, with a name of the same form. A process that can access the tables can connect, whatever its network
- * namespace is, and the socket of a process is removed with its tables: when it exits, or, if it was killed, by the next process.
+ * namespace. The socket of a process is removed with its tables: when the process exits, or, if it was killed, by the next process.
  */
 
 import { chmodSync } from 'node:fs';
@@ -36,16 +36,16 @@ import {
   ChannelMessage,
   closingMessage,
   handleMessage,
+  nackMessage,
   readMessage,
-  refusalMessage,
   retiredMessage,
 } from './layout.ts';
 
 /** Maximum number of connected peers; others are disconnected and try again. */
 export const CHANNEL_PEERS_MAX = 256;
-/** Time for peers to release memory whose owner closes. If a peer still has it mapped afterwards, the driver resets the card. */
+/** Time for peers to release memory when its owner closes. If a peer still has it mapped afterwards, the driver resets the card. */
 const CLOSE_GRACE_NS = 50e6;
-/** Maximum number of checks for connected peers in that time, in case the clock does not advance. */
+/** Maximum number of checks for connected peers within that time, in case the clock does not advance. */
 const CLOSE_POLLS_MAX = 200_000;
 
 /** A dma-buf with its handle. The receiver owns the descriptor. */
@@ -56,7 +56,7 @@ export interface SharedArena {
 
 /** Dependencies of a service. */
 export interface ChannelServiceOptions {
-  /** Answers a request. Throws UcxError if the key is invalid. */
+  /** Handles a request. Throws UcxError if the key is invalid. */
   readonly share: (key: Uint8Array) => SharedArena;
   readonly log: Log;
   readonly clock: Clock;
@@ -79,7 +79,7 @@ export function servicePath(owner: ProcessIdentity, tag: Uint8Array): string {
 
 /** The channel service of one memory domain. */
 export class ChannelService {
-  /** The bytes that identify it, together with the identity of the process. */
+  /** Random bytes that identify the service, together with the identity of the process. */
   readonly tag: Uint8Array = newTag();
   readonly #options: ChannelServiceOptions;
   /** Log for events that other processes can cause. */
@@ -113,16 +113,16 @@ export class ChannelService {
     return this.#peers.size;
   }
 
-  /** Answers all pending requests. It makes a few system calls, so it must not be called in every iteration of a loop. */
+  /** Handles all pending requests. Makes several system calls, so it must not be called in every iteration of a loop. */
   progress(): void {
     if (this.#closed) return;
     this.#accept();
     for (const peer of this.#peers) this.#serve(peer);
   }
 
-  /** Notifies peers that no memory of an arena is registered any more. */
+  /** Notifies peers that memory of an arena is no longer registered. */
   retire(arenaGeneration: number): void {
-    this.#tellAll(retiredMessage(arenaGeneration));
+    this.#notifyAll(retiredMessage(arenaGeneration));
   }
 
   /** Notifies peers that the memory will be freed, waits up to {@link CLOSE_GRACE_NS} for them to release it, and removes the socket. Idempotent. */
@@ -131,7 +131,7 @@ export class ChannelService {
     this.#closed = true;
     this.#subscription.close();
     this.#stopListening();
-    this.#tellAll(closingMessage());
+    this.#notifyAll(closingMessage());
     this.#awaitPeers();
     for (const peer of this.#peers) this.#drop(peer);
   }
@@ -148,8 +148,8 @@ export class ChannelService {
       }
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      // Out of descriptors: the peer waits until its own time-out.
-      this.#options.log.diag(`gaudi_ipc: a peer cannot be accepted: ${error.message}`);
+      // No free descriptor: the peer waits until its own time-out.
+      this.#options.log.diag(`gaudi_ipc: cannot accept a peer: ${error.message}`);
     }
   }
 
@@ -157,7 +157,9 @@ export class ChannelService {
     try {
       const { uid, pid } = socket.peerCredentials();
       if (uid !== effectiveUserId()) {
-        this.#warnings.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
+        this.#warnings.warn(
+          `gaudi_ipc: rejected process ${pid} of user ${uid}: only processes of the same user may connect`,
+        );
         socket.close();
       } else if (this.#peers.size === CHANNEL_PEERS_MAX) socket.close();
       else this.#add(socket, pid);
@@ -180,7 +182,7 @@ export class ChannelService {
     peer.socket.close();
   }
 
-  /** Answers the request of a peer; disconnects a peer that sends invalid data. */
+  /** Handles the requests of a peer; disconnects a peer that sends invalid data. */
   #serve(peer: Peer): void {
     while (!peer.socket.closed) {
       const fds: number[] = [];
@@ -188,18 +190,18 @@ export class ChannelService {
       for (const fd of fds) closeFd(fd);
       if (received === -Errno.EAGAIN) return;
       const message = received > 0 && fds.length === 0 ? readMessage(this.#buffer.subarray(0, received)) : undefined;
-      if (message?.kind !== ChannelMessage.REQUEST || !this.#answer(peer, message.id, message.key)) this.#drop(peer);
+      if (message?.kind !== ChannelMessage.REQUEST || !this.#reply(peer, message.id, message.key)) this.#drop(peer);
     }
   }
 
-  /** Returns false if the peer does not accept its answer. */
-  #answer(peer: Peer, id: number, key: Uint8Array): boolean {
+  /** Returns false if the peer does not accept its reply. */
+  #reply(peer: Peer, id: number, key: Uint8Array): boolean {
     let shared: SharedArena;
     try {
       shared = this.#options.share(key);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      return this.#refuse(peer, id, error);
+      return this.#sendNack(peer, id, error);
     }
     const sent = peer.socket.sendmsg(handleMessage(id, shared.handle), [shared.fd]);
     closeFd(shared.fd);
@@ -207,12 +209,12 @@ export class ChannelService {
     return sent > 0;
   }
 
-  #refuse(peer: Peer, id: number, error: UcxError): boolean {
-    this.#options.log.debug(`gaudi_ipc: a request for memory is refused: ${error.message}`);
-    return peer.socket.sendmsg(refusalMessage(id, error)) > 0;
+  #sendNack(peer: Peer, id: number, error: UcxError): boolean {
+    this.#options.log.debug(`gaudi_ipc: NACK to a request for memory: ${error.message}`);
+    return peer.socket.sendmsg(nackMessage(id, error)) > 0;
   }
 
-  #tellAll(message: Uint8Array): void {
+  #notifyAll(message: Uint8Array): void {
     for (const peer of this.#peers) if (peer.socket.sendmsg(message) <= 0) this.#drop(peer);
   }
 

@@ -1,4 +1,4 @@
-/** The configuration of gaudi_ipc: `UCX_GAUDI_IPC_*`. Names of gaudi_ipc. The errors of gaudi_ipc for unavailable remote memory. */
+/** The configuration of gaudi_ipc (`UCX_GAUDI_IPC_*`), its names, and its errors for unavailable remote memory. */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import type { ProcessIdentity } from '../../../sys/index.ts';
@@ -37,7 +37,7 @@ export const GAUDI_IPC_CONFIG_TABLE: ConfigTable<GaudiIpcConfig> = {
       name: 'TIMEOUT',
       type: timeType,
       default: '10s',
-      doc: 'Time in which the owner of remote memory must answer when a process first uses it. A stopped process does not answer: all operations that wait for it end then, and later ones at once until it has answered.',
+      doc: 'Time within which the owner of remote memory must reply when a process first uses the memory. If it does not, for example because it is stopped, all waiting operations fail, and later ones fail at once until it has replied.',
     },
     {
       name: 'BW',
@@ -65,38 +65,38 @@ export const GAUDI_IPC_NAME = 'gaudi_ipc';
 /** The other names that UCX_TLS accepts for the transport. */
 export const GAUDI_IPC_ALIASES: readonly string[] = ['gaudi'];
 
-/** The memory of a key was freed or deregistered. */
+/** The error for memory that was freed or deregistered. */
 export function staleKey(rule: string, cause?: unknown): UcxError {
   const message = `remote key of ${GAUDI_IPC_NAME} ${rule}`;
   const details = { md: GAUDI_IPC_NAME };
   return new UcxError({ code: 'ERR_RKEY_STALE', status: Status.INVALID_ADDR, message, details, cause });
 }
 
-/** The fields of a key are inconsistent. */
+/** The error for a key with inconsistent fields. */
 export function forgedKey(rule: string): UcxError {
   const message = `remote key of ${GAUDI_IPC_NAME} ${rule}`;
   const details = { md: GAUDI_IPC_NAME };
   return new UcxError({ code: 'ERR_RKEY_FORGED', status: Status.INVALID_ADDR, message, details });
 }
 
-/** The process that owns the memory has ended. */
-export function ownerGone({ pid }: ProcessIdentity): UcxError {
+/** The error for memory whose owner process has ended. */
+export function ownerEnded({ pid }: ProcessIdentity): UcxError {
   const message = `process ${pid}, which owned the remote memory, has ended`;
   return new UcxError({ code: 'ERR_GAUDI_IPC_OWNER_GONE', status: Status.ENDPOINT_TIMEOUT, message, details: { pid } });
 }
 
-/** The owner runs and does not answer. */
+/** The error for an owner that runs but does not reply. */
 export function ownerSilent({ pid }: ProcessIdentity, timeoutNs: number): UcxError {
   const what = `process ${pid} did not share its memory within ${timeoutNs / 1e9} s (UCX_GAUDI_IPC_TIMEOUT)`;
   return gaudiError(GaudiErrorCode.TIMEOUT, what, { pid });
 }
 
-/** The channel service of the owner cannot be used. */
+/** The error for an unusable channel service of the owner. */
 export function channelFailed({ pid }: ProcessIdentity, reason: string, cause?: unknown): UcxError {
   return gaudiError(GaudiErrorCode.CHANNEL_FAILED, `channel service of process ${pid}: ${reason}`, { pid }, cause);
 }
 
-/** The owner has answered, but this process has no free descriptor. */
+/** The error for a reply that was received without a free descriptor in this process. */
 export function descriptorLost({ pid }: ProcessIdentity): UcxError {
-  return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, `no descriptor is left for the memory of process ${pid}`, { pid });
+  return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, `no free descriptor for the memory of process ${pid}`, { pid });
 }

@@ -1,6 +1,6 @@
 /**
- * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to imported memory. The first use of a key requests its memory
- * and returns NO_RESOURCE until the memory is available.
+ * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to imported memory. The first use of a key requests its memory,
+ * and operations return NO_RESOURCE until the memory is available.
  */
 
 import { hasEnded, type ProcessIdentity } from '../../../sys/index.ts';
@@ -11,15 +11,15 @@ import { isInside } from '../../base/checks.ts';
 import { Transfer } from '../../base/counters.ts';
 import { IOV_MAX } from '../base/config.ts';
 import { canShort, DmaEndpoint, type DmaTransfers } from '../base/transfers.ts';
-import { ownerGone, staleKey } from './config.ts';
+import { ownerEnded, staleKey } from './config.ts';
 import type { Imports } from './imports.ts';
 import type { Channel, Channels, IpcKey } from './key.ts';
 
-/** What the endpoints of one interface share. */
+/** State that the endpoints of one interface share. */
 export class IpcShared {
   readonly transfers: DmaTransfers;
   readonly imports: Imports;
-  /** The cause of the last failed status, for errorOf; undefined if the status is a sufficient explanation. */
+  /** The cause of the last failed status, for errorOf; undefined if the status explains itself. */
   error: UcxError | undefined = undefined;
   readonly #channels: Channels;
   readonly #device: string;
@@ -38,7 +38,6 @@ export class IpcShared {
   }
 }
 
-/** The endpoint. */
 export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   readonly #peer: ProcessIdentity;
   readonly #shared: IpcShared;
@@ -59,9 +58,9 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     key: IpcKey,
     completion?: Completion,
   ): Status {
-    if (!canShort(source, sourceOffset, byteLength)) return this.#refuse(Status.INVALID_PARAM);
-    const refused = this.#checkShort(key, remoteOffset, byteLength);
-    if (refused !== Status.OK) return refused;
+    if (!canShort(source, sourceOffset, byteLength)) return this.#failWith(Status.INVALID_PARAM);
+    const failure = this.#checkShort(key, remoteOffset, byteLength);
+    if (failure !== Status.OK) return failure;
     const position = this.#position;
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
@@ -81,9 +80,9 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     key: IpcKey,
     completion: Completion,
   ): Status {
-    if (!canShort(target, targetOffset, byteLength)) return this.#refuse(Status.INVALID_PARAM);
-    const refused = this.#checkShort(key, remoteOffset, byteLength);
-    if (refused !== Status.OK) return refused;
+    if (!canShort(target, targetOffset, byteLength)) return this.#failWith(Status.INVALID_PARAM);
+    const failure = this.#checkShort(key, remoteOffset, byteLength);
+    if (failure !== Status.OK) return failure;
     const position = this.#position;
     const source = this.#used(key).target;
     const at = key.offsets[position]! + remoteOffset;
@@ -96,7 +95,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
 
   override check(): Status {
     if (!hasEnded(this.#peer)) return Status.OK;
-    this.#shared.error = ownerGone(this.#peer);
+    this.#shared.error = ownerEnded(this.#peer);
     return Status.ENDPOINT_TIMEOUT;
   }
 
@@ -111,11 +110,11 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;
-      const refused = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
-      if (refused !== Status.OK) return this.#refuse(refused);
+      const failure = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      if (failure !== Status.OK) return this.#failWith(failure);
       total += entry.byteLength;
     }
-    if (!isInside(remoteOffset, total, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    if (!isInside(remoteOffset, total, key.byteLength)) return this.#failWith(Status.INVALID_ADDR);
     if (!key.isReady(this.#position)) {
       const status = this.#prepare(key);
       if (status !== Status.OK) return status;
@@ -133,7 +132,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
 
   /** Checks a short operation and makes its memory available; returns OK or the reason. */
   #checkShort(key: IpcKey, remoteOffset: number, byteLength: number): Status {
-    if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#failWith(Status.INVALID_ADDR);
     return key.isReady(this.#position) ? Status.OK : this.#prepare(key);
   }
 
@@ -147,7 +146,7 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
   /** Makes the memory of a key available: OK, NO_RESOURCE, or the failure. Not on the fast path. */
   #prepare(key: IpcKey): Status {
     try {
-      if (!key.live) throw staleKey('belongs to memory that is not registered any more');
+      if (!key.live) throw staleKey('belongs to memory that is no longer registered');
       const failure = key.takeFailure();
       if (failure !== undefined) throw failure;
       const status = this.#shared.imports.resolve(key, this.#position);
@@ -160,8 +159,8 @@ export class IpcEndpoint extends DmaEndpoint<IpcKey> implements UctEndpoint {
     }
   }
 
-  /** Returns a refusal whose status is a sufficient explanation. */
-  #refuse(status: Status): Status {
+  /** Clears the cause and returns a status that explains itself. */
+  #failWith(status: Status): Status {
     this.#shared.error = undefined;
     return status;
   }

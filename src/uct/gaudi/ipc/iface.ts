@@ -1,6 +1,6 @@
 /**
- * The transport gaudi_ipc on one card: its capabilities for memory of other processes and cards, and its reachability. Addresses of gaudi_ipc
- * interfaces: machine, node and process, by which a peer determines whether it can reach the memory, or why not.
+ * The transport gaudi_ipc on one card: its capabilities for memory of other processes and cards, and its reachability. The address of an interface has the
+ * machine, node and process, by which a peer determines whether it can reach the memory, or why not.
  */
 
 import { createHash } from 'node:crypto';
@@ -54,13 +54,12 @@ export interface IpcIfaceOptions {
   readonly resource: IfaceResource;
   readonly config: GaudiIpcConfig;
   readonly imports: Imports;
-  /** The traffic between the cards of the memory domain and others, of all its interfaces. */
+  /** Traffic between the cards of the memory domain and other cards, over all its interfaces. */
   readonly channels: Channels;
-  /** Memory of this process, which is requested by peers. */
+  /** Registered memory of this process, which peers request. */
   readonly registrations: Registrations;
 }
 
-/** The interface. */
 export class IpcIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
@@ -116,7 +115,7 @@ export class IpcIface implements ClosableIface {
     return { bandwidthShare: up / total, note: `${up} of ${total} links up` };
   }
 
-  /** A card sends no active messages. */
+  /** Ignored: cards do not send active messages. */
   setAmHandler(handler: AmHandler | undefined): void {
     checkAmHandler(handler);
   }
@@ -124,7 +123,7 @@ export class IpcIface implements ClosableIface {
   progress(): number {
     const ended = this.transfers.progress();
     if (this.transfers.failures !== this.#failuresSeen) {
-      // An owner that ends removes its memory during transfers: the next operation must detect that.
+      // If an owner ends, its memory becomes invalid during transfers: the next operation must detect that.
       this.#failuresSeen = this.transfers.failures;
       this.imports.poll();
     }
@@ -152,7 +151,7 @@ export class IpcIface implements ClosableIface {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    // The queues belong to the card, which other interfaces use too. Transfers in flight complete without this interface.
+    // The card owns the queues, which other interfaces use too. Transfers in flight complete without this interface.
     this.transfers.progress();
   }
 
@@ -165,7 +164,7 @@ export class IpcIface implements ClosableIface {
   }
 }
 
-/** The reason why the card cannot access memory of others; undefined if it can. Queries the driver. */
+/** The reason why the card cannot access memory of other processes; undefined if it can. Queries the driver. */
 function limitationOf(device: Device): string | undefined {
   const limitation = submitLimitation(device);
   if (limitation !== undefined || device.canImportDmabuf) return limitation;
@@ -224,7 +223,7 @@ function ipcAddress(node: DriverNode): Uint8Array {
   return address;
 }
 
-/** The process of an address that {@link unreachableReasonOf} has accepted. */
+/** The process in an address that {@link unreachableReasonOf} has accepted. */
 function processOf(address: Uint8Array): ProcessIdentity {
   return unpackIdentity(address, AT_PROCESS);
 }
@@ -236,20 +235,20 @@ function unreachableReasonOf(own: Uint8Array, address: Uint8Array): string | und
     address.byteLength !== IPC_ADDRESS_BYTES ||
     !same(own, address, AT_VERSION, 4)
   ) {
-    return 'has no address of this version of gaudi_ipc';
+    return 'has an address of another version of gaudi_ipc';
   }
   if (!same(own, address, AT_MACHINE, DIGEST_BYTES)) return 'is on another machine';
   if (!same(own, address, AT_NODE, DIGEST_BYTES)) {
-    return 'has cards of another node: emulated nodes are shared through a node server only';
+    return 'has cards of another node: only a node server can share an emulated node';
   }
   const identity = processOf(address);
   if (isOwn(identity)) return undefined;
   const { pidNamespace } = ownIdentity();
   if (identity.pidNamespace !== pidNamespace) {
-    return `is in pid namespace ${identity.pidNamespace}, not ${pidNamespace}: start both containers with a common one`;
+    return `is in pid namespace ${identity.pidNamespace}, not ${pidNamespace}: start both containers with the same pid namespace`;
   }
   if (!same(own, address, AT_FOLDER, 8)) {
-    return `has another ${SEGMENT_FOLDER}: start both containers with a common ipc namespace`;
+    return `has another ${SEGMENT_FOLDER}: start both containers with the same ipc namespace`;
   }
   return hasEnded(identity) ? `is process ${identity.pid}, which has ended` : undefined;
 }

@@ -1,9 +1,9 @@
 /**
- * The imported arenas of one memory domain: each mapped once for each local card, up to limits, evicted in the order of their last use, and never while
- * a transfer uses them.
+ * The imported arenas of one memory domain: each mapped once for each local card, up to limits, evicted in the order of their last use, and never while a
+ * transfer uses them.
  *
- * It uses the LRU order, limits and counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not by an address
- * of this process, it is in use while a transfer names it and not while a handle holds it, and its owner announces its end.
+ * It uses the LRU order, limits and counters of ucs/rcache/rcache.ts, but not its regions: an import is identified by its owner instead of an address of this
+ * process, it is in use while a transfer uses it instead of while a handle holds it, and its owner announces its end.
  */
 
 import { ipcCloseHandle, ipcOpenHandle } from '../../../hlthunk/index.ts';
@@ -33,29 +33,28 @@ export interface ImportPlace {
   readonly arenaGeneration: number;
 }
 
-/** The cache. */
 export class ImportCache implements RegistrationCache {
   /** Name in statistics. */
   readonly name = 'gaudi_ipc';
-  /** A registration is an import, and a report of unmapped memory is a notification of its owner. There are no explicit releases, so `puts` stays 0. */
+  /** A registration is an import, and a report of unmapped memory is a notification from its owner. There are no explicit releases, so `puts` stays 0. */
   readonly counters: RcacheCounters = noCounts();
   readonly #options: ImportCacheOptions;
   readonly #entries: Map<string, ImportEntry> = new Map();
-  /** The same entries in the order of their last use. */
+  /** The entries in the order of their last use. */
   readonly #used: LruList<ImportEntry> = new LruList();
-  /** Entries that are no longer valid and that transfers still use. */
+  /** Entries that are no longer valid but still used by transfers. */
   readonly #leaving: Set<ImportEntry> = new Set();
 
   constructor(options: ImportCacheOptions) {
     this.#options = options;
   }
 
-  /** Number of imports that keys can find. */
+  /** Number of imports that can be found. */
   get numRegions(): number {
     return this.#used.count;
   }
 
-  /** Total bytes of these imports. */
+  /** Total bytes of the imports that can be found. */
   get totalSize(): number {
     return this.#used.byteLength;
   }
@@ -74,7 +73,7 @@ export class ImportCache implements RegistrationCache {
     return entry;
   }
 
-  /** Counts a miss when a request is sent to the owner: once, however often the key is searched until the answer. */
+  /** Counts a miss when a request is sent to the owner: once, however often the key is looked up until the reply. */
   missed(): void {
     this.counters.gets += 1;
     this.counters.misses += 1;
@@ -101,11 +100,11 @@ export class ImportCache implements RegistrationCache {
     return entry;
   }
 
-  /** Removes the entries for which `isGone` is true. Those in use end with their transfers. */
-  invalidate(isGone: (entry: ImportEntry) => boolean): void {
+  /** Removes the entries for which `isEnded` is true. Those in use end with their transfers. */
+  invalidate(isEnded: (entry: ImportEntry) => boolean): void {
     this.counters.unmap_events += 1;
     for (const entry of this.#entries.values()) {
-      if (!isGone(entry)) continue;
+      if (!isEnded(entry)) continue;
       this.counters.regions_inv_unmap += 1;
       this.#remove(entry);
     }
@@ -124,7 +123,7 @@ export class ImportCache implements RegistrationCache {
     if (this.#isOver) this.#trim(undefined);
   }
 
-  /** Releases everything that no transfer uses; closing the card releases the rest. */
+  /** Releases all imports that transfers do not use; closing the card releases the rest. */
   close(): void {
     for (const entry of this.#entries.values()) this.#remove(entry);
     this.sweep();
@@ -176,7 +175,7 @@ export class ImportCache implements RegistrationCache {
       ipcCloseHandle(entry.mapping);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#options.log.error(`gaudi_ipc: an import cannot be ended: ${error.message}`);
+      this.#options.log.error(`gaudi_ipc: cannot end an import: ${error.message}`);
     }
   }
 }

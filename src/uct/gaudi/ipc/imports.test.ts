@@ -95,7 +95,7 @@ describe('an arena', () => {
 });
 
 describe('an importer that has closed', () => {
-  it('is told nothing by owners of its thread', async () => {
+  it('is not notified by owners of its thread', async () => {
     const [here, there] = fixture.pair();
     const key = here.unpack(there.allocate(64));
     expect(await here.putShort(BYTES, key)).toBe(Status.OK);
@@ -141,7 +141,7 @@ describe('an owner that does not answer', () => {
     await sleep;
   });
 
-  it('is asked again once it has refused what it was asked', () => {
+  it('receives further requests after a NACK', () => {
     const clock = new ManualClock();
     const [here, there] = fixture.pair({ clock, config: { GAUDI_IPC_TIMEOUT: '1s' } });
     const [gone, other] = [there.allocate(64), there.allocate(64)];
@@ -214,7 +214,7 @@ describe('an owner that ends', () => {
     owner.close();
   });
 
-  it('without saying so is asked again', () => {
+  it('without a closing message receives the request again', () => {
     const [here, there] = fixture.pair();
     const far = there.allocate(64);
     asProcesses();

@@ -1,6 +1,6 @@
 /**
- * Resolves the remote memory of a memory domain: searches the cache, requests the memory from the owner at the first use, and maps the reply. A request
- * does not block: the operation is tried again after progress.
+ * Resolves the remote memory of a memory domain: looks it up in the cache, requests it from the owner at the first use, and maps the reply. A request does not
+ * block: the operation is tried again after progress.
  */
 
 import { close as closeFd } from '../../../sys/index.ts';
@@ -17,21 +17,21 @@ import { ImportEntry, type IpcKey } from './key.ts';
 import { type LinkListener, OwnerLink } from './owner-link.ts';
 import { LOCAL_OWNERS, type OwnedKeys } from './shared-memory.ts';
 
-/** Calls of progress between two checks of connections without pending requests. */
+/** Number of progress calls between two checks of connections without pending requests. */
 const CALLS_PER_CHECK = 256;
 /** Maximum number of pending requests to owners; beyond it NO_RESOURCE. */
 const REQUESTS_MAX = 1024;
 
-/** A request that its owner has not answered. */
+/** A request to which the owner has not replied. */
 interface Request {
   readonly id: number;
-  /** The key that caused the request; a refusal is reported for it. */
+  /** The key that caused the request; a NACK is reported to it. */
   readonly requester: IpcKey;
   readonly place: ImportPlace;
   readonly link: OwnerLink;
   readonly deadlineNs: number;
   sent: boolean;
-  /** The card has rejected the owner's answer, and the request was repeated. It is repeated only once. */
+  /** True if the card has rejected the memory in the owner's reply and the request was repeated. It is repeated only once. */
   isRepeated: boolean;
 }
 
@@ -49,10 +49,10 @@ export class Imports implements LinkListener {
   readonly #options: ImportsOptions;
   readonly #links: Map<string, OwnerLink> = new Map();
   readonly #requests: Map<number, Request> = new Map();
-  /** The same, by the name of the import. */
+  /** The pending requests by the name of the import. */
   readonly #pending: Map<string, Request> = new Map();
-  /** Names of owners that have not answered requests in time, by the ids of these requests, until they do or their link ends. */
-  readonly #unanswered: Map<number, string> = new Map();
+  /** Names of owners that have not replied to requests in time, by the ids of these requests, until they reply or their link ends. */
+  readonly #withoutReply: Map<number, string> = new Map();
   readonly #localOwners: Set<OwnedKeys> = new Set();
   readonly #sleeper: Sleeper;
   #nextId = 1;
@@ -65,19 +65,19 @@ export class Imports implements LinkListener {
     this.cache = new ImportCache({ maxRegions: CACHE_MAX_REGIONS, maxSize: CACHE_MAX_SIZE, log: options.log });
   }
 
-  /** Number of unanswered requests. */
+  /** Number of requests without a reply. */
   get pending(): number {
     return this.#requests.size;
   }
 
-  /** Number of owners in other processes with a link. */
+  /** Number of owners in other processes to which there is a link. */
   get links(): number {
     return this.#links.size;
   }
 
   /**
    * Makes the memory of a key available to the card at `position`.
-   * @returns OK with `key.entries[position]` set; NO_RESOURCE until the owner has answered
+   * @returns OK with `key.entries[position]` set; NO_RESOURCE until the owner has replied
    * @throws UcxError with the reason why the memory is unavailable
    */
   resolve(key: IpcKey, position: number): Status {
@@ -97,13 +97,13 @@ export class Imports implements LinkListener {
       return Status.OK;
     }
     if (this.#pending.has(name) || this.#requests.size >= REQUESTS_MAX) return Status.NO_RESOURCE;
-    this.#requireAnswer(key, ownerKey);
+    this.#requireReply(key, ownerKey);
     this.#request(key, place);
     return Status.NO_RESOURCE;
   }
 
   /**
-   * Processes answers. Without pending requests, it sometimes checks whether owners still run.
+   * Processes replies. Without pending requests, sometimes checks whether owners still run.
    * @returns number of requests that have ended
    */
   progress(): number {
@@ -117,12 +117,12 @@ export class Imports implements LinkListener {
     return Math.max(0, before - this.#requests.size);
   }
 
-  /** Reads all messages of owners now, and detects those that have ended. */
+  /** Reads all messages of owners now, and detects owners that have ended. */
   poll(): void {
     for (const link of this.#links.values()) link.progress();
   }
 
-  /** Sleeps until something may have arrived, a request times out, or `timeoutNs` has passed. */
+  /** Sleeps until a message may have arrived, a request times out, or `timeoutNs` has passed. */
   sleep(timeoutNs: number): Promise<void> {
     const { clock } = this.#options;
     let sleepNs = timeoutNs;
@@ -131,7 +131,7 @@ export class Imports implements LinkListener {
     return this.#sleeper.sleep(sleepNs);
   }
 
-  /** Releases all remote memory that no transfer uses. */
+  /** Releases all remote memory that transfers do not use. */
   close(): void {
     for (const request of [...this.#requests.values()]) this.#end(request);
     for (const owner of this.#localOwners) owner.importers.delete(this.cache);
@@ -139,13 +139,13 @@ export class Imports implements LinkListener {
     this.cache.close();
     for (const link of this.#links.values()) link.close();
     this.#links.clear();
-    this.#unanswered.clear();
+    this.#withoutReply.clear();
     this.onEvent();
   }
 
   onHandle(id: number, fd: number, handle: Uint8Array): void {
     const request = this.#requests.get(id);
-    this.#unanswered.delete(id);
+    this.#withoutReply.delete(id);
     try {
       if (request !== undefined) this.#take(request, { fd, handle });
     } finally {
@@ -153,8 +153,8 @@ export class Imports implements LinkListener {
     }
   }
 
-  onRefusal(id: number, error: UcxError): void {
-    this.#unanswered.delete(id);
+  onNack(id: number, error: UcxError): void {
+    this.#withoutReply.delete(id);
     const request = this.#requests.get(id);
     if (request !== undefined) this.#fail(request, error);
   }
@@ -163,9 +163,9 @@ export class Imports implements LinkListener {
     this.cache.invalidateOwner(owner.key, arenaGeneration);
   }
 
-  onGone(link: OwnerLink, error: UcxError | undefined): void {
+  onEnded(link: OwnerLink, error: UcxError | undefined): void {
     this.cache.invalidateOwner(link.key);
-    for (const [id, ownerKey] of this.#unanswered) if (ownerKey === link.key) this.#unanswered.delete(id);
+    for (const [id, ownerKey] of this.#withoutReply) if (ownerKey === link.key) this.#withoutReply.delete(id);
     for (const request of [...this.#requests.values()]) {
       if (request.link !== link) continue;
       if (error === undefined) request.sent = false;
@@ -202,8 +202,8 @@ export class Imports implements LinkListener {
   }
 
   /**
-   * Maps the answer of an owner. A dma-buf is invalid once its owner or the memory has gone. If a card rejects it, this may be the first sign of that, so
-   * the request is repeated, and its result is the reason.
+   * Maps the reply of an owner. A dma-buf is invalid after its owner has ended or the memory was freed. A card that rejects the dma-buf may be the first sign
+   * of that, so the request is repeated, and its result is the reason.
    */
   #take(request: Request, shared: SharedArena): void {
     try {
@@ -254,13 +254,13 @@ export class Imports implements LinkListener {
   }
 
   /**
-   * Operations that have waited with one that has timed out, and those that follow, do not wait for the same owner anew.
-   * @throws UcxError ERR_GAUDI_TIMEOUT if a request to the owner has timed out, and is unanswered still
+   * Fails at once if an earlier request to the same owner has timed out, so that operations do not wait for that owner again.
+   * @throws UcxError ERR_GAUDI_TIMEOUT if a request to the owner has timed out and still has no reply
    */
-  #requireAnswer(key: IpcKey, ownerKey: string): void {
-    if (this.#unanswered.size === 0) return;
+  #requireReply(key: IpcKey, ownerKey: string): void {
+    if (this.#withoutReply.size === 0) return;
     this.#links.get(ownerKey)?.progress();
-    for (const other of this.#unanswered.values()) {
+    for (const other of this.#withoutReply.values()) {
       if (other === ownerKey) throw ownerSilent(key.owner, this.#options.config.TIMEOUT);
     }
   }
@@ -280,8 +280,8 @@ export class Imports implements LinkListener {
     const now = clock.nowNs();
     for (const request of [...this.#requests.values()]) {
       if (now > request.deadlineNs) {
-        // An owner that runs again answers it.
-        if (request.sent) this.#unanswered.set(request.id, request.link.key);
+        // An owner that runs again replies to it.
+        if (request.sent) this.#withoutReply.set(request.id, request.link.key);
         this.#fail(request, ownerSilent(request.requester.owner, config.TIMEOUT));
       } else if (!request.sent) this.#sendAgain(request);
     }

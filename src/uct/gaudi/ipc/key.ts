@@ -1,6 +1,6 @@
 /**
- * A remote key of gaudi_ipc: the published key, and for each local card the import for transfers. Channels: traffic counters from one card to another
- * one. Created at the first transfer between the two. Remote memory that a card can access: an imported arena in the cache, or memory of the card
+ * A remote key of gaudi_ipc: the published key, and for each local card the import for transfers. Channels: traffic counters from one card to another, created
+ * at the first transfer between the two. Import entries: remote memory that a card can access, either an imported arena in the cache or memory of the card
  * itself.
  */
 
@@ -17,7 +17,7 @@ import type { KeyPayload } from './layout.ts';
 
 /** Location of the memory of a key. */
 export interface KeyPlace extends KeyPayload {
-  /** The owner's channel service, as a key of maps. */
+  /** Name of the owner's channel service, as a key of maps. */
   readonly ownerKey: string;
 }
 
@@ -54,7 +54,7 @@ export class IpcKey implements RemoteKey {
     this.#published = published;
   }
 
-  /** False once the owner has revoked the key, or it was released. */
+  /** False after the owner has revoked the key, or it was released. */
   get live(): boolean {
     return !this.#released && this.#published.live;
   }
@@ -71,7 +71,7 @@ export class IpcKey implements RemoteKey {
     this.offsets[position] = offset;
   }
 
-  /** Makes the next operation fail, because the request for its memory has failed. */
+  /** Makes the next operation fail, because the request for the memory has failed. */
   fail(error: UcxError): void {
     this.#failure = error;
   }
@@ -102,7 +102,7 @@ export class IpcKey implements RemoteKey {
   }
 }
 
-/** The traffic between a local and a remote card. */
+/** Traffic between a local and a remote card. */
 export class Channel implements ChannelTraffic {
   readonly id: number;
   readonly local: string;
@@ -133,10 +133,10 @@ export class Channel implements ChannelTraffic {
 
 /** The channels of one memory domain, which outlive its interfaces. */
 export class Channels {
-  /** By their ids. */
+  /** The channels, indexed by their ids. */
   readonly all: Channel[] = [];
 
-  /** The channel between a card of this process and another one, by its bus number. Cold: a key keeps its channels. */
+  /** The channel from a card of this process to another card, given by its bus number. Not on the fast path, because a key keeps its channels. */
   between(local: string, busNumber: number): Channel {
     const remote = busIdOf(busNumber);
     const known = this.all.find((channel) => channel.local === local && channel.remote === remote);
@@ -153,11 +153,11 @@ export class ImportEntry implements LruEntry {
   readonly target: DmaMemory;
   /** Undefined for memory of the card itself, which is not in the cache. */
   readonly mapping: ImportedMapping | undefined;
-  /** Key in the cache; with its owner and arena. */
+  /** Key in the cache: the names of the card, the owner and the arena. */
   readonly key: string;
   readonly ownerKey: string;
   readonly arenaGeneration: number;
-  /** False once it was removed from the cache: it ends with the last transfer that uses it. */
+  /** False after removal from the cache: the import ends with the last transfer that uses it. */
   valid = true;
   slot = 0;
 

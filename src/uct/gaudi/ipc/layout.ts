@@ -1,7 +1,7 @@
 /**
- * The payload of a published key of gaudi_ipc, besides device and length: arena and offset of the memory, its card, and the channel service of its
- * owner. The messages of the channel service: a request contains a whole key, its reply a handle with a descriptor, or an error. Notifications have no
- * request. Every field is validated: either side may be hostile.
+ * Layouts of gaudi_ipc. The payload of a published key, besides device and length: arena and offset of the memory, its card, and the channel service of its
+ * owner. The messages of the channel service: a request with a whole key, and its reply, a handle with a descriptor or a NACK; notifications have no request.
+ * Every field is validated, because either side may be hostile.
  */
 
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
@@ -23,7 +23,6 @@ const AT_ARENA_LENGTH = 5;
 const AT_BUS = 7;
 const AT_SERVICE = 9;
 
-/** The fields. */
 export interface KeyPayload {
   /** Identifies the arena among those of its owner. */
   readonly arenaGeneration: number;
@@ -73,12 +72,12 @@ function get64(words: Int32Array, at: number): number {
   return joinWords(words[at]!, words[at + 1]!);
 }
 
-/** Bytes of the longest message. */
+/** Length of the longest message. */
 export const CHANNEL_MESSAGE_BYTES_MAX = 512;
 
 const VERSION = 1;
 /** Kinds of messages. */
-export const ChannelMessage = { REQUEST: 1, HANDLE: 2, REFUSAL: 3, RETIRED: 4, CLOSING: 5 } as const;
+export const ChannelMessage = { REQUEST: 1, HANDLE: 2, NACK: 3, RETIRED: 4, CLOSING: 5 } as const;
 export type ChannelMessage = (typeof ChannelMessage)[keyof typeof ChannelMessage];
 
 const AT_VERSION = 0;
@@ -94,7 +93,7 @@ const TEXT_BYTES_MAX: number = CHANNEL_MESSAGE_BYTES_MAX - AT_BODY - 4;
 export type ParsedMessage =
   | { readonly kind: typeof ChannelMessage.REQUEST; readonly id: number; readonly key: Uint8Array }
   | { readonly kind: typeof ChannelMessage.HANDLE; readonly id: number; readonly handle: Uint8Array }
-  | { readonly kind: typeof ChannelMessage.REFUSAL; readonly id: number; readonly error: UcxError }
+  | { readonly kind: typeof ChannelMessage.NACK; readonly id: number; readonly error: UcxError }
   | { readonly kind: typeof ChannelMessage.RETIRED; readonly arenaGeneration: number }
   | { readonly kind: typeof ChannelMessage.CLOSING };
 
@@ -103,21 +102,21 @@ export function requestMessage(id: number, key: Uint8Array): Uint8Array {
   return message(ChannelMessage.REQUEST, id, key);
 }
 
-/** The answer that accompanies the descriptor. */
+/** The reply that accompanies the descriptor. */
 export function handleMessage(id: number, handle: Uint8Array): Uint8Array {
   return message(ChannelMessage.HANDLE, id, handle);
 }
 
-/** The answer that contains the reason for a refusal. A long text is truncated. */
-export function refusalMessage(id: number, error: UcxError): Uint8Array {
+/** The NACK with the reason as a string, which is truncated if it is long. */
+export function nackMessage(id: number, error: UcxError): Uint8Array {
   const text = Buffer.from(`${error.code}\0${error.message}`).subarray(0, TEXT_BYTES_MAX);
   const body = new Uint8Array(4 + text.byteLength);
   new DataView(body.buffer).setInt32(0, error.status, true);
   body.set(text, 4);
-  return message(ChannelMessage.REFUSAL, id, body);
+  return message(ChannelMessage.NACK, id, body);
 }
 
-/** Notification that no memory of an arena is registered any more. Mappings in peers prevent the owner from freeing it. */
+/** Notification that memory of an arena is no longer registered. Peers must unmap it, because their mappings prevent the owner from freeing the arena. */
 export function retiredMessage(arenaGeneration: number): Uint8Array {
   const body = new Uint8Array(8);
   new DataView(body.buffer).setBigUint64(0, BigInt(arenaGeneration), true);
@@ -139,15 +138,15 @@ export function readMessage(bytes: Uint8Array): ParsedMessage | undefined {
   const body = bytes.slice(AT_BODY);
   if (kind === ChannelMessage.REQUEST && body.byteLength === RKEY_TABLE_KEY_BYTES) return { kind, id, key: body };
   if (kind === ChannelMessage.HANDLE && body.byteLength === IPC_HANDLE_BYTES) return { kind, id, handle: body };
-  if (kind === ChannelMessage.REFUSAL && body.byteLength >= 4) return { kind, id, error: readRefusal(body) };
+  if (kind === ChannelMessage.NACK && body.byteLength >= 4) return { kind, id, error: readNack(body) };
   if (kind === ChannelMessage.RETIRED && body.byteLength === 8) {
     return { kind, arenaGeneration: Number(view.getBigUint64(AT_BODY, true)) };
   }
   return kind === ChannelMessage.CLOSING ? { kind } : undefined;
 }
 
-/** A refusal is a failure, whatever its bytes: NO_RESOURCE would cause endless repetition. */
-function readRefusal(body: Uint8Array): UcxError {
+/** Reads a NACK. Its status is always a failure, whatever the bytes: NO_RESOURCE would be retried endlessly. */
+function readNack(body: Uint8Array): UcxError {
   const number = new DataView(body.buffer, body.byteOffset).getInt32(0, true);
   const status = FAILURES.has(number) ? statusOf(number) : Status.INVALID_ADDR;
   const [code = '', text = ''] = Buffer.from(body.subarray(4)).toString('utf8').split('\0');
@@ -155,7 +154,7 @@ function readRefusal(body: Uint8Array): UcxError {
   return new UcxError({
     code: isCode ? code : 'ERR_RKEY_STALE',
     status,
-    message: `the owner of the memory says: ${text}`,
+    message: `the owner of the memory replied: ${text}`,
   });
 }
 

@@ -170,7 +170,7 @@ describe('each Gaudi memory domain', () => {
   it('reports a driver that accepts no transfers', () => {
     fixture.makeNode({ asic: 'gaudi3' });
     const here = fixture.open();
-    expect(here.iface.attributes.limitation).toMatch(/gaudi3 takes no transfers/);
+    expect(here.iface.attributes.limitation).toMatch(/gaudi3 does not support transfers/);
     expect(here.iface.attributes.flags & 0xf).toBe(0);
   });
 

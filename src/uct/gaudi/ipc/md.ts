@@ -1,7 +1,6 @@
 /**
- * The gaudi_ipc memory domain: device memory that other processes of this node may access, and the keys by which this process accesses theirs. It
- * registers allocations of gaudi_copy of the same context, imported dma-bufs, and host memory as the local side of transfers. The component gaudi_ipc:
- * makes the memory domain of the cards.
+ * The gaudi_ipc component and its memory domain: device memory that other processes of this host may access, and the keys by which this process accesses
+ * theirs. It registers allocations of gaudi_copy of the same context, imported dma-bufs, and host memory as the local side of transfers.
  */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -50,11 +49,10 @@ import { unpackPayload } from './layout.ts';
 import { Registrations } from './registrations.ts';
 import { IpcMemory, ipcBlock, ipcImport, ownerKeyOf } from './shared-memory.ts';
 
-/** The memory domain. */
 export class IpcMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
-  /** Imports memory of others into a card; absent unless the driver of a card supports it. */
+  /** Imports memory of other devices or processes into a card; absent unless the driver of a card supports that. */
   readonly memRegDmabuf?: (region: DmabufRegion) => IpcMemory;
   /** Remote memory that this domain has imported. */
   readonly imports: Imports;
@@ -71,7 +69,7 @@ export class IpcMd implements MemoryDomain {
   #closed = false;
 
   /**
-   * Opens the cards, unless another memory domain of the context has done so.
+   * Opens the cards, unless another memory domain of the context has opened them.
    * @throws UcxError as openGaudiCards
    */
   constructor(shared: GaudiResources, services: ComponentServices) {
@@ -96,7 +94,7 @@ export class IpcMd implements MemoryDomain {
   }
 
   memFree(memory: MdMemory): void {
-    throw invalidParam('memory', 'must come from memAlloc', memory);
+    throw invalidParam('memory', 'must be a result of memAlloc', memory);
   }
 
   memReg(source: RegistrationSource, options?: RegisterOptions): MdMemory {
@@ -115,12 +113,12 @@ export class IpcMd implements MemoryDomain {
   #registerDevice(source: DeviceRange): IpcMemory {
     const onFree = (freed: IpcMemory): void => this.#registrations.onFree(freed);
     if (source instanceof IpcMemory && !source.isOfApplication) {
-      throw invalidParam('memory', 'must be as it was allocated', source.mdName);
+      throw invalidParam('memory', 'must be the original allocation, not a registration of gaudi_ipc', source.mdName);
     }
     if (!(source instanceof BlockMemory) || source.part !== undefined) {
       return ipcBlock(partAt(this.#gaudi.cards, source), onFree);
     }
-    if (!source.live) throw invalidParam('memory', 'must be live', source.address);
+    if (!source.live) throw invalidParam('memory', 'has been freed', source.address);
     if (!this.#gaudi.cards.includes(source.card)) {
       throw invalidParam('memory', 'must be of this context', source.address);
     }
@@ -133,7 +131,7 @@ export class IpcMd implements MemoryDomain {
     else this.#registrations.end(memory, options.force === true);
   }
 
-  /** The own card accesses device memory of this process without an import, so advice needs no preparation. */
+  /** The card accesses device memory of this process without an import, so advice needs no preparation. */
   memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
     const own = this.#host.has(memory) ? memory : this.#registrations.own(memory);
     checkAdvice(own, advice, offset, byteLength);
@@ -163,7 +161,7 @@ export class IpcMd implements MemoryDomain {
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
     this.#checkOpen();
     if (this.#host.has(memory)) {
-      throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
+      throw invalidParam('memory', `must be device memory: ${GAUDI_IPC_NAME} does not share host memory`, 'host');
     }
     const own = this.#registrations.own(memory);
     own.card.device.card.checkUsable();
@@ -177,7 +175,7 @@ export class IpcMd implements MemoryDomain {
     const payload = unpackPayload(published.payload, published.byteLength);
     if (payload === undefined) {
       published.release();
-      throw forgedKey('says nothing about its place');
+      throw forgedKey('has an invalid payload');
     }
     const place = { ...payload, ownerKey: ownerKeyOf(payload.serviceTag) };
     return new IpcKey(published, place, packed.slice(), this.#gaudi.cards.length);
@@ -277,7 +275,7 @@ function resourceOf(index: number): IfaceResource {
 
 function unknownAddress(address: bigint): UcxError {
   checkAddress(address);
-  const message = `0x${address.toString(16)} is no memory of ${GAUDI_IPC_NAME}: ask the one that allocated it`;
+  const message = `0x${address.toString(16)} is not memory of ${GAUDI_IPC_NAME}: query the memory domain that allocated it`;
   return new UcxError({ code: 'ERR_INVALID_ADDR', status: Status.INVALID_ADDR, message });
 }
 

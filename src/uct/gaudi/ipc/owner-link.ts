@@ -1,6 +1,6 @@
 /**
- * The importer's side of the channel service of one owner: requests arenas, receives the replies, and detects the end of the owner. It connects at the
- * first request. The import cache keeps the arenas.
+ * The importer's side of the channel service of one owner: requests arenas, receives the replies, and detects the end of the owner. It connects at the first
+ * request.
  */
 
 import {
@@ -19,7 +19,7 @@ import {
 import { effectiveUserId } from '../../../ucs/sys/user-id.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import { servicePath } from './channel-service.ts';
-import { channelFailed, descriptorLost, ownerGone, staleKey } from './config.ts';
+import { channelFailed, descriptorLost, ownerEnded, staleKey } from './config.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,
@@ -28,18 +28,18 @@ import {
   requestMessage,
 } from './layout.ts';
 
-/** Listener for the answers and events of a link. */
+/** Listener for the replies and events of a link. */
 export interface LinkListener {
   /** Delivers a handle; the listener owns the descriptor. */
   onHandle(id: number, fd: number, handle: Uint8Array): void;
-  onRefusal(id: number, error: UcxError): void;
-  /** No memory of an arena is registered any more. */
+  onNack(id: number, error: UcxError): void;
+  /** Memory of an arena is no longer registered. */
   onRetired(link: OwnerLink, arenaGeneration: number): void;
   /**
-   * The connection has ended: the owner's memory must be released, and then the link closed.
-   * @param error the owner has closed, and requests to it have failed; undefined if it was killed or disconnected: another request determines the reason
+   * The connection has ended: release the owner's memory, and then close the link.
+   * @param error if the owner has closed, the failure of requests to it; undefined if it was killed or disconnected, when another request determines the reason
    */
-  onGone(link: OwnerLink, error: UcxError | undefined): void;
+  onEnded(link: OwnerLink, error: UcxError | undefined): void;
   /** Data has arrived. */
   onEvent(): void;
 }
@@ -76,24 +76,24 @@ export class OwnerLink {
     this.#socket ??= this.#connect();
     if (this.#socket === undefined) return false;
     const sent = this.#socket.sendmsg(requestMessage(id, packedKey));
-    if (sent <= 0 && sent !== -Errno.EAGAIN) this.#listener.onGone(this, undefined);
+    if (sent <= 0 && sent !== -Errno.EAGAIN) this.#listener.onEnded(this, undefined);
     return sent > 0;
   }
 
-  /** Processes received messages. Makes a system call, so it must not be called in every iteration of a loop that waits for nothing. */
+  /** Processes received messages. Makes a system call, so do not call it in every iteration of a busy loop. */
   progress(): void {
     while (this.#socket !== undefined) {
       const fds: number[] = [];
       const received = this.#socket.recvmsg(this.#buffer, fds);
       if (received === -Errno.EAGAIN) return;
       if (received === -Errno.EMSGSIZE) {
-        this.#listener.onGone(this, descriptorLost(this.owner));
+        this.#listener.onEnded(this, descriptorLost(this.owner));
         return;
       }
       const message = received > 0 ? readMessage(this.#buffer.subarray(0, received)) : undefined;
       if (message === undefined || !this.#take(message, fds)) {
         for (const fd of fds) closeFd(fd);
-        this.#listener.onGone(this, message?.kind === ChannelMessage.CLOSING ? closed() : undefined);
+        this.#listener.onEnded(this, message?.kind === ChannelMessage.CLOSING ? closed() : undefined);
       }
     }
   }
@@ -115,7 +115,7 @@ export class OwnerLink {
       return true;
     }
     if (fd !== undefined) return false;
-    if (message.kind === ChannelMessage.REFUSAL) this.#listener.onRefusal(message.id, message.error);
+    if (message.kind === ChannelMessage.NACK) this.#listener.onNack(message.id, message.error);
     else if (message.kind === ChannelMessage.RETIRED) this.#listener.onRetired(this, message.arenaGeneration);
     else return false;
     return true;
@@ -139,15 +139,15 @@ export class OwnerLink {
     }
   }
 
-  /** Undefined if the owner has the maximum number of waiting connections. */
+  /** Connects to the owner; undefined if the backlog of its socket is full. */
   #open(): UnixSocket | undefined {
     try {
       return connectUnix(servicePath(this.owner, this.#tag), SocketType.SEQPACKET);
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       if (error.errno === Errno.EAGAIN) return undefined;
-      // An owner that closes removes its socket; a socket without a listener belongs to a killed process.
-      if (error.errno === Errno.ECONNREFUSED || hasEnded(this.owner)) throw ownerGone(this.owner);
+      // An owner that closes removes its socket, so a socket without a listener belongs to a killed process.
+      if (error.errno === Errno.ECONNREFUSED || hasEnded(this.owner)) throw ownerEnded(this.owner);
       if (error.errno === Errno.ENOENT) throw closed();
       throw channelFailed(this.owner, errnoName(error.errno), error);
     }
@@ -155,5 +155,5 @@ export class OwnerLink {
 }
 
 function closed(): UcxError {
-  return staleKey('belongs to a context that was closed');
+  return staleKey('belongs to a closed context');
 }

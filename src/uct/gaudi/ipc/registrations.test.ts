@@ -55,7 +55,7 @@ describe('memory of the application', () => {
     key.release();
     block.free();
     here.ipc.memDereg(memory);
-    expect(() => here.ipc.memDereg(memory)).toThrow(/must be live/);
+    expect(() => here.ipc.memDereg(memory)).toThrow(/has been freed or deregistered/);
   });
 });
 

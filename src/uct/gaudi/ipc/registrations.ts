@@ -1,6 +1,6 @@
 /**
- * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service that exports it to other processes and
- * notifies them of its release.
+ * The owner's side of a memory domain: its registered device memory, the keys of it, and the channel service that exports it to other processes and notifies
+ * them of its release.
  */
 
 import type { Log } from '../../../ucs/debug/log.ts';
@@ -13,9 +13,9 @@ import { ChannelService } from './channel-service.ts';
 import { GAUDI_IPC_NAME } from './config.ts';
 import { IpcMemory, LOCAL_OWNERS, OwnedKeys, ownerKeyOf } from './shared-memory.ts';
 
-/** Calls of progress between two checks for requests of peers. */
+/** Number of progress calls between two checks for requests of peers. */
 const CALLS_PER_SERVICE = 64;
-/** Calls of progress between two checks for resets of the cards, which are a system call for each card. */
+/** Number of progress calls between two checks for resets of the cards, which make a system call for each card. */
 const CALLS_PER_EVENTS: number = 64 * CALLS_PER_SERVICE;
 
 /** The registered memory. */
@@ -48,13 +48,13 @@ export class Registrations {
     return memory;
   }
 
-  /** The memory is about to be freed. The application deregisters its own in any case. */
+  /** Called before the memory is freed. The application must still deregister memory that it owns. */
   onFree(memory: IpcMemory): void {
     this.#end(memory, true);
     if (memory.isOfApplication) this.#freed.add(memory);
   }
 
-  /** Ends a registration. @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced; nothing has changed then */
+  /** Ends a registration. @throws UcxError ERR_GAUDI_DEVICE_BUSY, without any change, unless forced */
   end(memory: MdMemory, isForced: boolean): void {
     if (!this.#freed.delete(memory)) this.#end(this.own(memory), isForced);
   }
@@ -67,14 +67,14 @@ export class Registrations {
   /** Checks that memory is registered here. */
   own(memory: MdMemory): IpcMemory {
     if (!(GaudiMemory.isGenuine(memory) && memory instanceof IpcMemory)) {
-      if (memory instanceof RegisteredMemory) throw invalidParam('memory', 'must be live', memory.address);
+      if (memory instanceof RegisteredMemory) throw invalidParam('memory', 'has been deregistered', memory.address);
       throw invalidParam('memory', `must be of memory domain ${GAUDI_IPC_NAME}`, memory);
     }
     if (this.#registered.has(memory)) return memory;
-    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+    throw invalidParam('memory', 'has been freed or deregistered, or belongs to another context', memory.address);
   }
 
-  /** The memory of a card is lost: revokes its keys, and notifies the processes that have imported it. */
+  /** Handles the loss of a card's memory: revokes its keys, and notifies the processes that have imported it. */
   loseCard(card: GaudiCard): void {
     for (const memory of this.#registered) {
       if (memory.card !== card) continue;
@@ -83,7 +83,7 @@ export class Registrations {
     }
   }
 
-  /** Answers requests of peers, in some of the calls: for programs that call progress in a loop without returning to the event loop. */
+  /** Handles requests of peers in some of the calls, for programs that call progress in a loop without returning to the event loop. */
   progress(): void {
     this.#calls = (this.#calls + 1) | 0;
     if (this.#service === undefined || this.#calls % CALLS_PER_SERVICE !== 0) return;
@@ -127,7 +127,7 @@ export class Registrations {
     else this.#retire(generation);
   }
 
-  /** No memory of an arena is registered any more. Its imports would prevent the arena from being freed. */
+  /** Memory of an arena is no longer registered: peers must end imports, which would prevent the arena from being freed. */
   #retire(generation: number): void {
     this.#inArena.delete(generation);
     if (this.#service === undefined) return;

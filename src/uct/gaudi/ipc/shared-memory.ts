@@ -1,7 +1,6 @@
 /**
- * Device memory that is registered with gaudi_ipc: an allocation of gaudi_copy of the same context, a part of a block of the application, or imported
- * memory of others; and the keys that a memory domain has published for it. Contexts of one thread need no socket to find each other: the owners of
- * this thread are listed here.
+ * Device memory that is registered with gaudi_ipc: an allocation of gaudi_copy of the same context, a part of a block of the application, or an imported
+ * dma-buf; and the keys that a memory domain has published for it. Contexts of one thread find each other without a socket, in the list of the thread's owners.
  */
 
 import { type DmaMemory, type IpcHandle, ipcWrapArena } from '../../../hlthunk/index.ts';
@@ -22,13 +21,13 @@ export interface SharedSource {
   readonly generation: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** Offset of the registered memory in it. */
+  /** Offset of the registered memory in the arena or dma-buf. */
   readonly offset: number;
-  /** Creates a handle of it. The caller owns the descriptor. Throws UcxError. */
+  /** Creates a handle. The caller owns the descriptor. Throws UcxError. */
   wrap(): IpcHandle;
   /**
    * Releases the resources of the registration.
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced; nothing has changed then
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, without any change, unless forced
    */
   end(isForced: boolean): void;
 }
@@ -36,7 +35,7 @@ export interface SharedSource {
 /** Registered device memory. */
 export class IpcMemory extends GaudiMemory {
   readonly source: SharedSource;
-  /** Whether the application may free the memory before the registration ends. It must be deregistered in any case. */
+  /** Whether the application may free the memory before the registration ends. It must deregister the memory in any case. */
   readonly isOfApplication: boolean;
   #registered = true;
 
@@ -125,7 +124,7 @@ export function ipcImport(imported: ImportedDmabuf): IpcMemory {
   return new IpcMemory(imported.card, imported.mapping, new ImportedSource(imported), false);
 }
 
-/** A block, and the part of it that is registered; undefined for all of it. */
+/** A block and its registered part; `part` is undefined if the whole block is registered. */
 type Place = Omit<PartOfCard, 'part'> & { readonly part: PartOfCard['part'] | undefined };
 
 interface Published {
@@ -133,13 +132,13 @@ interface Published {
   readonly packed: Uint8Array;
 }
 
-/** The published keys of a memory domain, and who in this thread has imported their memory. */
+/** The published keys of a memory domain, and the contexts of this thread that have imported their memory. */
 export class OwnedKeys {
   /** The imports of contexts of this thread. */
   readonly importers: Set<ImportCache> = new Set();
   readonly #table: RkeyTable<IpcMemory> = new RkeyTable(GAUDI_IPC_NAME);
-  readonly #byPlace: Map<string, Published> = new Map();
-  readonly #places: Map<IpcMemory, string> = new Map();
+  readonly #byId: Map<string, Published> = new Map();
+  readonly #ids: Map<IpcMemory, string> = new Map();
 
   /**
    * Writes the key of memory; the first call publishes the key.
@@ -155,10 +154,10 @@ export class OwnedKeys {
    * @throws UcxError ERR_RKEY_STALE, ERR_RKEY_FORGED
    */
   find(packed: Uint8Array): IpcMemory {
-    const place = placeOf(packed);
-    const published = place === undefined ? undefined : this.#byPlace.get(place);
-    if (published === undefined) throw staleKey('belongs to memory that is not registered any more');
-    if (!sameSecret(published.packed, packed)) throw forgedKey('does not match the key that was handed out');
+    const id = idOf(packed);
+    const published = id === undefined ? undefined : this.#byId.get(id);
+    if (published === undefined) throw staleKey('belongs to memory that is no longer registered');
+    if (!sameSecret(published.packed, packed)) throw forgedKey('does not match the published key');
     return published.memory;
   }
 
@@ -170,17 +169,17 @@ export class OwnedKeys {
   /** Revokes the keys of memory. */
   revoke(memory: IpcMemory): void {
     this.#table.revoke(memory);
-    const place = this.#places.get(memory);
-    if (place === undefined) return;
-    this.#places.delete(memory);
-    this.#byPlace.delete(place);
+    const id = this.#ids.get(memory);
+    if (id === undefined) return;
+    this.#ids.delete(memory);
+    this.#byId.delete(id);
   }
 
   /** Revokes all keys. */
   close(): void {
     this.#table.close();
-    this.#places.clear();
-    this.#byPlace.clear();
+    this.#ids.clear();
+    this.#byId.clear();
   }
 
   #publish(memory: IpcMemory, serviceTag: Uint8Array): void {
@@ -195,20 +194,20 @@ export class OwnedKeys {
     this.#table.publish(memory, payload);
     const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
     this.#table.pack(memory, packed, 0);
-    const place = placeOf(packed)!;
-    this.#places.set(memory, place);
-    this.#byPlace.set(place, { memory, packed });
+    const id = idOf(packed)!;
+    this.#ids.set(memory, id);
+    this.#byId.set(id, { memory, packed });
   }
 }
 
 /** Identifies a key uniquely: rkey table, slot and generation. */
-function placeOf(packed: Uint8Array): string | undefined {
+function idOf(packed: Uint8Array): string | undefined {
   const key = unpackTableKey(packed);
   if (key === undefined) return undefined;
   return `${Buffer.from(key.table).toString('hex')}:${key.slot}:${key.generation}`;
 }
 
-/** Owners in this thread, by the names of their services. */
+/** The owners of this thread, by the names of their services. */
 export const LOCAL_OWNERS: Map<string, OwnedKeys> = new Map();
 
 /** The name of a service, as a key of maps. */
