@@ -83,13 +83,13 @@ export const OPERATION_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/run/parts.ts',
-    before: '    for (const { header } of this.#offers.splice(0)) this.team.refuse(header);\n',
+    before: '    for (const { header } of this.#offers.splice(0)) this.team.sendNack(header);\n',
     after: '',
     breaks: 'peers that have offered memory learn that nothing is written',
   },
   {
     file: 'src/coll/team/run/parts.ts',
-    before: '    if (this.hasFailed) {\n      this.team.refuse(header);\n      return;\n    }\n    const at',
+    before: '    if (this.hasFailed) {\n      this.team.sendNack(header);\n      return;\n    }\n    const at',
     after: '    const at',
     breaks: 'peers that offer memory to a failed operation learn that nothing is written',
   },
@@ -126,14 +126,14 @@ export const OPERATION_FAULTS: readonly Fault[] = [
   {
     file: 'src/coll/team/run/parts.ts',
     before:
-      '    if (header.byteLength !== part.place.byteLength) {\n      this.#refuseLength(part, header);\n      this.team.refuse(header);\n    } else if',
+      '    if (header.byteLength !== part.place.byteLength) {\n      this.#failLength(part, header);\n      this.team.sendNack(header);\n    } else if',
     after: '    if',
     breaks: 'a part is not written to memory of another length',
   },
   {
     file: 'src/coll/team/run/parts.ts',
-    before: '      this.#refuseLength(part, header);\n      this.team.refuse(header);',
-    after: '      this.#refuseLength(part, header);',
+    before: '      this.#failLength(part, header);\n      this.team.sendNack(header);',
+    after: '      this.#failLength(part, header);',
     breaks: 'a peer that has offered memory of another length learns that nothing is written',
   },
   {
@@ -283,9 +283,9 @@ export const OPERATION_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/run/memory.ts',
-    before: '  if (!isThere(place)) throw',
-    after: '  if (false as boolean) throw',
-    breaks: 'memory that is gone is not used',
+    before: '  if (!isAccessible(place))\n',
+    after: '  if (false as boolean)\n',
+    breaks: 'memory that was freed is not used',
   },
   {
     file: 'src/coll/team/run/memory.ts',

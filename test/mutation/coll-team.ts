@@ -77,14 +77,14 @@ export const TEAM_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/mailbox.ts',
-    before: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);\n        discard(message);',
+    before: '        if (header.kind === Kind.READY) this.#state.sendNack(header, error);\n        discard(message);',
     after: '        discard(message);',
     breaks: 'memory offered for an operation that never begins is refused',
   },
   {
     file: 'src/coll/team/mailbox.ts',
-    before: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);\n        discard(message);',
-    after: '        if (header.kind === Kind.READY) this.#state.refuse(header, error);',
+    before: '        if (header.kind === Kind.READY) this.#state.sendNack(header, error);\n        discard(message);',
+    after: '        if (header.kind === Kind.READY) this.#state.sendNack(header, error);',
     breaks: 'messages for an operation that never begins are given back',
   },
   {
@@ -101,13 +101,13 @@ export const TEAM_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/mailbox.ts',
-    before: '      if (kind === Kind.READY) state.refuse(header);\n      discard(message);',
+    before: '      if (kind === Kind.READY) state.sendNack(header);\n      discard(message);',
     after: '      discard(message);',
     breaks: 'memory offered to a failed team is refused',
   },
   {
     file: 'src/coll/team/mailbox.ts',
-    before: '      this.#state.tell(from, failure);\n      return;',
+    before: '      this.#state.notifyFailure(from, failure);\n      return;',
     after: '      return;',
     breaks: 'a rank that waits learns that the team has failed',
   },
@@ -149,8 +149,8 @@ export const TEAM_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/coll/team/team-state.ts',
-    before: 'if (rank !== this.rank) this.tell(rank, error);',
-    after: 'if (rank > this.rank + 1) this.tell(rank, error);',
+    before: 'if (rank !== this.rank) this.notifyFailure(rank, error);',
+    after: 'if (rank > this.rank + 1) this.notifyFailure(rank, error);',
     breaks: 'all ranks learn why the team has failed',
   },
   {

@@ -1,10 +1,10 @@
-/** Algorithms of the broadcast. Algorithms of the barrier. Algorithms of allToAll. */
+/** Algorithms of broadcast, barrier and allToAll. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { equalParts, type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
 import { ringAllGather } from './gather.ts';
 
-/** Binomial tree: in every round each rank that has the bytes sends them to one that does not. @param data the bytes, at every rank */
+/** Binomial tree: in every round each rank that has the data sends it to one that does not. @param data the data, at the same place on every rank */
 export function binomialBroadcast(builder: ScheduleBuilder, group: Group, root: number, data: Region): void {
   const { rank, size } = group;
   const place = (rank - root + size) % size;
@@ -20,7 +20,7 @@ export function binomialBroadcast(builder: ScheduleBuilder, group: Group, root: 
   }
 }
 
-/** Scatter of the parts, then a ring: every rank sends about twice the bytes, whatever the number of ranks. */
+/** Scatter, then allGather by a ring: every rank sends about twice the data, whatever the number of ranks. */
 export function scatteredBroadcast(
   builder: ScheduleBuilder,
   group: Group,
@@ -34,7 +34,7 @@ export function scatteredBroadcast(
   ringAllGather(builder, group, parts, root);
 }
 
-/** Two levels: between one rank of each node, which is the root on its own node, then within the nodes. */
+/** Two levels: from the root to one rank of every other node, then within each node. */
 export function twoLevelBroadcast(
   builder: ScheduleBuilder,
   { rank, nodes }: { readonly rank: number; readonly nodes: Nodes },
@@ -65,13 +65,14 @@ export function disseminate(builder: ScheduleBuilder, group: Group): void {
   }
 }
 
-/** Exchanges of a rank with a pair of other ranks that are in flight at the same time. */
+/** Steps of {@link pairwiseAllToAll} that are in flight at the same time. */
 const PAIRS_AT_ONCE = 8;
 
 /**
- * Pairwise: in step k every rank sends to the one at distance k and receives from the other side; several steps at once.
- * @param sources block for each member
- * @param targets place of the block of each member
+ * Pairwise exchange: in step k every rank sends to the rank at distance k and receives from the rank at distance -k. Up to {@link PAIRS_AT_ONCE} steps
+ * overlap.
+ * @param sources one block for each member
+ * @param targets where the block of each member goes
  */
 export function pairwiseAllToAll(
   builder: ScheduleBuilder,
@@ -89,7 +90,7 @@ export function pairwiseAllToAll(
   }
 }
 
-/** Bruck: as many rounds as the number of ranks has bits; every block travels by the bits of its distance. @param sources equal blocks */
+/** Bruck: log2(ranks) rounds; in round k every rank forwards the blocks whose distance to their target has bit k set. @param sources equal blocks */
 export function bruckAllToAll(
   builder: ScheduleBuilder,
   group: Group,

@@ -1,13 +1,11 @@
-/**
- * Algorithms of allGather: every rank's block is in its place before they begin, except for {@link bruckAllGather}. Algorithms of gather and scatter.
- */
+/** Algorithms of allGather, gather and scatter. Those of allGather, except {@link bruckAllGather}, expect this rank's block in `blocks` already. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { equalParts, type Group, part, type Region, type Rooted } from '../schedule/schedule.ts';
 
 /**
- * Ring: in every round each rank passes on the block that it received last.
- * @param blocks the place of every member's block
+ * Ring: in every round each rank forwards the block that it received in the round before.
+ * @param blocks where each member's block goes
  * @param complete a member that has all blocks already and receives none
  */
 export function ringAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[], complete = -1): void {
@@ -20,7 +18,7 @@ export function ringAllGather(builder: ScheduleBuilder, group: Group, blocks: re
   }
 }
 
-/** Direct: every rank sends its block to all others at once, where every pair has a link. */
+/** Direct: every rank sends its block to all others at once. For teams in which every pair of ranks has a link. */
 export function directAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[]): void {
   const { rank, size } = group;
   builder.round();
@@ -31,7 +29,10 @@ export function directAllGather(builder: ScheduleBuilder, group: Group, blocks: 
   }
 }
 
-/** Recursive doubling, for a power of two of ranks: in every round pairs exchange all they have. @param blocks equal blocks, one after another */
+/**
+ * Recursive doubling, for a power of two of ranks: in every round pairs of ranks exchange all blocks that they have. @param blocks equal blocks, one after
+ * another
+ */
 export function doublingAllGather(builder: ScheduleBuilder, group: Group, blocks: readonly Region[]): void {
   const { rank, size } = group;
   const { byteLength } = blocks[0]!;
@@ -45,9 +46,9 @@ export function doublingAllGather(builder: ScheduleBuilder, group: Group, blocks
 }
 
 /**
- * Bruck: as few rounds as recursive doubling for any number of ranks, with copies in host memory.
+ * Bruck: as few rounds as recursive doubling, but for any number of ranks; needs copies in host memory.
  * @param own this rank's block
- * @param blocks the places of the equal blocks
+ * @param blocks where the equal blocks go
  */
 export function bruckAllGather(builder: ScheduleBuilder, group: Group, own: Region, blocks: readonly Region[]): void {
   const { rank, size } = group;
@@ -63,7 +64,7 @@ export function bruckAllGather(builder: ScheduleBuilder, group: Group, own: Regi
   for (const [index, block] of equalParts(work, size).entries()) builder.copy(block, blocks[(rank + index) % size]!);
 }
 
-/** Every rank sends its block to the root. @param blocks places of the blocks at the root */
+/** Every rank sends its block to the root. @param blocks where the blocks go, at the root */
 export function linearGather(
   builder: ScheduleBuilder,
   { group, root }: Rooted,
@@ -119,7 +120,7 @@ export function binomialGather(
   for (const [index, block] of equalParts(work, size).entries()) builder.copy(block, blocks[(root + index) % size]!);
 }
 
-/** Binomial tree: ranks receive the equal blocks of their subtrees and pass on the blocks of other ranks. */
+/** Binomial tree: ranks receive the equal blocks of their subtrees in host memory and forward those of other ranks. */
 export function binomialScatter(
   builder: ScheduleBuilder,
   { group, root }: Rooted,
@@ -146,7 +147,7 @@ export function binomialScatter(
   builder.copy(part(work, 0, byteLength), own);
 }
 
-/** Ranks in the subtree of a place, itself included. */
+/** Ranks in the subtree below a member, itself included. @param place the member, counted from the root */
 function subtreeSize(place: number, size: number): number {
   if (place === 0) return size;
   let lowBit = 1;

@@ -1,18 +1,21 @@
-/** Algorithms of allReduce: all reduce in the target, to which the source was copied. Algorithms of reduce and reduceScatter. */
+/** Algorithms of allReduce, reduce and reduceScatter. Those of allReduce work in the target, to which the source was copied. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Group, type Nodes, part, type Region, type Rooted } from '../schedule/schedule.ts';
 import { binomialBroadcast } from './broadcast.ts';
 import { ringAllGather } from './gather.ts';
 
-/** What is reduced, into what, and the bytes of an element: blocks have whole ones. */
+/** Source and target of a reduction, and the bytes of an element: no block ends inside an element. */
 export interface Vectors {
   readonly source: Region;
   readonly target: Region;
   readonly unit: number;
 }
 
-/** Recursive doubling: pairs exchange and reduce everything. Ranks beyond the largest power of two pass their vector to a neighbour, and get the result. */
+/**
+ * Recursive doubling: pairs exchange and reduce whole vectors. Ranks beyond the largest power of two send their vector to a neighbour first, and receive the
+ * result at the end.
+ */
 export function doublingAllReduce(builder: ScheduleBuilder, group: Group, source: Region, target: Region): void {
   const { rank, size } = group;
   const incoming = builder.scratch(target.byteLength);
@@ -43,18 +46,18 @@ export function doublingAllReduce(builder: ScheduleBuilder, group: Group, source
   else if (isPaired) builder.send(group, rank - 1, target);
 }
 
-/** Ring: a ring that reduces, then one that gathers; every rank sends about twice the bytes, whatever the number of ranks. */
+/** Ring: reduceScatter, then allGather; every rank sends about twice the data, whatever the number of ranks. */
 export function ringAllReduce(builder: ScheduleBuilder, group: Group, { source, target, unit }: Vectors): void {
   const { rank, size } = group;
   if (size === 1) builder.copy(source, target);
   const blocks = balancedParts(target, size, unit);
-  // Block i ends at the member before i, whose next round begins with it.
+  // Block i ends at the member before i, which begins the next phase with it.
   ringReduce(builder, group, balancedParts(source, size, unit), blocks);
   const rotated = blocks.map((_, member) => blocks[(member + 1) % size]!);
   if (size > 1) ringAllGather(builder, { ...group, rank }, rotated);
 }
 
-/** Reduces blocks along the ring: each member has the result of the block after its own. @param targets blocks, which may be those of the sources */
+/** Reduces blocks along the ring: each member ends with the result of the block after its own. @param targets blocks, may be those of the sources */
 function ringReduce(
   builder: ScheduleBuilder,
   group: Group,
@@ -75,8 +78,8 @@ function ringReduce(
 }
 
 /**
- * Two levels. With as many ranks on every node: reduced by blocks within the nodes, then in one ring for each card between the nodes, then gathered within
- * the nodes. Otherwise by a leader of each node.
+ * Two levels. If all nodes have the same number of ranks: reduceScatter within the nodes, one ring between the nodes for each card, then allGather within the
+ * nodes. Otherwise a leader of each node reduces for its node.
  */
 export function twoLevelAllReduce(
   builder: ScheduleBuilder,
@@ -121,7 +124,7 @@ function groupOf(rank: number, ranks: readonly number[]): Group {
   return { rank: ranks.indexOf(rank), size: ranks.length, ranks };
 }
 
-/** Binomial tree. @param target the result, at the root only; other ranks reduce in host memory */
+/** Binomial tree. @param target the result, at the root only; the other ranks reduce in host memory */
 export function binomialReduce(
   builder: ScheduleBuilder,
   { group, root }: Rooted,
@@ -131,7 +134,7 @@ export function binomialReduce(
   const { rank, size } = group;
   const { byteLength } = source;
   const place = (rank - root + size) % size;
-  // A leaf sends what it has.
+  // A leaf has nothing to reduce: it sends its vector directly.
   const isLeaf = place % 2 === 1 || place + 1 >= size;
   const sum = rank === root ? target : isLeaf ? source : builder.scratch(byteLength);
   const incoming = builder.scratch(isLeaf ? 0 : byteLength);
@@ -146,7 +149,7 @@ export function binomialReduce(
   }
 }
 
-/** Ring: partial results travel once around and end at their owner. @param sources block for each member @param target this rank's block */
+/** Ring: partial results travel once around the ring and end at their owner. @param sources one block for each member @param target this rank's block */
 export function ringReduceScatter(
   builder: ScheduleBuilder,
   group: Group,
@@ -163,7 +166,7 @@ export function ringReduceScatter(
     builder.round();
     const block = sources[(rank - step - 2 + 2 * size) % size]!;
     const incoming = step === size - 2 ? target : part(buffers[step % 2]!, 0, block.byteLength);
-    // The target may be the source's own block, which received bytes must not overwrite.
+    // The target may be the source's own block, which the received data must not overwrite.
     const landing = step === size - 2 ? part(buffers[step % 2]!, 0, block.byteLength) : incoming;
     builder.send(group, next, outgoing);
     builder.receive(group, before, landing);
@@ -172,7 +175,7 @@ export function ringReduceScatter(
   }
 }
 
-/** Pairwise: every rank sends each block to its owner, which reduces; no partial result travels. */
+/** Pairwise: every rank sends each block to the block's owner, which reduces; partial results are not sent. */
 export function pairwiseReduceScatter(
   builder: ScheduleBuilder,
   group: Group,

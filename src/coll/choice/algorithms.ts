@@ -1,4 +1,4 @@
-/** The table of all algorithms: their collective operations, restrictions, estimates, and functions that build their schedules. */
+/** The table of all algorithms: for each the collective operation, restrictions, an estimate, and the function that builds its schedule. */
 
 import {
   binomialBroadcast,
@@ -41,12 +41,11 @@ import {
   slowest,
 } from './problem.ts';
 
-/** An algorithm of a collective operation. */
 export interface Algorithm {
   readonly collective: Collective;
   /** Such as `ring`. */
   readonly name: string;
-  /** Why it cannot be used; undefined if it can. */
+  /** The reason why the algorithm cannot be used; undefined if it can. */
   readonly unfit?: (shape: Shape) => string | undefined;
   /** Estimated time in nanoseconds. */
   readonly estimateNs: (shape: Shape, costs: CostModel) => number;
@@ -60,10 +59,10 @@ const needsPower = (shape: Shape): string | undefined => {
 };
 const needsNodes = ({ size, nodeSizes }: Shape): string | undefined => {
   if (nodeSizes.length === 1) return 'all ranks are on one node';
-  return nodeSizes.length === size ? 'every rank has a node of its own' : undefined;
+  return nodeSizes.length === size ? 'every rank is on a different node' : undefined;
 };
 
-/** Bytes that cross the connection of a node if every pair of ranks exchanges a block. */
+/** Bytes that cross the connection of one node if every pair of ranks exchanges a block. */
 const crossing = ({ size, bytes, nodeSizes }: Shape): number => {
   const most = Math.max(...nodeSizes);
   return nodeSizes.length > 1 ? most * (size - most) * bytes : (size - 1) * bytes;
@@ -81,13 +80,12 @@ const treeNs = (shape: Shape, costs: CostModel): number => {
   return sequential(slowest(shape, costs), roundsOf(shape.size), bytes * 1.5) + 2 * bytes * costs.copyNsPerByte;
 };
 
-/** This rank's block of allGather, copied into its place. */
+/** Copies this rank's block of allGather to its position in the target; returns the blocks of all ranks. */
 function placedBlocks(builder: ScheduleBuilder, { group, sources, targets }: Problem): readonly Region[] {
   builder.copy(sources[0]!, targets[group.rank]!);
   return targets;
 }
 
-/** All algorithms. */
 export const ALGORITHMS: readonly Algorithm[] = [
   {
     collective: 'barrier',
@@ -276,7 +274,7 @@ export const ALGORITHMS: readonly Algorithm[] = [
       const { within, between, reduceNsPerByte } = costs;
       const [nodes, ranks] = [nodeSizes.length, Math.max(...nodeSizes)];
       const inner = ((ranks - 1) * bytes) / ranks;
-      // Uneven nodes have one ring of leaders, which carries everything.
+      // Nodes of different size have one ring of leaders, which carries all data.
       const isEven = nodeSizes.every((size) => size === ranks);
       const outer = ((nodes - 1) * bytes) / nodes;
       const ring = sequential(between, 2 * (nodes - 1), 2 * outer);

@@ -5,17 +5,17 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { ALGORITHMS, type Algorithm } from './algorithms.ts';
 import { COLLECTIVES, type Collective, type CostModel, type Places, type Shape, shapeOf } from './problem.ts';
 
-/** A candidate for one size. */
+/** An algorithm that {@link CollectiveExplanation.at} compares for one size. */
 export interface CollectiveCandidate {
   /** Such as `ring`. */
   readonly algorithm: string;
-  /** From the cost model, not measured; undefined for one that cannot be used. */
+  /** From the cost model, not measured; undefined for an algorithm that cannot be used. */
   readonly estimatedNs: number | undefined;
-  /** Why it was not chosen; undefined for the one that was. */
+  /** Why it was not chosen; undefined for the chosen one. */
   readonly reason: string | undefined;
 }
 
-/** A range of sizes and its algorithm. */
+/** A range of sizes, and the algorithm that is chosen in it. */
 export interface CollectiveRange {
   /** First size of the range in bytes, inclusive. */
   readonly bytesMin: number;
@@ -27,13 +27,13 @@ export interface CollectiveRange {
   readonly estimatedNs: number;
 }
 
-/** The explanation of a collective operation of a team. */
+/** Explains which algorithm a team uses for a collective operation, and why. */
 export class CollectiveExplanation {
   /** The operation. */
   readonly collective: Collective;
-  /** The algorithms by size: of one block, or of the whole vector for broadcast, reduce and allReduce. */
+  /** The algorithms by size, where size means one block, or the whole vector for broadcast, reduce and allReduce. */
   readonly chosen: readonly CollectiveRange[];
-  /** All candidates for a size, 1 or more, the chosen one first; may be called without its object. @throws UcxError ERR_INVALID_PARAM */
+  /** All candidates for a size of at least 1 byte, the chosen one first. Works without its object, as a callback does. @throws UcxError ERR_INVALID_PARAM */
   readonly at: (bytes: number) => readonly CollectiveCandidate[];
   readonly #places: Places;
 
@@ -48,7 +48,7 @@ export class CollectiveExplanation {
     this.chosen = rangesOf((bytes) => bestAt(collective, shapeOf(places, bytes, true), costs));
   }
 
-  /** The table of sizes, the rejected algorithms, and how memory of cards is treated. */
+  /** The table of sizes, the algorithms that are not used, and how device memory is reduced. */
   toString(): string {
     return textOf(this, this.#places);
   }
@@ -59,7 +59,7 @@ const EXAMINED_MAX = 2 ** 40;
 
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
-/** The algorithm with the least estimate; of equal ones the first. @param forced name of one that must be used if it fits */
+/** The algorithm with the lowest estimate; the first one of equal estimates. @param forced name of an algorithm to use if it is usable */
 export function chooseAlgorithm(collective: Collective, shape: Shape, costs: CostModel, forced?: string): Algorithm {
   const fitting = ALGORITHMS.filter((one) => one.collective === collective && one.unfit?.(shape) === undefined);
   const wanted = fitting.find(({ name }) => name === forced);
@@ -69,7 +69,7 @@ export function chooseAlgorithm(collective: Collective, shape: Shape, costs: Cos
 
 /**
  * Checks the name of an algorithm.
- * @param argument the name of the argument or option that has it
+ * @param argument the argument or option that contains the name
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkAlgorithm(collective: Collective, name: string, argument: string = 'algorithm'): string {
@@ -102,7 +102,6 @@ function candidatesAt(collective: Collective, shape: Shape, costs: CostModel): r
   });
 }
 
-/** The algorithm that is chosen, and its estimate. */
 type Best = Pick<CollectiveRange, 'algorithm' | 'estimatedNs'>;
 
 function bestAt(collective: Collective, shape: Shape, costs: CostModel): Best {
@@ -125,7 +124,7 @@ function rangesOf(bestOf: (bytes: number) => Best): CollectiveRange[] {
   return ranges;
 }
 
-/** The first size of `(low, high]` with another algorithm. */
+/** The first size in `(low, high]` at which another algorithm is best. */
 function firstOther(bestOf: (bytes: number) => Best, name: string, low: number, high: number): number {
   let [same, other] = [low, high];
   while (other - same > 1) {
@@ -149,7 +148,7 @@ function textOf(explanation: CollectiveExplanation, { size, nodes }: Places): st
   }
   if (REDUCES.has(collective)) {
     lines.push(
-      '  memory of cards is reduced by the processor, on host fragments: the driver gives programs no engine for it',
+      '  device memory is reduced by the CPU, on host fragments: the driver does not offer a reduction engine to programs',
     );
   }
   return lines.join('\n');

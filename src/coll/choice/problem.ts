@@ -1,6 +1,6 @@
 /**
- * The task of a collective operation, as data: its kind, its ranks and its regions. The cost model of algorithms: time by latency, bandwidth and
- * reduction, from the attributes of the connections.
+ * The inputs from which an algorithm is chosen and its schedule is built: the ranks, the regions, and the cost model of latency, bandwidth and reduction,
+ * which comes from the attributes of the connections.
  */
 
 import { type Group, type Nodes, part, type Region } from '../schedule/schedule.ts';
@@ -17,18 +17,17 @@ export const COLLECTIVES = [
   'reduceScatter',
   'allReduce',
 ] as const;
-/** A collective operation. */
+/** The name of a collective operation. */
 export type Collective = (typeof COLLECTIVES)[number];
 
-/** The ranks of a team, and where they are. */
+/** The ranks of a team, and the nodes on which they run. */
 export interface Places {
   readonly rank: number;
   readonly size: number;
-  /** The ranks of every node. */
   readonly nodes: Nodes;
 }
 
-/** The task of one rank. */
+/** One rank's arguments of a collective operation: what its schedule is built from. */
 export interface Problem {
   readonly collective: Collective;
   readonly places: Places;
@@ -36,33 +35,31 @@ export interface Problem {
   readonly group: Group;
   /** 0 for operations without a root. */
   readonly root: number;
-  /** Bytes of an element: messages are not divided inside one. */
+  /** Bytes of an element: messages do not end inside an element. */
   readonly unit: number;
-  /** Blocks to send by rank, or the one region; not used where this rank sends nothing. */
+  /** Blocks to send, by rank, or the only region; not used if this rank does not send. */
   readonly sources: readonly Region[];
-  /** Places of the results by rank, or the one region; not used where this rank has no result. */
+  /** Where the results go, by rank, or the only region; not used if this rank does not have a result. */
   readonly targets: readonly Region[];
   readonly shape: Shape;
 }
 
-/** The properties by which an algorithm is chosen: equal on all ranks, whatever memory they use. */
+/** The properties by which an algorithm is chosen. Equal on all ranks, independent of the memory types that they use. */
 export interface Shape {
   readonly size: number;
-  /** Bytes of one block, or of the whole vector for broadcast, reduce and allReduce; the mean with counts by rank. */
+  /** Bytes of one block, or of the whole vector for broadcast, reduce and allReduce; the mean if counts differ between ranks. */
   readonly bytes: number;
-  /** False with counts by rank. */
+  /** False if counts differ between ranks. */
   readonly isEqual: boolean;
-  /** Ranks of every node. */
   readonly nodeSizes: readonly number[];
 }
 
-/** A part of a problem whose regions can be divided: the same part of every region. */
+/** The same range of every region of a problem. Only for algorithms whose regions can be divided. */
 export function sliceOf(problem: Problem, from: number, byteLength: number): Problem {
   const cut = (regions: readonly Region[]): Region[] => regions.map((region) => part(region, from, byteLength));
   return { ...problem, sources: cut(problem.sources), targets: cut(problem.targets) };
 }
 
-/** The shape of a problem. */
 export function shapeOf({ size, nodes }: Places, bytes: number, isEqual: boolean): Shape {
   return { size, bytes, isEqual, nodeSizes: nodes.map(({ length }) => length) };
 }
@@ -73,7 +70,7 @@ export interface LinkCost {
   readonly nsPerByte: number;
 }
 
-/** Costs that all ranks of a team agree on: the worst that any of them estimates. */
+/** Costs on which all ranks of a team agree: the highest that any rank estimates. */
 export interface CostModel {
   /** Between ranks of one node. */
   readonly within: LinkCost;
@@ -83,14 +80,14 @@ export interface CostModel {
   readonly copyNsPerByte: number;
 }
 
-/** Reduction and copies in host memory: measured once on the machine of BENCHMARKS.md; they matter by their ratio to the links only. */
+/** Reduction and copies in host memory, measured once on the machine of BENCHMARKS.md. Only their ratio to the cost of links matters. */
 export const HOST_COSTS = { reduceNsPerByte: 0.3, copyNsPerByte: 0.1 } as const;
 /** Default if the engine has no estimates. */
 export const DEFAULT_WITHIN: LinkCost = { latencyNs: 1000, nsPerByte: 0.1 };
 /** Default if the engine has no estimates. */
 export const DEFAULT_BETWEEN: LinkCost = { latencyNs: 10_000, nsPerByte: 0.5 };
 
-/** Cost of a step of an operation besides the transport, in nanoseconds: messages, requests and rounds of this library. */
+/** Cost of a step besides the transport, in nanoseconds: messages, requests and rounds of this library. */
 export const STEP_NS = 2500;
 
 /** Fraction of the latency that each further message costs if several are in flight. */
@@ -116,7 +113,7 @@ export function atOnce({ latencyNs, nsPerByte }: LinkCost, messages: number, byt
   return latencyNs * (1 + OVERLAPPED * messages) + bytes * nsPerByte;
 }
 
-/** Factor for algorithms whose flows share the connection of a node: the most ranks of a node. */
+/** Factor for algorithms whose flows share the connection of a node: the largest number of ranks on one node. */
 export function sharing({ nodeSizes }: Shape): number {
   return nodeSizes.length > 1 ? Math.max(...nodeSizes) : 1;
 }

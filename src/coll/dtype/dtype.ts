@@ -1,20 +1,19 @@
 /**
- * The data types and operations of reductions: names, numbers in messages, sizes. Elements as numbers: writing and reading them in host bytes, for
- * contents and checks. Not for hot paths. float16 and bfloat16 as bits: conversions to and from float32, rounded to nearest, ties to even, as IEEE 754
- * and the cards do. Sums and products of two such numbers in float32, rounded again, are the correctly rounded ones: float32 has more than twice their
- * digits.
+ * Data types and reduction operations: names, numbers in messages, sizes; elements as numbers (not for hot paths); conversions between float32 and the bits of
+ * float16 and bfloat16, rounded to nearest, ties to even, as IEEE 754 and the cards do. Sums and products of two 16-bit numbers that are computed in float32
+ * and rounded again are correctly rounded: float32 has more than twice their digits.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 
 /** Names of the data types. */
 export const DTYPES = ['uint8', 'int32', 'int64', 'float16', 'bfloat16', 'float32', 'float64'] as const;
-/** A data type of the elements of a collective operation. */
+/** Data type of the elements of a collective operation. */
 export type Dtype = (typeof DTYPES)[number];
 
-/** Names of the operations. */
+/** Names of the reduction operations. */
 export const REDUCE_OPS = ['sum', 'product', 'min', 'max'] as const;
-/** An operation of a reduction. */
+/** Operation of a reduction. */
 export type ReduceOp = (typeof REDUCE_OPS)[number];
 
 const BYTES: Readonly<Record<Dtype, number>> = {
@@ -42,7 +41,7 @@ export function checkDtype(dtype: Dtype): Dtype {
 }
 
 /**
- * Checks the name of an operation.
+ * Checks the name of a reduction operation.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkReduceOp(op: ReduceOp): ReduceOp {
@@ -50,7 +49,7 @@ export function checkReduceOp(op: ReduceOp): ReduceOp {
   return op;
 }
 
-/** Writes a number as an element: integers modulo their size, floating-point numbers rounded. @param index element of the bytes */
+/** Writes a number as an element: integers modulo their size, floating-point numbers rounded. @param index index of the element in `bytes` */
 export function writeElement(bytes: Uint8Array, dtype: Dtype, index: number, value: number): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const at = index * dtypeBytes(dtype);
@@ -79,7 +78,7 @@ export function writeElement(bytes: Uint8Array, dtype: Dtype, index: number, val
   }
 }
 
-/** Reads an element; integers of 64 bits are rounded beyond 2^53. @param index element of the bytes */
+/** Reads an element as a number; 64-bit integers beyond 2^53 are rounded. @param index index of the element in `bytes` */
 export function readElement(bytes: Uint8Array, dtype: Dtype, index: number): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const at = index * dtypeBytes(dtype);
@@ -107,7 +106,7 @@ const bits = new Uint32Array(float.buffer);
 const QUIET_NAN16 = 0x7e00;
 const QUIET_NAN_BF16 = 0x7fc0;
 
-/** The value of every float16, by its bits: 256 KiB, made at the first use. */
+/** The value of every float16, indexed by its bits: 256 KiB, made at the first use. */
 let halves: Float32Array | undefined;
 
 /** The value of float16 bits. */
@@ -120,7 +119,7 @@ export function float16Value(half: number): number {
   return sign * (0x400 + mantissa) * 2 ** (exponent - 25);
 }
 
-/** The values of all float16, by their bits. */
+/** The values of all float16, indexed by their bits. */
 export function float16Table(): Float32Array {
   halves ??= Float32Array.from({ length: 65_536 }, (_, half) => float16Value(half));
   return halves;
@@ -133,10 +132,10 @@ export function float16Bits(value: number): number {
   const sign = (word >>> 16) & 0x8000;
   const magnitude = word & 0x7fff_ffff;
   if (magnitude > 0x7f80_0000) return sign | QUIET_NAN16;
-  // 65520 and more, which the largest float16 would round to.
+  // From 65520 on the value rounds to infinity.
   if (magnitude >= 0x477f_f000) return sign | 0x7c00;
   if (magnitude >= 0x3880_0000) return sign | ((magnitude - 0x3800_0000 + 0xfff + ((magnitude >>> 13) & 1)) >>> 13);
-  // At most half of the smallest subnormal.
+  // At most half of the smallest subnormal: rounds to zero.
   if (magnitude <= 0x3300_0000) return sign;
   const exponent = magnitude >>> 23;
   const mantissa = (magnitude & 0x7f_ffff) | 0x80_0000;

@@ -1,6 +1,6 @@
 /**
- * Reduction of host bytes: `into[i] = left[i] op right[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either is.
- * Reductions of 64-bit integers as pairs of 32-bit words, low word first: a BigInt for each element would be garbage.
+ * Reduction of host bytes: `into[i] = left[i] op right[i]`. Integers wrap as in C; minimum and maximum of floating-point numbers are NaN if either operand is.
+ * 64-bit integers are reduced as pairs of 32-bit words, low word first: a BigInt for each element would be garbage.
  */
 
 import { copyBytes, isBytes } from '../../ucs/memory/bytes.ts';
@@ -15,12 +15,12 @@ import {
   type ReduceOp,
 } from './dtype.ts';
 
-/** The results and both operands; the results may replace one of them. */
+/** The results and both operands; `into` may be one of the operands. */
 type Operands<T> = [into: T, left: T, right: T];
 type Kernel<T> = (...operands: Operands<T>) => void;
 type Kernels<T> = Readonly<Record<ReduceOp, Kernel<T>>>;
 
-/** Elements that are reduced at once where the bytes are not aligned, through aligned copies. */
+/** Bytes of the aligned buffers through which unaligned operands are reduced. */
 const COPY_BYTES = 16_384;
 
 const float = new Float32Array(1);
@@ -31,7 +31,7 @@ function floats<T extends Float32Array | Float64Array>(): Kernels<T> {
     sum: (into, left, right) => {
       const { length } = into;
       let i = 0;
-      // Four at a time take half the time.
+      // Unrolled by four: takes half the time.
       for (; i + 3 < length; i += 4) {
         const a = left[i]! + right[i]!;
         const b = left[i + 1]! + right[i + 1]!;
@@ -124,14 +124,14 @@ const FLOAT64 = floats<Float64Array>();
 const BFLOAT16 = bfloat16s();
 const FLOAT16 = float16s();
 
-/** Aligned copies, made at the first use. */
+/** The aligned buffers, made at the first use. */
 let copies: readonly [Uint8Array, Uint8Array] | undefined;
 
 /**
  * Reduces elements of host memory.
- * @param into bytes of the results
- * @param right bytes of the second operands: as many
- * @param left bytes of the first operands: as many; default `into`. Either may be `into`, and no other overlap is allowed
+ * @param into the results
+ * @param right the second operands, as many bytes as `into`
+ * @param left the first operands, as many bytes; default `into`. Each operand may be `into`; no other overlap is allowed
  */
 export function reduceBytes(
   dtype: Dtype,
@@ -161,7 +161,7 @@ export function reduceBytes(
   }
 }
 
-/** Checks that an operand has the bytes of the results, and that these are whole elements. @param mask bytes of an element - 1 */
+/** Checks that an operand has as many bytes as the results, and consists of whole elements. @param mask bytes of an element - 1 */
 function checkElements(argument: string, bytes: Uint8Array, into: Uint8Array, mask: number): void {
   if (!isBytes(bytes) || bytes.byteLength !== into.byteLength || (bytes.byteLength & mask) !== 0) {
     throw invalidParam(argument, 'must be a Uint8Array of whole elements, as long as the others', bytes);
@@ -194,7 +194,7 @@ function reduceAligned(dtype: Dtype, op: ReduceOp, ...bytes: Operands<Uint8Array
   }
 }
 
-/** The same bytes as elements of another type. */
+/** The same memory as arrays of another element type. */
 function viewsAs<T>(
   Elements: {
     new (buffer: ArrayBufferLike, byteOffset: number, length: number): T;

@@ -1,18 +1,18 @@
 /**
- * The exchange of a few bytes of every rank, by which a team finds its members: the type, and the checks of options that exchanges and teams have in
- * common. Exchange in one process, for tests and for programs that have several ranks as workers.
+ * The exchange of a few bytes of every rank, by which a team finds its members: its type, the checks of options that exchanges and teams share, and an
+ * exchange within one process.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 
 /**
- * An all-gather of small bytes, at most a few KiB: every rank calls it with its own, and gets those of all ranks, itself included, in any order. It is
- * called once for each team that is created.
+ * An all-gather of small data, at most a few KiB: every rank passes its bytes, and gets those of all ranks, itself included, in any order. Called once for
+ * each team that is created.
  */
 export type Exchange = (bytes: Uint8Array) => Promise<readonly Uint8Array[]>;
 
 /**
- * Makes an exchange for ranks in this process: every rank gets the same function.
+ * Makes an exchange for ranks in this process; all ranks use the same function.
  * @param size number of ranks
  * @throws UcxError ERR_INVALID_PARAM
  */
@@ -31,7 +31,7 @@ export function localExchange(size: number): Exchange {
     });
 }
 
-/** The most ranks of a team: each has a connection to all others. */
+/** The most ranks of a team: each rank has a connection to all others. */
 export const TEAM_SIZE_MAX = 4096;
 
 const TIMEOUT_MAX_MS = 2 ** 31;
@@ -51,7 +51,7 @@ export function checkRank(rank: number, size: number): void {
   }
 }
 
-/** Checks a time in milliseconds. @param least the shortest one @throws UcxError ERR_INVALID_PARAM */
+/** Checks a time in milliseconds. @param least the minimum @throws UcxError ERR_INVALID_PARAM */
 export function checkTimeoutMs(timeoutMs: number, least: number): void {
   if (typeof timeoutMs !== 'number' || !(timeoutMs >= least && timeoutMs <= TIMEOUT_MAX_MS)) {
     throw invalidParam('timeoutMs', `must be a number from ${least} to ${TIMEOUT_MAX_MS}`, timeoutMs);

@@ -1,4 +1,4 @@
-/** Exchange among processes that one parent has forked, over their channels to it. */
+/** Exchange among the children of one process, over the channels that child_process.fork() creates. */
 
 import type { ChildProcess } from 'node:child_process';
 import { checkMethods } from '../../ucs/type/check-options.ts';
@@ -9,26 +9,25 @@ import type { Exchange } from './exchange.ts';
 const GIVEN = 'gaudi-ucx/coll: given';
 const ALL = 'gaudi-ucx/coll: all';
 
-/** The messages of the channel. */
 type Message = { readonly [GIVEN]?: string; readonly [ALL]?: readonly string[] };
 
-/** The end of a channel in a child: `process`. */
+/** The child's end of the channel to its parent: `process`. */
 export interface ParentChannel {
   /** Sends a message to the parent, and calls back with the error if the channel is closed. */
   send?(message: unknown, handle: undefined, options: undefined, callback: (error: Error | null) => void): unknown;
   /** Adds a listener of messages. */
   on(event: 'message', listener: (message: unknown) => void): unknown;
-  /** Adds a listener of the end of the channel. */
+  /** Adds a listener for the end of the channel. */
   on(event: 'disconnect', listener: () => void): unknown;
   /** Removes a listener of messages. */
   off(event: 'message', listener: (message: unknown) => void): unknown;
-  /** Removes a listener of the end. */
+  /** Removes a listener for the end of the channel. */
   off(event: 'disconnect', listener: () => void): unknown;
 }
 
 /**
- * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have ended, have closed their channels, or have not started, so that the
- * others can make a new team; if the others expect more ranks, they detect that some are missing.
+ * Serves the exchanges of forked children, one after the other. An exchange does not wait for children that have exited, have closed their channels, or have
+ * not started, so that the others can make a new team; if the others expect more ranks, they detect that some are missing.
  * @param children all ranks, in any order
  * @throws UcxError ERR_INVALID_PARAM
  */
@@ -50,7 +49,7 @@ export function serveForked(children: readonly ChildProcess[]): void {
       given.set(child, bytes);
       answer();
     });
-    // A child can close its channel and go on: it takes part in no exchange any more.
+    // A child that closes its channel but runs on takes no longer part in exchanges.
     for (const end of ['exit', 'disconnect']) {
       child.on(end, () => {
         running.delete(child);

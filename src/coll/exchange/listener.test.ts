@@ -57,7 +57,7 @@ describe('an exchange', () => {
     });
     await expect(listenerExchange({ ...options, rank: 1 })(bytesOf(1))).rejects.toMatchObject({
       code: 'ERR_TIMED_OUT',
-      message: expect.stringContaining('rank 0 has not answered: connect ECONNREFUSED'),
+      message: expect.stringContaining('rank 0 has not replied: connect ECONNREFUSED'),
     });
   });
 

@@ -1,7 +1,7 @@
 /**
- * Exchange over TCP by a listener of rank 0, as launchers describe it: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. The exchange is not encrypted, and
- * a program that connects first can take the place of a rank: use it on loopback and in trusted networks. Frames of bytes over a stream socket, for
- * exchanges: a length before each. Lengths and numbers of frames are bounded.
+ * Exchange over TCP: rank 0 listens, the other ranks connect to the address that launchers set (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). The exchange is
+ * not encrypted, and a program that connects first can take the place of a rank: use it on loopback and in trusted networks. Each frame is a length and that
+ * many bytes; lengths and numbers of frames are bounded.
  */
 
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -11,7 +11,7 @@ import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { checkRank, checkTimeoutMs, type Exchange } from './exchange.ts';
 
-/** Where rank 0 listens. */
+/** Options of {@link listenerExchange}. */
 export interface ListenerExchangeOptions {
   /** This rank. */
   readonly rank: number;
@@ -21,7 +21,7 @@ export interface ListenerExchangeOptions {
   readonly host: string;
   /** Port, 1 to 65535. */
   readonly port: number;
-  /** Time in milliseconds until all ranks must be there. Default 60000. */
+  /** Time limit in milliseconds for all ranks to connect. Default 60000. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -35,15 +35,16 @@ export interface LaunchedRank {
   readonly exchange: Exchange;
 }
 
-/** First bytes of a rank that connects: other programs are not answered. */
+/** First bytes that a rank sends; rank 0 does not reply to connections without them. */
 const HELLO = new TextEncoder().encode('gaudi-ucx/coll 1');
 const TIMEOUT_MS = 60_000;
 /** Time between attempts to connect, while rank 0 does not listen yet. */
 const RETRY_NS = 20e6;
 
 /**
- * The exchange of a rank.
- * @throws UcxError ERR_INVALID_PARAM; its promise rejects with ERR_TIMED_OUT if ranks are missing, and with the error of the socket where it cannot listen
+ * Makes the exchange of one rank.
+ * @throws UcxError ERR_INVALID_PARAM; the promise of the exchange rejects with ERR_TIMED_OUT if ranks are missing, and with the socket's error if rank 0
+ * cannot listen
  */
 export function listenerExchange(options: ListenerExchangeOptions): Exchange {
   checkOptions(options, 'options', ['rank', 'size', 'host', 'port', 'timeoutMs']);
@@ -60,7 +61,7 @@ export function listenerExchange(options: ListenerExchangeOptions): Exchange {
 /**
  * Rank, size and exchange from the variables that launchers set: RANK, WORLD_SIZE, MASTER_ADDR (default 127.0.0.1), MASTER_PORT.
  * @param env such as `process.env`
- * @throws UcxError ERR_INVALID_PARAM that names the variable
+ * @throws UcxError ERR_INVALID_PARAM, which names the variable
  */
 export function launchedRank(env: Readonly<Record<string, string | undefined>>): LaunchedRank {
   checkOptions(env, 'env');
@@ -77,7 +78,7 @@ export function launchedRank(env: Readonly<Record<string, string | undefined>>):
   return { rank, size, exchange: listenerExchange({ rank, size, host, port }) };
 }
 
-/** Rank 0: collects the bytes of all ranks and answers each with all of them. */
+/** Runs on rank 0: collects the bytes of all ranks and sends all of them to each. */
 function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): Promise<readonly Uint8Array[]> {
   const { size, host, port } = options;
   return new Promise((resolve, reject) => {
@@ -93,7 +94,7 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
       const all = [own, ...given.map(({ bytes }) => bytes)];
       for (const { socket } of given) {
         if (error === undefined) for (const bytes of all) sendFrame(socket, bytes);
-        // A rank that is stopped does not close its end: the program may end before it continues.
+        // A stopped rank does not close its end of the connection; this program may exit meanwhile.
         socket.end(() => socket.unref());
         sockets.delete(socket);
       }
@@ -103,7 +104,7 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
     };
     const server: Server = createServer((socket) => {
       sockets.add(socket);
-      // At most twice the number of ranks: other programs that connect cannot lock them out for long.
+      // At most twice the number of ranks, so that connections of other programs cannot lock out the ranks for long.
       const [oldest] = sockets;
       if (sockets.size > 2 * size && oldest !== undefined) oldest.destroy();
       socket.on('close', () => sockets.delete(socket));
@@ -125,7 +126,7 @@ function gather(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock)
   });
 }
 
-/** The others: connect, again until rank 0 listens, and get the bytes of all. */
+/** Runs on the other ranks: connects, with retries until rank 0 listens, and receives the bytes of all. */
 function join(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): Promise<readonly Uint8Array[]> {
   const { size, host, port } = options;
   return new Promise((resolve, reject) => {
@@ -155,7 +156,7 @@ function join(options: ListenerExchangeOptions, own: Uint8Array, clock: Clock): 
         size,
         (all) => end(() => resolve(all)),
         (reason) => {
-          // Also a name that does not resolve yet: it may be published after the ranks have started.
+          // Retries also a name that does not resolve yet: it may be published after the ranks have started.
           failure = reason;
           current.destroy();
           retry = clock.setTimer(RETRY_NS, attempt);
@@ -174,16 +175,14 @@ function deadline({ timeoutMs = TIMEOUT_MS }: ListenerExchangeOptions, clock: Cl
 }
 
 function missing(count: number | undefined, size: number, failure?: string): Error {
-  const found = count === undefined ? 'rank 0 has not answered' : `${count} of ${size} ranks are there`;
+  const found = count === undefined ? 'rank 0 has not replied' : `${count} of ${size} ranks have connected`;
   const reason = failure === undefined ? '' : `: ${failure}`;
   return statusError(Status.TIMED_OUT, `exchange: ${found}${reason}`);
 }
 
-/** The longest frame. */
 const FRAME_BYTES_MAX = 64 * 1024;
 const LENGTH_BYTES = 4;
 
-/** Sends a frame. */
 export function sendFrame(socket: Socket, bytes: Uint8Array): void {
   const length = Buffer.alloc(LENGTH_BYTES);
   length.writeUInt32LE(bytes.byteLength);
@@ -192,9 +191,9 @@ export function sendFrame(socket: Socket, bytes: Uint8Array): void {
 }
 
 /**
- * Reads frames until a number of them has arrived.
+ * Reads a number of frames.
  * @param onFrames called once, with all of them
- * @param onBad called once for a frame that is too long, or the end of the connection before that
+ * @param onBad called once if a frame is too long, or if the connection ends before the last frame
  */
 function readFrames(
   socket: Socket,

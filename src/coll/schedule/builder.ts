@@ -10,9 +10,9 @@ import {
   type Transfer,
 } from './schedule.ts';
 
-/** Scratch memory is handed out in multiples of this, so that elements are aligned. */
+/** Scratch memory is allocated in multiples of this, so that elements are aligned. */
 const SCRATCH_ALIGNMENT = 64;
-/** Rounds of a phase: more than any algorithm has with the ranks that a team can have. */
+/** Round ids that are reserved for each phase: more than any algorithm uses with the largest team. */
 const PHASE_ROUNDS = 2 ** 20;
 
 interface OpenRound extends Round {
@@ -21,24 +21,24 @@ interface OpenRound extends Round {
   readonly steps: LocalStep[];
 }
 
-/** A schedule that is being built. */
+/** Collects the steps of a schedule while an algorithm runs. */
 export class ScheduleBuilder {
   readonly #rounds: OpenRound[] = [];
   #current: OpenRound = emptyRound(0);
   #nextId = 1;
   #scratchBytes = 0;
 
-  /** Begins a round. Every rank begins the same rounds, also those in which it has nothing to do. */
+  /** Begins a round. All ranks must begin the same rounds, including those in which they have no step. */
   round(): void {
     this.#begin(this.#nextId);
   }
 
-  /** Begins a phase: its rounds have the same numbers on all ranks, whatever they did before. */
+  /** Begins a phase. Its round ids are the same on all ranks, however many rounds each rank had before. */
   phase(index: number): void {
     this.#begin(index * PHASE_ROUNDS);
   }
 
-  /** Host memory for the whole schedule. */
+  /** Allocates host memory that exists while the schedule runs. */
   scratch(byteLength: number): Region {
     const region: Region = { space: Space.SCRATCH, offset: this.#scratchBytes, byteLength };
     this.#scratchBytes += Math.ceil(byteLength / SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT;
@@ -55,12 +55,12 @@ export class ScheduleBuilder {
     this.#current.receives.push({ peer: group.ranks[member]!, region });
   }
 
-  /** Copies a region after the messages of this round. */
+  /** Copies a region when the messages of this round have ended. */
   copy(from: Region, to: Region): void {
     this.#step({ from, to, operand: undefined });
   }
 
-  /** Reduces a region and an operand into another region after the messages of this round. */
+  /** Reduces `from` and `operand` into `to` when the messages of this round have ended. */
   reduce(from: Region, to: Region, operand: Region = to): void {
     this.#step({ from, to, operand });
   }

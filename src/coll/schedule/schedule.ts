@@ -1,15 +1,14 @@
-/** A schedule: the steps of one rank in a collective operation, as data. Algorithms make it, and the executor of a team runs it. */
+/** A schedule: the steps of one rank in a collective operation, as data. Algorithms make it; the operations of a team run it. */
 
 /** The memories of an operation. */
 export const Space = {
-  /** The memory that is only read. */
+  /** Memory that is only read. */
   SOURCE: 0,
-  /** The memory of the result. */
+  /** Memory of the result. */
   TARGET: 1,
-  /** Host memory of the operation. */
+  /** Host memory that exists while the schedule runs. */
   SCRATCH: 2,
 } as const;
-/** One of {@link Space}. */
 export type Space = (typeof Space)[keyof typeof Space];
 
 /** A range of one of the memories. */
@@ -26,17 +25,17 @@ export interface Transfer {
   readonly region: Region;
 }
 
-/** A step without messages. */
+/** A copy or a reduction within this rank. */
 export interface LocalStep {
   readonly from: Region;
   readonly to: Region;
-  /** The step is `to = operand op from`; without an operand `to = from`. It may be the same region as `to`. */
+  /** The step is `to = operand op from`, or `to = from` without an operand. `operand` may be the same region as `to`. */
   readonly operand: Region | undefined;
 }
 
-/** A part of a schedule: its messages are started together; when all have ended, its local steps run in order; then the next round begins. */
+/** One round of a schedule: its messages are started together; when all have ended, its local steps run in order; then the next round begins. */
 export interface Round {
-  /** Equal for both ends of a message. Between two ranks a round has one message in each direction at most. */
+  /** Equal at both ends of a message. Two ranks exchange at most one message in each direction in one round. */
   readonly id: number;
   readonly sends: readonly Transfer[];
   readonly receives: readonly Transfer[];
@@ -50,37 +49,37 @@ export interface Schedule {
   readonly scratchBytes: number;
 }
 
-/** Ranks that run an algorithm together, and this one's place among them. */
+/** The ranks that run an algorithm together. */
 export interface Group {
-  /** Place of this rank in `ranks`. */
+  /** Index of this rank in `ranks`. */
   readonly rank: number;
   readonly size: number;
-  /** The ranks of the team, by their place. */
+  /** Ranks of the team, in the order of the group. */
   readonly ranks: readonly number[];
 }
 
-/** A group with one member that has everything. */
+/** A group in which one member has, or receives, all data. */
 export interface Rooted {
   readonly group: Group;
-  /** Its place in the group. */
+  /** Index of that member in the group. */
   readonly root: number;
 }
 
-/** The ranks of every node, in order. */
+/** The ranks of each node, in ascending order. */
 export type Nodes = readonly (readonly number[])[];
 
-/** A part of a region. */
+/** A range of a region. */
 export function part({ space, offset }: Region, from: number, byteLength: number): Region {
   return { space, offset: offset + from, byteLength };
 }
 
-/** Equal parts of a region, one after another. */
+/** Equal ranges of a region, one after another. */
 export function equalParts(region: Region, count: number): Region[] {
   const byteLength = region.byteLength / count;
   return Array.from({ length: count }, (_, index) => part(region, index * byteLength, byteLength));
 }
 
-/** Nearly equal parts of a region, each a multiple of `unit` bytes. */
+/** Ranges of a region of nearly equal length, each a multiple of `unit` bytes. */
 export function balancedParts(region: Region, count: number, unit: number): Region[] {
   const units = region.byteLength / unit;
   const startOf = (index: number): number => Math.floor((units * index) / count) * unit;

@@ -1,4 +1,4 @@
-/** Creates teams: options, the exchange, connections, and the estimates of their costs. */
+/** Creates teams: checks the options, runs the exchange, makes the connections and estimates their costs. */
 
 import { hostname } from 'node:os';
 import { AwaitedWorker } from '../../api/awaited/worker.ts';
@@ -31,26 +31,27 @@ export interface TeamOptions {
   readonly size: number;
   /** The exchange by which the ranks find each other; called once. */
   readonly exchange: Exchange;
-  /** Ranks with the same name, of at most 1024 characters, are on one node. Default: the name of the host. */
+  /** Name of the node; ranks with the same name, of at most 1024 characters, are on one node. Default: the host name. */
   readonly node?: string | undefined;
-  /** Id of the active messages of teams, equal on all ranks; the program must not use it otherwise. Default 65000. */
+  /** Id of the active messages of teams, equal on all ranks; the program must not use it for other messages. Default 65000. */
   readonly amId?: number | undefined;
   /**
-   * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT. It ends when ranks that may still write to its memory have
-   * answered, or are lost. Default 0, no limit: then only the loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
+   * Time in milliseconds after which an operation that waits for ranks fails with ERR_COLL_TIMED_OUT. Its request ends when all ranks that may still write to
+   * its memory have replied, or are lost. Default 0, no limit: then only the loss of a rank ends such an operation, within UCX_KEEPALIVE_INTERVAL.
    */
   readonly timeoutMs?: number | undefined;
 }
 
 const NAMES = ['rank', 'size', 'exchange', 'node', 'amId', 'timeoutMs'] as const;
 const KEY_MEMORY_BYTES = 4096;
-/** Characters of the name of a node at most: every rank sends its own to all others. */
+/** Maximum length of a node name in characters: every rank sends its own to all others. */
 const NODE_MAX = 1024;
 
 /**
  * Creates a team; all ranks call it. It connects to all other ranks and waits until they have created it too.
- * @param worker one for each rank; it can be used for other things meanwhile
- * @throws UcxError ERR_INVALID_PARAM for options, duplicate ranks, or sizes that differ; ERR_CLOSED if the worker is closed meanwhile; errors of the exchange, of connecting, and of the first operation
+ * @param worker one for each rank; the program can use it for other communication at the same time
+ * @throws UcxError ERR_INVALID_PARAM for invalid options, duplicate ranks, or sizes that differ between ranks; ERR_CLOSED if the worker is closed meanwhile;
+ * errors of the exchange, of connecting, and of the first operation
  * @example
  * ```ts
  * const exchange = localExchange(2); // ranks of one process; see listenerExchange and launchedRank
@@ -63,12 +64,12 @@ export function createTeam(worker: Worker, options: TeamOptions): Promise<Team> 
   return createTeamAt(worker, options, systemClock);
 }
 
-/** Creates a team with a clock, for simulations. See {@link createTeam}. */
+/** Like {@link createTeam}, with a clock, for simulations. */
 export async function createTeamAt(worker: Worker, options: TeamOptions, clock: Clock): Promise<Team> {
   const { rank, size, exchange, amId = COLL_AM_ID, timeoutMs = 0 } = checkTeamOptions(worker, options);
   const awaited = worker as AwaitedWorker & Worker & { readonly context: Context };
   const { context } = awaited;
-  // Before the others know the address: their messages may come before the exchange has ended here.
+  // Join before the other ranks know the address: their messages may arrive before the exchange has ended here.
   const service = TeamService.join(worker, amId);
   const local = context.memMap({ allocate: KEY_MEMORY_BYTES });
   let team: Team | undefined;
@@ -122,7 +123,7 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   checkRank(rank, size);
   if (typeof exchange !== 'function') throw invalidParam('exchange', 'must be a function', exchange);
   if (node !== undefined && (typeof node !== 'string' || node.length > NODE_MAX)) {
-    throw invalidParam('node', `must be a text of at most ${NODE_MAX} characters`, node);
+    throw invalidParam('node', `must be a string of at most ${NODE_MAX} characters`, node);
   }
   checkAmId(amId, 'amId');
   checkTimeoutMs(timeoutMs, 0);
@@ -130,7 +131,9 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   return options;
 }
 
-/** Runs the exchange while the worker makes progress: a rank that has not called it yet may wait for an answer of this one, in an earlier team that has failed. */
+/**
+ * Runs the exchange while the worker makes progress: a rank that has not called it yet may still wait for a message of this rank in an earlier, failed team.
+ */
 async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> {
   const ended = new AbortController();
   const served = worker.serve(ended.signal);
@@ -138,7 +141,7 @@ async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> 
     throw closedError('worker of the team');
   });
   try {
-    // An exchange cannot be ended: if the worker is closed meanwhile, it has no use any more.
+    // An exchange cannot be cancelled; if the worker is closed meanwhile, its result is dropped.
     return await Promise.race([closed, startOf(run)]);
   } finally {
     ended.abort();
@@ -146,7 +149,7 @@ async function inProgress<T>(worker: Worker, run: () => Promise<T>): Promise<T> 
   }
 }
 
-/** What a function returns, or throws, as a promise. */
+/** The result of a function as a promise, which rejects if the function throws. */
 async function startOf<T>(run: () => Promise<T>): Promise<T> {
   return await run();
 }
@@ -162,7 +165,7 @@ function introduce(
   return { rank, size, team, node, address: worker.address(), key: context.packRkey(local) };
 }
 
-/** The ranks of every node, in the order of their first ranks. */
+/** The ranks of every node; nodes in the order of their first ranks. */
 function nodesOf(all: readonly Hello[]): number[][] {
   const byName = new Map<string, number[]>();
   for (const { node, rank } of all) {
@@ -173,7 +176,7 @@ function nodesOf(all: readonly Hello[]): number[][] {
   return [...byName.values()];
 }
 
-/** The estimates of this rank for one connection within its node, and one to another node. */
+/** This rank's cost estimates, for one connection within its node and one to another node. */
 function ownCosts(
   members: Members,
   all: readonly Hello[],

@@ -1,6 +1,6 @@
 /**
- * The endpoints that the teams of one worker have made to other workers. A team uses one of them to each rank. The costs of a team's connections, by
- * the estimates of the engine for one peer on this node and one on another.
+ * The endpoints that the teams of one worker have made to other workers, one of which a team uses for each rank; and the costs of a team's connections, as the
+ * engine estimates them for one peer on this node and one on another.
  */
 
 import type { Endpoint } from '../../api/contract/endpoint.ts';
@@ -15,15 +15,15 @@ import {
   STEP_NS,
 } from '../choice/problem.ts';
 
-/** Called when an endpoint has ended without being closed here. @param address worker address of its peer */
+/** Called when an endpoint has failed or its peer has closed it. @param address worker address of the peer */
 export type LinkListener = (endpoint: Endpoint, address: Uint8Array) => void;
 
-/** The endpoints. They stay for later teams until they end, or the worker closes: their peers may use the other half, for a team or otherwise. */
+/** The endpoints of one worker. They are kept for later teams until they end or the worker closes: the peer may use the other half, for a team or otherwise. */
 export class Links {
   static readonly #links: WeakMap<Worker, Links> = new WeakMap();
 
   readonly #worker: Worker;
-  /** By worker address. */
+  /** Keyed by worker address. */
   readonly #endpoints: Map<string, Set<Endpoint>> = new Map();
   readonly #listeners: Set<LinkListener> = new Set();
   #toItself: Endpoint | undefined;
@@ -42,12 +42,12 @@ export class Links {
     return links;
   }
 
-  /** The endpoints to a worker. */
+  /** The endpoints to the worker with an address. */
   to(address: Uint8Array): readonly Endpoint[] {
     return [...(this.#endpoints.get(keyOf(address)) ?? [])];
   }
 
-  /** Makes one more endpoint to a worker. @throws UcxError of Worker.endpoint */
+  /** Makes another endpoint to a worker. @throws UcxError of Worker.endpoint */
   add(address: Uint8Array): Endpoint {
     const key = keyOf(address);
     const endpoint = this.#worker.endpoint(address, { onError: (ended) => this.#onEnded(ended, address) });
@@ -57,7 +57,7 @@ export class Links {
     return endpoint;
   }
 
-  /** An endpoint of the worker to itself, for copies that a card makes. */
+  /** An endpoint of the worker to itself, for copies by a card. */
   toItself(): Endpoint {
     this.#toItself ??= this.#worker.endpoint(this.#worker.address());
     return this.#toItself;
@@ -72,7 +72,7 @@ export class Links {
     this.#listeners.delete(listener);
   }
 
-  /** Closes an endpoint whose peer does not answer, unless there are other teams. */
+  /** Closes an endpoint whose peer does not respond, unless other teams exist. */
   giveUp(endpoint: Endpoint): void {
     if (this.#listeners.size > 1) return;
     for (const known of this.#endpoints.values()) known.delete(endpoint);
@@ -93,13 +93,13 @@ function keyOf(address: Uint8Array): string {
   return Buffer.from(address).toString('latin1');
 }
 
-/** Sizes whose estimates give latency and bandwidth. */
+/** Two sizes, from whose estimates latency and bandwidth follow. */
 const SHORT = 8;
 const LONG = 2 ** 20;
-/** Numbers of a cost model that ranks exchange. */
+/** How many numbers of a cost model each rank sends. */
 export const COST_NUMBERS = 4;
 
-/** The cost of a connection; the default where the engine does not estimate. */
+/** The cost of a connection. @param otherwise the default, used if the engine does not estimate */
 export function linkCost(endpoint: Endpoint, local: MemoryHandle, key: Uint8Array, otherwise: LinkCost): LinkCost {
   const rkey = endpoint.unpackRkey(key);
   try {
@@ -112,13 +112,12 @@ export function linkCost(endpoint: Endpoint, local: MemoryHandle, key: Uint8Arra
   }
 }
 
-/** The numbers that a rank sends to the others. */
 export function costNumbers(within: LinkCost | undefined, between: LinkCost | undefined): Float64Array {
   const [near, far] = [within ?? { latencyNs: 0, nsPerByte: 0 }, between ?? { latencyNs: 0, nsPerByte: 0 }];
   return Float64Array.of(near.latencyNs, near.nsPerByte, far.latencyNs, far.nsPerByte);
 }
 
-/** The model that all ranks make of the same numbers: the worst of each. */
+/** The cost model from the numbers of all ranks: the highest of each. Equal on all ranks. */
 export function costsOf(numbers: Float64Array): CostModel {
   const worst = (index: number): number => {
     let most = 0;
@@ -130,5 +129,5 @@ export function costsOf(numbers: Float64Array): CostModel {
   return { within: linkOf(0, DEFAULT_WITHIN), between: linkOf(2, DEFAULT_BETWEEN), ...HOST_COSTS };
 }
 
-/** The model before the ranks have exchanged theirs. */
+/** The cost model until the ranks have exchanged theirs. */
 export const DEFAULT_COSTS: CostModel = { within: DEFAULT_WITHIN, between: DEFAULT_BETWEEN, ...HOST_COSTS };

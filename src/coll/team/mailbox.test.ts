@@ -111,7 +111,7 @@ describe('a message of another operation', () => {
 });
 
 describe('a rank that tells what it waits for', () => {
-  it('is told of the failure of the team', () => {
+  it('is notified of the failure of the team', () => {
     team.fail();
     team.receive(Kind.CHECK_RECEIVE, { from: 2 });
     expect(team.kinds).toEqual(['failure 2']);

@@ -1,5 +1,6 @@
 /**
- * The messages of a team: each goes to its operation, and waits for it if this rank has not begun it yet. Detects ranks that run different operations.
+ * The messages of a team: passes each to its operation, keeps those of operations that this rank has not begun yet, and detects ranks that call different
+ * operations.
  */
 
 import type { UcxError } from '../../ucs/type/error.ts';
@@ -11,7 +12,7 @@ import type { Operation } from './run/operation.ts';
 import { discard, keep, type Message } from './run/service.ts';
 import type { TeamState } from './team-state.ts';
 
-/** Operations whose signatures are remembered after they have ended, for messages that should not come any more. */
+/** How many ended operations are remembered with their signatures, to detect messages that should not come any more. */
 const HISTORY = 64;
 
 interface Waiting {
@@ -24,12 +25,12 @@ export class Mailbox {
   readonly #state: TeamState;
   readonly #operations: ReadonlyMap<number, Operation>;
   readonly #onLeft: (rank: number, loss: Loss) => void;
-  /** Messages of operations that this rank has not begun, by their number. */
+  /** Messages of operations that this rank has not begun, by operation number. */
   readonly #future: Map<number, Waiting[]> = new Map();
   readonly #history: Signature[] = [];
 
   /**
-   * @param operations those in progress, by their number
+   * @param operations those in progress, by operation number
    * @param onLeft called when a rank has left the team
    */
   constructor(
@@ -42,14 +43,14 @@ export class Mailbox {
     this.#onLeft = onLeft;
   }
 
-  /** Gives an operation that begins the messages that have waited for it. */
+  /** Passes an operation that begins the messages that were kept for it. */
   begun(operation: Operation): void {
     const { sequence, signature } = operation;
     this.#history[sequence % HISTORY] = signature;
     for (const { header, message } of this.#take(sequence)) this.#deliver(operation, header, message);
   }
 
-  /** A message of another rank. */
+  /** Handles a message of another rank. */
   deliver(header: Header, message: Message): void {
     const state = this.#state;
     const { from, sequence, kind } = header;
@@ -73,22 +74,22 @@ export class Mailbox {
     const operation = this.#operations.get(sequence);
     if (operation !== undefined) this.#deliver(operation, header, message);
     else if (state.failure !== undefined || state.isClosed) {
-      if (kind === Kind.READY) state.refuse(header);
+      if (kind === Kind.READY) state.sendNack(header);
       discard(message);
     } else if (sequence >= state.next) this.#keep(header, message);
     else {
-      // No schedule leaves messages behind: the sender means another operation.
+      // A schedule consumes all its messages: the sender runs another operation.
       discard(message);
       this.#mismatch(header);
-      if (kind === Kind.READY) state.refuse(header);
+      if (kind === Kind.READY) state.sendNack(header);
     }
   }
 
-  /** Nothing is sent for operations that this rank has not begun. */
-  refuseFuture(error: UcxError): void {
+  /** Sends a NACK to every rank that has offered memory for an operation that this rank has not begun. */
+  nackFuture(error: UcxError): void {
     for (const sequence of [...this.#future.keys()]) {
       for (const { header, message } of this.#take(sequence)) {
-        if (header.kind === Kind.READY) this.#state.refuse(header, error);
+        if (header.kind === Kind.READY) this.#state.sendNack(header, error);
         discard(message);
       }
     }
@@ -101,15 +102,15 @@ export class Mailbox {
     }
     discard(message);
     this.#mismatch(header);
-    if (header.kind === Kind.READY) this.#state.refuse(header);
+    if (header.kind === Kind.READY) this.#state.sendNack(header);
   }
 
-  /** Compares the operation in which a rank waits with the one of this rank. That rank may not know yet that the team has failed. */
+  /** Compares the operation in which another rank waits with the one of this rank. The other rank may not know yet that the team has failed. */
   #onCheck(header: Header): void {
     const { sequence, signature, from } = header;
     const { failure } = this.#state;
     if (failure !== undefined) {
-      this.#state.tell(from, failure);
+      this.#state.notifyFailure(from, failure);
       return;
     }
     const own = this.#signatureOf(sequence);
@@ -118,7 +119,7 @@ export class Mailbox {
     else this.#mismatch(header);
   }
 
-  /** What this rank called; undefined for an operation that it has not begun, or that ended long ago. */
+  /** The operation that this rank called; undefined if it has not begun it, or has ended it long ago. */
   #signatureOf(sequence: number): Signature | undefined {
     const { next } = this.#state;
     const isRecent = sequence < next && sequence + HISTORY >= next;
@@ -127,7 +128,7 @@ export class Mailbox {
 
   #mismatch({ sequence, signature, from }: Header): void {
     const own = this.#signatureOf(sequence);
-    const description = own === undefined ? 'another one long ago' : describeSignature(own);
+    const description = own === undefined ? 'a different operation earlier' : describeSignature(own);
     const other = { rank: from, operation: describeSignature(signature) };
     this.#state.fail(mismatch(sequence, { rank: this.#state.rank, operation: description }, other));
   }
@@ -141,7 +142,7 @@ export class Mailbox {
     const hasFailed = status !== Status.OK;
     const loss = this.#state.departures.left(from, hasFailed, this.#state.failure);
     if (loss === undefined) return;
-    // The rank that has found the failure may be slower to tell it.
+    // The message of the rank that detected the failure may arrive later than this one.
     if (hasFailed) this.#reported(header, text);
     this.#onLeft(from, loss);
   }

@@ -1,10 +1,9 @@
 /**
- * The endpoints from this rank to all others, and the lost ones. Shared by a team and its sub-teams.
- *
- * The engine pairs the n-th endpoint of a worker to another with the n-th one back: the other half of an endpoint may belong to the
- * program there, which closes it when it likes. So two ranks agree on an endpoint of which both halves belong to teams: each greets the other over
- * its endpoints, and makes one more when it is greeted over one that belongs to no team here, until a greeting comes over one that does. The lower rank
- * chooses it.
+ * The endpoints from this rank to all others, and the lost ranks. Shared by a team and its sub-teams.
+ * | The engine pairs the n-th endpoint of a worker to a peer with the n-th endpoint of the peer back. The other half of an endpoint may therefore belong to
+ * the program there, which may close it at any time. So two ranks must agree on an endpoint of which both halves belong to teams. Each rank greets the other
+ * over its endpoints; if it is greeted over an endpoint that does not belong to a team here, it makes another one, until a greeting arrives over one that
+ * does. The lower rank then chooses it.
  */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
@@ -15,26 +14,28 @@ import { Status } from '../../ucs/type/status.ts';
 import { timedOut } from './layout/errors.ts';
 import type { Links } from './links.ts';
 
-/** Endpoints over which a member is greeted at most: by so many may the numbers of endpoints differ that two workers have made to each other. */
+/**
+ * Maximum number of endpoints over which a member is greeted: bounds by how much the numbers of endpoints may differ that two workers have made to each other.
+ */
 const GREETINGS_MAX = 1024;
 
 /** Why a member is lost. */
 export interface Loss {
   readonly status: Status;
-  /** True if it has announced that it leaves. */
+  /** True if the rank has announced that it leaves. */
   readonly isClosed: boolean;
 }
 
-/** Sends a greeting over an endpoint. @param isChosen whether the team uses this endpoint from now on */
+/** Sends a greeting over an endpoint. @param isChosen whether the team will use this endpoint */
 export type Greet = (endpoint: Endpoint, isChosen: boolean) => void;
 
-/** The other ranks of a team that was made by an exchange. */
+/** The other ranks of a team that was created by an exchange. */
 export class Members {
   readonly #links: Links;
   readonly #addresses: readonly Uint8Array[];
   readonly #rank: number;
   readonly #greet: Greet;
-  /** The endpoints over which each member was greeted. */
+  /** For each member the endpoints over which it was greeted. */
   readonly #greetings: readonly Set<Endpoint>[];
   readonly #chosen: (Endpoint | undefined)[] = [];
   readonly #losses: (Loss | undefined)[] = [];
@@ -42,8 +43,8 @@ export class Members {
   #users = 1;
 
   /**
-   * @param addresses worker address of each
-   * @param rank this one
+   * @param addresses worker address of each member
+   * @param rank this rank
    */
   constructor(links: Links, addresses: readonly Uint8Array[], rank: number, greet: Greet) {
     this.#links = links;
@@ -55,8 +56,8 @@ export class Members {
   }
 
   /**
-   * Connects to all members: {@link endpoint} has those that have agreed.
-   * @throws UcxError of Worker.endpoint, after the others were greeted
+   * Connects to all members; {@link endpoint} returns an endpoint once both ranks have agreed on it.
+   * @throws UcxError of Worker.endpoint, after all other members were greeted
    */
   connect(): void {
     const errors: unknown[] = [];
@@ -71,7 +72,7 @@ export class Members {
     if (errors.length > 0) throw errors[0];
   }
 
-  /** A member has greeted this one. @param endpoint the half here of the endpoint that it has used */
+  /** Handles a greeting. @param endpoint this rank's half of the endpoint that the member has used */
   greeted(member: number, endpoint: Endpoint, isChosen: boolean): void {
     if (this.#chosen[member] !== undefined || this.#losses[member] !== undefined) return;
     const isOfTeams = this.endpointsTo(member).includes(endpoint);
@@ -82,38 +83,38 @@ export class Members {
     } else this.#greet(endpoint, false);
   }
 
-  /** The members that have not agreed on an endpoint yet. */
+  /** The members with which no endpoint is agreed on yet. */
   get missing(): readonly number[] {
     return [...this.#addresses.keys()].filter((one) => one !== this.#rank && this.#chosen[one] === undefined);
   }
 
-  /** The endpoint to another member; undefined until they have agreed. */
+  /** The endpoint to a member; undefined until both have agreed on one. */
   endpoint(member: number): Endpoint | undefined {
     return this.#chosen[member];
   }
 
-  /** The endpoints over which another member can be reached: the one agreed on, or all that may become it. */
+  /** The endpoints over which a member can be reached: the agreed one, or all candidates. */
   endpointsTo(member: number): readonly Endpoint[] {
     const chosen = this.#chosen[member];
     return chosen === undefined ? this.#links.to(this.#addresses[member]!) : [chosen];
   }
 
-  /** Why a member is lost; undefined for one that is not. */
+  /** Why a member is lost; undefined if it is not. */
   loss(member: number): Loss | undefined {
     const endpoint = this.#chosen[member];
-    // Requests of a connection end before its endpoint reports that it has failed.
+    // Requests fail before their endpoint reports its failure.
     if (this.#losses[member] === undefined && endpoint !== undefined && !endpoint.closed && endpoint.status < 0) {
       this.#losses[member] = lossOf(endpoint);
     }
     return this.#losses[member];
   }
 
-  /** An endpoint of the worker to itself, for copies that a card makes. */
+  /** An endpoint of the worker to itself, for copies by a card. */
   toItself(): Endpoint {
     return this.#links.toItself();
   }
 
-  /** Calls a function for every member that is lost from now on, until {@link unlisten}. */
+  /** Calls a function for every member that is lost from now on, until {@link leave}. */
   listen(listener: (member: number, loss: Loss) => void): void {
     this.#listeners.add(listener);
   }
@@ -122,24 +123,24 @@ export class Members {
     this.#listeners.delete(listener);
   }
 
-  /** Adds one more team that uses them. */
+  /** Adds a team that uses these endpoints. */
   share(): Members {
     this.#users += 1;
     return this;
   }
 
-  /** Closes an endpoint over which a member does not answer, unless another team uses the endpoints of the worker. */
+  /** Closes an endpoint over which a member does not respond, unless another team uses the endpoints of the worker. */
   giveUp(endpoint: Endpoint): void {
     this.#links.giveUp(endpoint);
   }
 
-  /** Removes a team. */
+  /** Removes a team that uses these endpoints. */
   leave(): void {
     this.#users -= 1;
     if (this.#users === 0) this.#links.unlisten(this.#onEnded);
   }
 
-  /** Greets a member over the endpoints that it was not greeted over, or a new one. @throws UcxError of Worker.endpoint */
+  /** Greets a member over the endpoints that were not used for it yet, or over a new one. @throws UcxError of Worker.endpoint */
   #greetMember(member: number): void {
     const greeted = this.#greetings[member]!;
     const endpoints = this.endpointsTo(member).filter((endpoint) => !greeted.has(endpoint));
@@ -169,7 +170,7 @@ export class Members {
     const chosen = this.#chosen[member];
     if (chosen === endpoint) this.#lose(member, lossOf(endpoint));
     else if (chosen === undefined && this.#losses[member] === undefined) {
-      // Its other half did not belong to the team there.
+      // The other half of the endpoint did not belong to a team there.
       if (endpoint.closedByPeer === true) this.#tryNext(member);
       else this.#lose(member, lossOf(endpoint));
     }
@@ -185,24 +186,22 @@ function lossOf({ status, closedByPeer }: Endpoint): Loss {
   return { status, isClosed: closedByPeer === true };
 }
 
-/* The waits at both ends of a team: until its ranks have agreed on their endpoints, and until they were told that this one leaves. */
-
-/** Time in which peers take the last messages of a team that has failed. */
+/** Time limit for peers to receive the last messages of a team that has failed. */
 const LEAVE_NS = 500e6;
 
-/** The parts of a team that the waits need. */
+/** What the waits of a team need. */
 export interface MembershipParts {
   readonly members: Members;
   readonly worker: AwaitedWorker;
   readonly clock: Clock;
-  /** Time after which a wait for ranks fails; 0 for no limit. */
+  /** Time after which waiting for ranks fails; 0 for no limit. */
   readonly timeoutNs: number;
 }
 
 /**
  * Waits until all ranks have agreed on their endpoints.
- * @param hasEnded whether they will not any more
- * @param fail called if they have not in time
+ * @param hasEnded true once they never will: the team has failed or is closed
+ * @param fail called if they have not agreed in time
  */
 export async function untilConnected(
   { members, worker, clock, timeoutNs }: MembershipParts,
@@ -212,7 +211,7 @@ export async function untilConnected(
   const startedNs = clock.nowNs();
   let missing: number | undefined;
   let timer: Timer | undefined;
-  // Like an operation it fails only if nothing has happened since the last look.
+  // Like an operation, it fails only if nothing has changed since the previous check.
   const look = (): void => {
     const isLate = clock.nowNs() - startedNs >= timeoutNs && members.missing.length === missing;
     missing = members.missing.length;
@@ -225,10 +224,10 @@ export async function untilConnected(
   timer?.cancel();
 }
 
-/** Waits until the ranks were told. @param isGivenUp whether those that do not answer are waited for only a short time */
-export async function untilTold(
+/** Waits until all ranks were notified. @param isGivenUp whether to wait only {@link LEAVE_NS} for those that do not respond */
+export async function untilNotified(
   { worker, clock }: MembershipParts,
-  isTold: () => boolean,
+  isNotified: () => boolean,
   isGivenUp: () => boolean,
 ): Promise<void> {
   let isLate = false;
@@ -236,6 +235,6 @@ export async function untilTold(
     isLate = true;
     worker.promises.wake();
   });
-  await worker.promises.until(() => isTold() || worker.closed || (isLate && isGivenUp()));
+  await worker.promises.until(() => isNotified() || worker.closed || (isLate && isGivenUp()));
   timer.cancel();
 }

@@ -1,4 +1,4 @@
-/** Makes sub-teams of a team: every rank announces its color, and each color becomes a team over the same connections. */
+/** Creates sub-teams: every rank announces its color, and the ranks of each color become a team over the same connections. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -10,12 +10,12 @@ import { TeamService } from './run/service.ts';
 import { TeamCore } from './team-core.ts';
 
 const NO_COLOR = -1;
-/** Team ids are below this: exact as Numbers. */
+/** Team ids are below this, so that Numbers represent them exactly. */
 const ID_END = 2 ** 52;
 
 /**
- * See Team.split.
- * @param allGather that operation of the team
+ * Implements Team.split.
+ * @param allGather the operation of the parent team
  * @returns the parts of the sub-team; undefined without a color
  */
 export async function splitTeam(
@@ -30,7 +30,7 @@ export async function splitTeam(
     throw invalidParam('color', 'must be an integer of 0 or more, or undefined', color);
   }
   if (!Number.isSafeInteger(key)) throw invalidParam('key', 'must be an integer', key);
-  // The number of this operation: equal on all ranks.
+  // The sequence number of this operation is equal on all ranks.
   const { id, next: sequence } = core.state;
   const { size } = call.group;
   const own = Float64Array.of(color ?? NO_COLOR, key);
@@ -70,7 +70,7 @@ function partsOf(core: TeamCore, call: CallTeam, ranks: readonly number[], id: n
   return [child, { ...call, places, group }];
 }
 
-/** The id of a sub-team, which all its ranks compute: a hash of the values that distinguish it. */
+/** The id of a sub-team: a hash of the values that distinguish it, which all its ranks compute. */
 function idOf(parent: number, sequence: number, color: number): number {
   let [high, low] = [highOf(parent), parent >>> 0];
   for (const part of [sequence, color >>> 0, highOf(color)]) {

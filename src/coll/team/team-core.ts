@@ -1,4 +1,4 @@
-/** The core of a team on this rank: starts its operations, and handles its failure and its end. Callers check the arguments. */
+/** The core of a team on one rank: starts operations, and handles failure and closing. Callers check the arguments. */
 
 import type { Endpoint } from '../../api/contract/endpoint.ts';
 import type { Request, RequestParams } from '../../api/contract/request.ts';
@@ -7,7 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { rankFailed, reasonOf, teamFailed, textOf } from './layout/errors.ts';
 import { describeSignature, Kind, type Signature } from './layout/header.ts';
 import { Mailbox } from './mailbox.ts';
-import { type Loss, untilConnected, untilTold } from './members.ts';
+import { type Loss, untilConnected, untilNotified } from './members.ts';
 import { CollRequest } from './run/coll-request.ts';
 import { Operation, type OperationCall } from './run/operation.ts';
 import type { TeamListener } from './run/service.ts';
@@ -15,10 +15,9 @@ import type { EndNbx } from './run/slice-run.ts';
 import { type TeamParts, TeamState } from './team-state.ts';
 import { Watch } from './watch.ts';
 
-/** Operations that a team has in progress at most. */
+/** Maximum number of operations in progress in one team. */
 const OPERATIONS_MAX = 1024;
 
-/** One team of this rank. */
 export class TeamCore {
   readonly state: TeamState;
   readonly #operations: Map<number, Operation> = new Map();
@@ -26,7 +25,6 @@ export class TeamCore {
   readonly #watch: Watch;
   /** Endpoints over which greetings are being sent. */
   readonly #greetings: Set<Endpoint> = new Set();
-  /** Receives a message of another rank. */
   readonly onMessage: TeamListener = (header, message) => this.#mailbox.deliver(header, message);
   readonly #onEnded = (operation: Operation): void => this.#ended(operation);
   readonly #onLost = (member: number, loss: Loss): void => this.#memberLost(member, loss);
@@ -49,7 +47,7 @@ export class TeamCore {
     return this.#operations.size;
   }
 
-  /** Why the team has failed. */
+  /** Why the team has failed; undefined if it has not. */
   get failure(): UcxError | undefined {
     return this.state.failure;
   }
@@ -60,7 +58,8 @@ export class TeamCore {
   }
 
   /**
-   * Checks that operations can begin. The team fails, on all ranks, if one is lost: the others may wait for this one in an operation that does not need it.
+   * Checks that operations can begin. If a rank is lost, the team fails on all ranks: the others may wait for this one in an operation that does not need the
+   * lost rank.
    * @throws UcxError ERR_CLOSED, ERR_COLL_TEAM_FAILED
    */
   checkUsable(): void {
@@ -68,23 +67,23 @@ export class TeamCore {
     if (isClosed) throw closedError('team');
     if (parts.worker.closed) throw closedError('worker of the team');
     if (failure !== undefined) throw teamFailed(failure);
-    const gone = departures.first;
-    if (gone !== undefined) {
-      const error = departures.errorOf(gone);
+    const departed = departures.first;
+    if (departed !== undefined) {
+      const error = departures.errorOf(departed);
       this.state.fail(error);
       throw teamFailed(error);
     }
     if (this.#operations.size >= OPERATIONS_MAX) {
-      throw statusError(Status.EXCEEDS_LIMIT, `begin operation ${OPERATIONS_MAX + 1} of a team at once`);
+      throw statusError(Status.EXCEEDS_LIMIT, `begin more than ${OPERATIONS_MAX} operations of a team at once`);
     }
   }
 
-  /** This rank has cancelled an operation, or does not begin it: the others wait for it. */
+  /** Fails the team because this rank has cancelled an operation, or does not begin it: the others wait for it. */
   cancelled(signature: Signature): void {
     this.state.fail(rankFailed(this.state.rank, Status.CANCELED, `has cancelled ${describeSignature(signature)}`));
   }
 
-  /** Begins an operation. @returns its status, or its request */
+  /** Begins an operation. @returns its status if it has ended, else its request */
   begin(call: OperationCall, params: RequestParams | undefined): Status | Request {
     const sequence = this.state.next++;
     const operation = new Operation(this.state, sequence, call, this.#onEnded);
@@ -106,20 +105,20 @@ export class TeamCore {
     return request;
   }
 
-  /** Stops everything; operations in progress fail on all ranks. */
+  /** Fails the operations in progress, on all ranks. */
   shutDown(error: UcxError): void {
     this.state.isClosed = true;
     if (this.#operations.size > 0) this.state.fail(error);
-    this.#mailbox.refuseFuture(error);
+    this.#mailbox.nackFuture(error);
   }
 
-  /** Leaves the team and the worker; nothing is in progress any more. */
+  /** Notifies the other ranks and leaves the worker. Called when no operation is in progress. */
   async leave(): Promise<void> {
     const { state } = this;
     const { members, memberOf, service, size, id } = state.parts;
     this.#watch.disarm();
     state.keys.close();
-    const untold = new Set<Endpoint>();
+    const pending = new Set<Endpoint>();
     const { failure, rank: own } = state;
     const header = state.header(Kind.LEAVE);
     if (failure !== undefined) Object.assign(header, reasonOf(failure, own));
@@ -127,18 +126,18 @@ export class TeamCore {
     for (let rank = 0; rank < size; rank++) {
       const endpoints = rank === own || state.isLost(rank) ? [] : members.endpointsTo(memberOf[rank]!);
       for (const endpoint of endpoints) {
-        untold.add(endpoint);
-        const end: EndNbx = () => untold.delete(endpoint);
+        pending.add(endpoint);
+        const end: EndNbx = () => pending.delete(endpoint);
         state.sendOver(endpoint, header, text, () => state.issue(state, (params) => endpoint.flushNbx(params), end));
       }
     }
     const isGivenUp = (): boolean => state.failure !== undefined || members.missing.length > 0;
-    // A member that has died may have taken the last message, and not a greeting.
-    const isTold = (): boolean => untold.size === 0 && (this.#greetings.size === 0 || !isGivenUp());
-    await untilTold(state.parts, isTold, isGivenUp);
+    // A member that has died may have received the last message, but not a greeting.
+    const isNotified = (): boolean => pending.size === 0 && (this.#greetings.size === 0 || !isGivenUp());
+    await untilNotified(state.parts, isNotified, isGivenUp);
     state.hasFailed = true;
-    if (isGivenUp()) for (const endpoint of this.#greetings) untold.add(endpoint);
-    for (const endpoint of untold) members.giveUp(endpoint);
+    if (isGivenUp()) for (const endpoint of this.#greetings) pending.add(endpoint);
+    for (const endpoint of pending) members.giveUp(endpoint);
     members.unlisten(this.#onLost);
     members.leave();
     service.remove(id, this.onMessage);
@@ -159,7 +158,6 @@ export class TeamCore {
     if (state.failure !== undefined) throw state.failure;
   }
 
-  /** Sends a greeting to a rank. */
   greet(endpoint: Endpoint, isChosen: boolean): void {
     const kind = isChosen ? Kind.CHOICE : Kind.GREETING;
     this.#greetings.add(endpoint);
@@ -171,7 +169,7 @@ export class TeamCore {
 
   #failed(error: UcxError): void {
     for (const operation of [...this.#operations.values()]) operation.fail(error);
-    this.#mailbox.refuseFuture(error);
+    this.#mailbox.nackFuture(error);
   }
 
   #ended(operation: Operation): void {

@@ -64,8 +64,8 @@ describe('memory that a rank has offered', () => {
   it('is refused with the place of its part, and the reason', () => {
     const team = new FakeTeam({ size: 3 });
     const offer = { ...team.core.state.header(Kind.READY), sequence: 9, from: 2, slice: 3, round: 4, byteLength: 5 };
-    team.core.state.refuse(offer);
-    team.core.state.refuse(offer, statusError(Status.NO_MEMORY, 'map'));
+    team.core.state.sendNack(offer);
+    team.core.state.sendNack(offer, statusError(Status.NO_MEMORY, 'map'));
     const [first, second] = team.sent;
     const part = { kind: Kind.NOTICE, sequence: 9, slice: 3, round: 4, byteLength: 5, from: 0 };
     expect([first!.rank, first!.header]).toEqual([2, expect.objectContaining({ ...part, status: Status.CANCELED })]);

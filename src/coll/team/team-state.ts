@@ -1,4 +1,4 @@
-/** The state that a team shares with its operations and messages: its parts, its failure, its lost ranks, and the sending of messages. */
+/** The state that a team shares with its operations and messages: its parts, its failure, its lost ranks, and how it sends messages. */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';
 import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';
@@ -16,13 +16,13 @@ import type { Scratch } from './run/plan.ts';
 import type { HandlerWorker, TeamService } from './run/service.ts';
 import type { EndNbx, IssueOwner, Issuer, Part, PartKey, StartNbx } from './run/slice-run.ts';
 
-/** Time after the end of a rank until operations that still need it fail: messages that it has sent before may be unread. */
+/** Time between the loss of a rank and the failure of operations that still need it: messages that the rank sent before may be unread. */
 const LOSS_GRACE_NS = 20e6;
-/** Keys of peers that are kept. */
+/** Maximum number of peers' remote keys that are cached. */
 const KEYS_MAX = 128;
 const NO_BYTES = new Uint8Array(0);
 
-/** The parts of a team. */
+/** What a team consists of. */
 export interface TeamParts {
   readonly id: number;
   readonly rank: number;
@@ -31,16 +31,15 @@ export interface TeamParts {
   readonly amId: number;
   readonly service: TeamService;
   readonly members: Members;
-  /** Member of each rank. */
+  /** Member of each rank: its index in {@link Members}. */
   readonly memberOf: readonly number[];
   readonly scratch: Scratch;
   readonly issuer: Issuer;
   readonly clock: Clock;
-  /** Time after which an operation fails that waits for a rank; 0 for no limit. */
+  /** Time after which an operation that waits for ranks fails; 0 for no limit. */
   readonly timeoutNs: number;
 }
 
-/** The state of a team. */
 export class TeamState implements IssueOwner {
   readonly id: number;
   readonly rank: number;
@@ -49,18 +48,18 @@ export class TeamState implements IssueOwner {
   readonly departures: Departures;
   readonly keys: KeyCache<RemoteKey> = new KeyCache({ keysMax: KEYS_MAX });
   readonly requests: Set<Request> = new Set();
-  /** True once this rank has left: no message of the team itself is started any more. */
+  /** True once this rank has left: no message of the team itself is sent any more. */
   hasFailed = false;
-  /** Why the team has failed. */
+  /** Why the team has failed; undefined if it has not. */
   failure: UcxError | undefined = undefined;
   isClosed = false;
-  /** Number of the next operation. */
+  /** Sequence number of the next operation. */
   next = 0;
   readonly #packed: Uint8Array = new Uint8Array(AM_HEADER_BYTES_MAX);
   readonly #graces: Set<Timer> = new Set();
   readonly #onFailure: (error: UcxError) => void;
 
-  /** @param onFailure called once, when the team fails */
+  /** @param onFailure called once when the team fails */
   constructor(parts: TeamParts, onFailure: (error: UcxError) => void) {
     this.parts = parts;
     this.id = parts.id;
@@ -79,7 +78,7 @@ export class TeamState implements IssueOwner {
     return this.parts.members.endpoint(this.parts.memberOf[rank]!);
   }
 
-  /** The same for operations, which begin later. */
+  /** The endpoint to a rank, for operations: they begin after the ranks have agreed on endpoints. */
   endpoint(rank: number): Endpoint {
     return this.endpointTo(rank)!;
   }
@@ -93,12 +92,12 @@ export class TeamState implements IssueOwner {
     return this.departures.loss(rank) !== undefined;
   }
 
-  /** Starts an operation of ucp for the team, or for an operation of it. */
+  /** Starts a UCP operation for the team, or for an operation of the team. */
   issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void {
     this.parts.issuer.issue(owner, start, end);
   }
 
-  /** The bytes of a message of an operation; valid until the next call. */
+  /** Encodes a message of an operation; the bytes are valid until the next call. */
   pack(
     kind: Kind,
     { sequence, signature }: Pick<Header, 'sequence' | 'signature'>,
@@ -115,7 +114,7 @@ export class TeamState implements IssueOwner {
     return { kind, team, sequence, from, slice: 0, round: 0, signature, status: Status.OK, byteLength: 0, offset: 0 };
   }
 
-  /** Sends a message of the team itself; a rank that cannot be reached learns it otherwise. */
+  /** Sends a message of the team itself. If the rank cannot be reached, it detects the failure otherwise. */
   send(rank: number, header: Header, rest?: Uint8Array): void {
     const endpoint = this.endpointTo(rank);
     if (endpoint !== undefined && !this.isLost(rank)) this.sendOver(endpoint, header, rest);
@@ -129,20 +128,20 @@ export class TeamState implements IssueOwner {
     this.issue(this, start, end);
   }
 
-  /** Tells a rank that nothing will be written to the memory it has offered. */
-  refuse(offer: Header, error: UcxError | undefined = this.failure): void {
+  /** Sends a NACK for offered memory: nothing will be written to it. */
+  sendNack(offer: Header, error: UcxError | undefined = this.failure): void {
     const reason = error ?? rankFailed(this.rank, Status.CANCELED, 'does not send');
     const { sequence, signature, slice, round, byteLength } = offer;
     const header = { ...this.header(Kind.NOTICE, sequence, signature), slice, round, byteLength };
     this.send(offer.from, { ...header, ...reasonOf(reason, this.rank) }, textOf(reason));
   }
 
-  /** Tells a rank why the team has failed. */
-  tell(rank: number, error: UcxError): void {
+  /** Notifies a rank of the failure of the team. */
+  notifyFailure(rank: number, error: UcxError): void {
     this.send(rank, { ...this.header(Kind.FAILURE), ...reasonOf(error, this.rank) }, textOf(error));
   }
 
-  /** The team fails on this rank, which does not tell the others. @returns false if it has failed before */
+  /** The team fails on this rank, without notifying the others. @returns false if it has failed before */
   adopt(error: UcxError): boolean {
     if (this.failure !== undefined) return false;
     this.failure = error;
@@ -153,10 +152,10 @@ export class TeamState implements IssueOwner {
   /** The team fails on all ranks. */
   fail(error: UcxError): void {
     if (!this.adopt(error)) return;
-    for (let rank = 0; rank < this.parts.size; rank++) if (rank !== this.rank) this.tell(rank, error);
+    for (let rank = 0; rank < this.parts.size; rank++) if (rank !== this.rank) this.notifyFailure(rank, error);
   }
 
-  /** Runs a function when a rank that is gone has had time to say why. */
+  /** Runs a function when a lost rank has had time to send the reason. */
   later(run: () => void): void {
     const timer = this.parts.clock.setTimer(LOSS_GRACE_NS, () => {
       this.#graces.delete(timer);
@@ -165,21 +164,18 @@ export class TeamState implements IssueOwner {
     this.#graces.add(timer);
   }
 
-  /** Nothing runs later any more. */
   cancelTimers(): void {
     for (const grace of this.#graces) grace.cancel();
   }
 }
 
-/* The departed ranks of a team: those whose connection has ended, and those that have left the team. */
-
-/** The departed ranks of one team. */
+/** The departed ranks of one team: those whose connection has ended, and those that have left the team. */
 export class Departures {
   readonly #members: Pick<Members, 'loss'>;
   readonly #memberOf: readonly number[];
-  /** Ranks that have left this team; {@link Members} knows whose connection has ended. */
+  /** Ranks that have left this team. {@link Members} knows the ranks whose connection has ended. */
   readonly #left: Map<number, Loss> = new Map();
-  /** Those of them that have left it because it had failed. */
+  /** Ranks that have left because the team had failed. */
   readonly #withdrawn: Set<number> = new Set();
 
   /** @param memberOf the member of each rank */
@@ -193,12 +189,12 @@ export class Departures {
     return this.#left.get(rank) ?? this.#members.loss(this.#memberOf[rank]!);
   }
 
-  /** Ranks that are lost, or have left a team that had not failed: all others leave it because of its failure. */
+  /** Ranks that are lost or were the first to leave. Others, which leave because of the failure, are not lost. */
   get lostRanks(): number[] {
     return [...this.#memberOf.keys()].filter((rank) => this.loss(rank) !== undefined && !this.#withdrawn.has(rank));
   }
 
-  /** The rank that departed first: ranks leave a team after it has lost one. */
+  /** The rank whose departure is the cause: one whose connection has ended, else one that has left. */
   get first(): number | undefined {
     const { lostRanks } = this;
     return lostRanks.find((rank) => this.loss(rank)?.isClosed === false) ?? lostRanks[0];
@@ -211,9 +207,9 @@ export class Departures {
   }
 
   /**
-   * A rank has left.
+   * Handles a rank that leaves.
    * @param hasFailed whether it says that the team had failed
-   * @param failure of the team as this rank knows it: it may name the rank that leaves
+   * @param failure the failure of the team as this rank knows it, which may name the rank that leaves
    * @returns why it has departed; undefined if that was known
    */
   left(rank: number, hasFailed: boolean, failure: UcxError | undefined): Loss | undefined {

@@ -26,13 +26,12 @@ import type { TeamCore } from './team-core.ts';
 type Send = LocalMemory | undefined;
 
 /**
- * A team. Every rank calls the same operations in the same order, with the same element types, counts and roots. `send` and `recv` are host bytes or mapped
- * memory of any type, also of different types on different ranks; they are different memory or in place: the same bytes, or this rank's block in its place.
- * Memory must not be changed until the operation has ended.
- *
- * Operations throw before anything moves: ERR_INVALID_PARAM for their arguments, ERR_CLOSED, ERR_COLL_TEAM_FAILED once the team has failed. They fail with
- * ERR_COLL_MISMATCH if ranks mean different operations, ERR_COLL_RANK_FAILED if a rank is lost or has failed, ERR_COLL_TIMED_OUT; `details.rank` is the rank.
- * The failure of one operation is that of the team, on all ranks. The nbx forms return OK, a request in progress, or the failure.
+ * A team of ranks. Every rank calls the same operations in the same order, with the same element types, counts and roots. `send` and `recv` are host bytes or
+ * mapped memory of any type, which may differ between ranks. They must be disjoint, or in place: the same bytes, or this rank's block at its position in the
+ * other memory. Memory must not be changed until the operation has ended.
+ * | Operations throw before any data moves: ERR_INVALID_PARAM for their arguments, ERR_CLOSED, ERR_COLL_TEAM_FAILED once the team has failed. They fail with
+ * ERR_COLL_MISMATCH if ranks call different operations, ERR_COLL_RANK_FAILED if a rank is lost or has failed, ERR_COLL_TIMED_OUT; `details.rank` is the rank.
+ * If one operation fails, the team fails, on all ranks. The nbx forms return OK, a request in progress, or the failure.
  */
 export class Team implements AsyncDisposable {
   readonly #core: TeamCore;
@@ -65,12 +64,12 @@ export class Team implements AsyncDisposable {
     return this.#core.state.isClosed;
   }
 
-  /** Why the team has failed and cannot be used any more; undefined for one that has not. */
+  /** Why the team has failed and cannot be used any more; undefined if it has not failed. */
   get failure(): UcxError | undefined {
     return this.#core.failure;
   }
 
-  /** Ranks whose connection has ended, or that closed the team before it failed: the others can make a new team. */
+  /** Ranks whose connection has ended, or that closed the team before it failed: the others can make a new team without them. */
   get lostRanks(): readonly number[] {
     return this.#core.lostRanks;
   }
@@ -80,7 +79,7 @@ export class Team implements AsyncDisposable {
     return this.#core.inProgress;
   }
 
-  /** Waits until all ranks have called it. */
+  /** Waits until all ranks have called barrier. */
   barrier(options: SignalOption = {}): Promise<void> {
     return this.#run('barrier', undefined, undefined, options);
   }
@@ -90,7 +89,7 @@ export class Team implements AsyncDisposable {
     return this.#start('barrier', { send: undefined, recv: undefined }, {}, params);
   }
 
-  /** Copies memory of the root to all ranks. */
+  /** Copies data from the root to all ranks. */
   broadcast(buffer: LocalMemory, options: RootOptions & SignalOption = {}): Promise<void> {
     return this.#run('broadcast', undefined, buffer, options);
   }
@@ -100,7 +99,7 @@ export class Team implements AsyncDisposable {
     return this.#start('broadcast', { send: undefined, recv: buffer }, options, params);
   }
 
-  /** Collects a block of every rank at the root. @param recv at the root: the blocks in the order of the ranks */
+  /** Collects a block from every rank at the root. @param recv at the root: the blocks in the order of the ranks */
   gather(send: LocalMemory, recv: Send, options: RootOptions & SignalOption = {}): Promise<void> {
     return this.#run('gather', send, recv, options);
   }
@@ -110,7 +109,7 @@ export class Team implements AsyncDisposable {
     return this.#start('gather', { send, recv }, options, params);
   }
 
-  /** Gives every rank its block of memory of the root. @param send at the root: the blocks in the order of the ranks */
+  /** Sends every rank its block from the root. @param send at the root: the blocks in the order of the ranks */
   scatter(send: Send, recv: LocalMemory, options: RootOptions & SignalOption = {}): Promise<void> {
     return this.#run('scatter', send, recv, options);
   }
@@ -120,7 +119,7 @@ export class Team implements AsyncDisposable {
     return this.#start('scatter', { send, recv }, options, params);
   }
 
-  /** Collects a block of every rank on all ranks, in the order of the ranks; with `recvCounts` of different lengths. */
+  /** Collects a block from every rank on all ranks, in the order of the ranks; with `recvCounts` the blocks may differ in length. */
   allGather(send: LocalMemory, recv: LocalMemory, options: AllGatherOptions & SignalOption = {}): Promise<void> {
     return this.#run('allGather', send, recv, options);
   }
@@ -135,7 +134,7 @@ export class Team implements AsyncDisposable {
     return this.#start('allGather', { send, recv }, options, params);
   }
 
-  /** Exchanges a block between all pairs of ranks; with `sendCounts` and `recvCounts` of different lengths. */
+  /** Exchanges a block between all pairs of ranks; with `sendCounts` and `recvCounts` the blocks may differ in length. */
   allToAll(send: LocalMemory, recv: LocalMemory, options: AllToAllOptions & SignalOption = {}): Promise<void> {
     return this.#run('allToAll', send, recv, options);
   }
@@ -150,7 +149,7 @@ export class Team implements AsyncDisposable {
     return this.#start('allToAll', { send, recv }, options, params);
   }
 
-  /** Reduces a vector of every rank at the root. @param recv at the root: the result */
+  /** Reduces the vectors of all ranks to one at the root. @param recv at the root: the result */
   reduce(send: LocalMemory, recv: Send, options: ReduceToRootOptions & SignalOption = {}): Promise<void> {
     return this.#run('reduce', send, recv, options);
   }
@@ -165,7 +164,7 @@ export class Team implements AsyncDisposable {
     return this.#start('reduce', { send, recv }, options, params);
   }
 
-  /** Reduces a block for every rank. @param send a block for each rank, in the order of the ranks */
+  /** Reduces the vectors of all ranks; every rank gets one block of the result. @param send a block for each rank, in the order of the ranks */
   reduceScatter(send: LocalMemory, recv: LocalMemory, options: ReduceOptions & SignalOption = {}): Promise<void> {
     return this.#run('reduceScatter', send, recv, options);
   }
@@ -180,7 +179,7 @@ export class Team implements AsyncDisposable {
     return this.#start('reduceScatter', { send, recv }, options, params);
   }
 
-  /** Reduces a vector of every rank; all ranks get the same bits, except those of a NaN. */
+  /** Reduces the vectors of all ranks; every rank gets the same bits, except those of a NaN. */
   allReduce(send: LocalMemory, recv: LocalMemory, options: ReduceOptions & SignalOption = {}): Promise<void> {
     return this.#run('allReduce', send, recv, options);
   }
@@ -196,7 +195,7 @@ export class Team implements AsyncDisposable {
   }
 
   /**
-   * Makes sub-teams; all ranks call it. Its connections are those of this team, which can be closed before it.
+   * Creates sub-teams; all ranks call it. They use the connections of this team, which can be closed before them.
    * @returns the sub-team of this rank's color; undefined without a color
    * @throws UcxError ERR_INVALID_PARAM; failures of operations
    */
@@ -206,7 +205,7 @@ export class Team implements AsyncDisposable {
   }
 
   /**
-   * Lists the algorithms of an operation by size, their estimates, and why the others are not used.
+   * Lists the algorithms of an operation by size, with their estimates, and why the others are not used.
    * @throws UcxError ERR_INVALID_PARAM
    */
   explain(collective: Collective): CollectiveExplanation {
@@ -214,8 +213,8 @@ export class Team implements AsyncDisposable {
   }
 
   /**
-   * Closes the team on this rank. Operations in progress fail, on all ranks; ranks that still need this one for theirs are told that it is gone. Idempotent,
-   * never fails.
+   * Closes the team on this rank. Operations in progress fail, on all ranks; ranks whose operations still need this one are notified that it has left.
+   * Idempotent, never fails.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -247,7 +246,7 @@ export class Team implements AsyncDisposable {
     return this.#core.begin(planCall(this.#call, collective, memories, options), params);
   }
 
-  /** An operation is aborted before it has begun. Refuses it for the same reasons as {@link #start}. */
+  /** Handles an operation that is aborted before it has begun. Throws the same errors as {@link #start}. */
   #abort(collective: Collective, send: Send, recv: Send, options: CallOptions): void {
     if (this.#core.failure !== undefined) return;
     this.#core.checkUsable();
@@ -259,7 +258,7 @@ export class Team implements AsyncDisposable {
     const worker: AwaitedWorker = this.#core.state.parts.worker;
     const { signal } = options;
     let hasStarted = false;
-    // At once: the next operation of the caller would take its place on this rank only.
+    // Abort it synchronously: otherwise the caller's next operation would take its sequence number on this rank only.
     if (signal instanceof AbortSignal && signal.aborted) this.#abort(collective, send, recv, options);
     try {
       await worker.promises.run(collective, signal, (params) => {
@@ -267,9 +266,9 @@ export class Team implements AsyncDisposable {
         return this.#start(collective, { send, recv }, options, params);
       });
     } catch (error) {
-      // While it waited for a free request.
+      // Aborted while it waited for a free request.
       if (!hasStarted && error instanceof AbortError) this.#abort(collective, send, recv, options);
-      // The failure of the team names the rank; that of the promise has it as its cause.
+      // The error of the team names the rank; that of the promise has it as its cause.
       const { failure } = this.#core;
       if (isUcxError(error) && failure !== undefined && error.cause === failure && error.code !== TEAM_FAILED)
         throw failure;

@@ -65,7 +65,7 @@ describe('an operation that makes no progress', () => {
       Status.TIMED_OUT,
       expect.objectContaining({
         code: 'ERR_COLL_TIMED_OUT',
-        message: 'barrier: waited 1000 ms for rank 1',
+        message: 'barrier: timed out after 1000 ms, waiting for rank 1',
         details: { rank: 1, ranks: '1' },
       }),
     ]);

@@ -1,6 +1,6 @@
 /**
- * The watchdog of a team: describes operations without progress to the ranks that they wait for, which may run different operations, and fails the team
- * at its time-out.
+ * The watchdog of a team: sends checks for operations that make no progress to the ranks that they wait for, because those may run different operations, and
+ * fails the team at its time-out.
  */
 
 import type { Timer } from '../../ucs/sys/clock.ts';
@@ -10,11 +10,10 @@ import { describeSignature, Kind } from './layout/header.ts';
 import type { Operation } from './run/operation.ts';
 import type { TeamState } from './team-state.ts';
 
-/** Time without a message after which an operation is described (CHECK_RECEIVE, CHECK_SEND) to the ranks that it waits for; it doubles. */
+/** Time without a message after which a check (CHECK_RECEIVE, CHECK_SEND) is sent to the ranks that an operation waits for; it doubles after each check. */
 const CHECK_NS = 20e6;
 const CHECK_NS_MAX = 1e9;
 
-/** The watch of one team. */
 export class Watch {
   readonly #state: TeamState;
   readonly #operations: ReadonlyMap<number, Operation>;
@@ -28,7 +27,7 @@ export class Watch {
     this.#operations = operations;
   }
 
-  /** Watches while operations are in progress. */
+  /** Starts watching, while operations are in progress. */
   arm(): void {
     if (this.#timer !== undefined || this.#operations.size === 0) return;
     const { timeoutNs, clock } = this.#state.parts;
@@ -47,7 +46,7 @@ export class Watch {
     this.#checkNs = CHECK_NS;
   }
 
-  /** An operation has ended. */
+  /** Called when an operation has ended. */
   ended(operation: Operation): void {
     this.#marks.delete(operation);
     if (this.#operations.size === 0) this.disarm();
@@ -73,7 +72,7 @@ export class Watch {
     }
   }
 
-  /** Describes an operation to the ranks that it waits for. */
+  /** Sends checks for an operation to the ranks that it waits for. */
   #describe(operation: Operation): void {
     const { sequence, signature } = operation;
     for (const { run, round, peer, isSend, place } of operation.awaitedParts()) {

@@ -106,7 +106,7 @@ describe('operations that fail in the middle', () => {
     const failures = await failuresInProgress(ranks, [ranks[0]!.team.broadcast(send), receiving]);
     for (const failure of failures) {
       expect(failure).toMatchObject({ code: 'ERR_COLL_RANK_FAILED', details: { rank: 1 } });
-      expect(failure.message).toMatch(/^rank 1 has released the memory of its part/);
+      expect(failure.message).toMatch(/^rank 1 has released the memory that it had offered/);
     }
     await closeAll(ranks);
   });

@@ -1,36 +1,35 @@
-/** The messages between the ranks of a team as data: layout, writing and reading. */
+/** Layout of the messages between the ranks of a team. */
 
 import { ALGORITHMS } from '../../choice/algorithms.ts';
 import { COLLECTIVES, type Collective } from '../../choice/problem.ts';
 import { DTYPES, type Dtype, REDUCE_OPS, type ReduceOp } from '../../dtype/dtype.ts';
 
 const VERSION = 1;
-/** Bytes of the fields; further data of a type follows. */
+/** Bytes of the fields; for some kinds further bytes follow. */
 export const HEADER_BYTES = 72;
 const NO_NAME = 0xff;
 
 /** Kinds of messages. */
 export const Kind = {
-  /** A part of an operation, with its bytes. */
+  /** The data of one part of an operation. */
   DATA: 0,
-  /** The receiver of a long part has memory for it: the key follows the fields if it can be written to. */
+  /** The receiver of a long part has memory for it. If the sender can write to that memory, its packed key follows the fields. */
   READY: 1,
-  /** The bytes of a part were written to the memory of READY, or will not be: see `status`. */
+  /** The data of a part was written to the memory of READY, or will not be written: see `status`. */
   NOTICE: 2,
-  /** The team has failed; the reason follows the fields, as text. */
+  /** The team has failed; the reason follows the fields as text. */
   FAILURE: 3,
-  /** A rank waits for a part from the receiver of this message, in the operation that it describes. */
+  /** The sender waits for a part from the receiver of this message, in the operation that the message describes. */
   CHECK_RECEIVE: 4,
-  /** A rank waits for memory that the receiver of this message has to offer for a part. */
+  /** The sender waits until the receiver of this message offers memory for a part. */
   CHECK_SEND: 5,
-  /** A rank greets another over an endpoint that the team may use between them; see members.ts. */
+  /** A rank greets another over an endpoint that the team may use between the two; see members.ts. */
   GREETING: 6,
-  /** The lower rank has chosen the endpoint over which this message comes. */
+  /** The lower rank has chosen the endpoint that carries this message. */
   CHOICE: 7,
   /** The sender has left the team; if the team had failed, the reason as in FAILURE. */
   LEAVE: 8,
 } as const;
-/** One of {@link Kind}. */
 export type Kind = (typeof Kind)[keyof typeof Kind];
 
 /** The properties of an operation that must be equal on all ranks. */
@@ -39,13 +38,13 @@ export interface Signature {
   readonly dtype: Dtype;
   readonly op: ReduceOp | undefined;
   readonly root: number;
-  /** Elements; -1 where each rank has counts of its own. */
+  /** Number of elements; -1 if it differs between ranks. */
   readonly count: number;
-  /** Number of the algorithm. */
+  /** Index of the algorithm. */
   readonly algorithm: number;
 }
 
-/** The signature in messages that are not about an operation. */
+/** The signature in messages that do not belong to an operation. */
 export const NO_OPERATION: Signature = {
   collective: 'barrier',
   dtype: 'uint8',
@@ -59,22 +58,22 @@ export const NO_OPERATION: Signature = {
 export interface Header {
   kind: Kind;
   team: number;
-  /** Number of the operation in the team. */
+  /** Number of the operation in its team. */
   sequence: number;
   /** Rank of the sender. */
   from: number;
   slice: number;
   round: number;
   signature: Signature;
-  /** OK, or why the bytes were not written, or the team has failed. */
+  /** OK, or why the data was not written or the team has failed. */
   status: number;
   /** Bytes of the part. */
   byteLength: number;
-  /** First byte of the memory behind the key; for FAILURE and LEAVE the rank that failed. */
+  /** Offset in the memory of the key; for FAILURE and LEAVE the rank that failed. */
   offset: number;
 }
 
-/** Writes a message. @param target at least {@link HEADER_BYTES} bytes and the rest @returns the bytes of the message */
+/** Writes a message. @param target at least {@link HEADER_BYTES} bytes plus those of `rest` @returns the written bytes */
 export function writeHeader(target: Uint8Array, header: Header, rest?: Uint8Array): Uint8Array {
   const view = new DataView(target.buffer, target.byteOffset, target.byteLength);
   const { signature } = header;
@@ -98,7 +97,7 @@ export function writeHeader(target: Uint8Array, header: Header, rest?: Uint8Arra
   return target.subarray(0, HEADER_BYTES + (rest?.byteLength ?? 0));
 }
 
-/** Reads a message; undefined for bytes that are not one of this version. */
+/** Reads a message; undefined if the bytes are not a message of this version. */
 export function readHeader(bytes: Uint8Array): Header | undefined {
   if (bytes.byteLength < HEADER_BYTES || bytes[0] !== VERSION) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -128,17 +127,17 @@ export function readHeader(bytes: Uint8Array): Header | undefined {
   };
 }
 
-/** Whether a message only tells what its sender waits for. */
+/** Whether a message is a check: it only describes what its sender waits for. */
 export function isCheck(kind: Kind): boolean {
   return kind === Kind.CHECK_RECEIVE || kind === Kind.CHECK_SEND;
 }
 
-/** The bytes behind the fields. */
+/** The bytes that follow the fields. */
 export function restOf(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(HEADER_BYTES);
 }
 
-/** Whether two ranks mean the same operation. */
+/** Whether two ranks have called the same operation. */
 export function isSame(one: Signature, other: Signature): boolean {
   return (
     one.collective === other.collective &&
@@ -150,11 +149,11 @@ export function isSame(one: Signature, other: Signature): boolean {
   );
 }
 
-/** The operation as text: `allReduce of 100 float32, sum, by ring`. */
+/** Describes the operation, such as `allReduce of 100 float32, sum, by ring`. */
 export function describeSignature({ collective, dtype, op, root, count, algorithm }: Signature): string {
   if (collective === 'barrier') return collective;
   const by = ALGORITHMS[algorithm]?.name ?? 'an unknown algorithm';
-  const what = count < 0 ? `${dtype}, with counts by rank` : `${count} ${dtype}`;
+  const what = count < 0 ? `${dtype}, with counts for each rank` : `${count} ${dtype}`;
   const hasRoot = collective === 'broadcast' || collective === 'gather' || collective === 'scatter';
   const where = hasRoot || collective === 'reduce' ? `, root ${root}` : '';
   return `${collective} of ${what}${op === undefined ? '' : `, ${op}`}${where}, by ${by}`;

@@ -1,4 +1,4 @@
-/** The data that ranks exchange when a team is created, as bytes. It is input of other processes: every field is checked. */
+/** Layout of the hello that every rank passes to the exchange when a team is created. The hellos of other ranks are untrusted input: every field is checked. */
 
 import { isBytes } from '../../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
@@ -6,51 +6,50 @@ import { invalidParam } from '../../../ucs/type/error.ts';
 const VERSION = 1;
 const BYTES_MAX = 64 * 1024;
 
-/** The data that a rank sends to all others. */
+/** What a rank announces to all others. */
 export interface Hello {
   readonly rank: number;
   readonly size: number;
-  /** Random number of the team: that of rank 0 counts. */
+  /** Random team id; the team uses that of rank 0. */
   readonly team: number;
   /** Ranks with the same name are on one node. */
   readonly node: string;
   readonly address: Uint8Array;
-  /** Remote key of some host memory, for estimates. */
+  /** Remote key of some host memory, to estimate costs with. */
   readonly key: Uint8Array;
 }
 
-/** The bytes of a hello. */
 export function packHello({ address, key, ...fields }: Hello): Uint8Array {
   const text = { version: VERSION, ...fields, address: toBase64(address), key: toBase64(key) };
   return new TextEncoder().encode(JSON.stringify(text));
 }
 
 /**
- * The hellos of all ranks, by rank.
- * @param own this rank's
- * @throws UcxError ERR_INVALID_PARAM that names the rank and the rule: another number of ranks, duplicate or missing ranks, bytes of another version
+ * Reads the hellos of all ranks; the result is indexed by rank.
+ * @param own this rank's hello
+ * @throws UcxError ERR_INVALID_PARAM that names the field and the rule: wrong number of ranks, duplicate or missing ranks, bytes of another version
  */
-export function readHellos(answers: readonly Uint8Array[], own: Hello): readonly Hello[] {
-  if (!Array.isArray(answers) || answers.length !== own.size) {
-    throw invalidParam('exchange', `must return the bytes of ${own.size} ranks`, answers?.length);
+export function readHellos(replies: readonly Uint8Array[], own: Hello): readonly Hello[] {
+  if (!Array.isArray(replies) || replies.length !== own.size) {
+    throw invalidParam('exchange', `must return an array with the bytes of ${own.size} ranks`, replies?.length);
   }
   const byRank: Hello[] = [];
-  for (const bytes of answers) {
+  for (const bytes of replies) {
     const one = readHello(bytes);
     if (one.size !== own.size) {
       throw invalidParam('size', `must be equal on all ranks: rank ${one.rank} has ${one.size}`, own.size);
     }
-    if (byRank[one.rank] !== undefined) throw invalidParam('rank', 'must be different on all ranks', one.rank);
+    if (byRank[one.rank] !== undefined) throw invalidParam('rank', 'must be unique in the team', one.rank);
     byRank[one.rank] = one;
   }
   if (byRank[own.rank]?.team !== own.team) {
-    throw invalidParam('exchange', `must return also what rank ${own.rank} has given`, own.rank);
+    throw invalidParam('exchange', `must include the bytes that rank ${own.rank} has passed`, own.rank);
   }
   return byRank;
 }
 
 function readHello(bytes: Uint8Array): Hello {
-  const rule = 'must return what the ranks have given, of this version';
+  const rule = 'must return the bytes that the ranks have passed, all of this version';
   if (!isBytes(bytes) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
   let fields: Record<string, unknown>;
   try {

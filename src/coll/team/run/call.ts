@@ -1,4 +1,4 @@
-/** The arguments of a collective operation, checked before anything moves, as the plan of its algorithm. */
+/** Checks the arguments of a collective operation before any data moves, and plans it. */
 
 import { GET_ACCESSES, type LocalMemory, PUT_ACCESSES } from '../../../api/contract/memory.ts';
 import { OwnedMemory } from '../../../api/memory/owned.ts';
@@ -14,7 +14,7 @@ import { areSame, type Bound, bind, doOverlap, placeOf } from './memory.ts';
 import type { OperationCall } from './operation.ts';
 import { type Mapper, Plan } from './plan.ts';
 
-/** Options of all collective operations; not every operation has each of them. */
+/** Options of all collective operations; each operation has some of them. */
 export interface CallOptions {
   readonly dtype?: Dtype | undefined;
   readonly op?: ReduceOp | undefined;
@@ -27,41 +27,41 @@ export interface CallOptions {
   readonly algorithm?: string | undefined;
 }
 
-/** The team of an operation. */
+/** The properties of a team that the checks need. */
 export interface CallTeam {
   readonly places: Places;
   readonly group: Group;
   readonly costs: CostModel;
-  /** The context that has mapped the memory. */
+  /** The context in which the memory must be mapped. */
   readonly owner: Mapper;
 }
 
-/** The blocks of both memories of an operation, in elements: of every rank, or one. */
+/** The blocks of both memories of an operation, in elements: one for each rank, or one. */
 interface Layout {
   readonly sources: readonly number[];
   readonly targets: readonly number[];
-  /** Whether this rank sends, and has a result. */
+  /** Whether this rank sends data, and whether it receives a result. */
   readonly sends: boolean;
   readonly receives: boolean;
-  /** Elements that all ranks must agree on; -1 with counts by rank. */
+  /** Elements on which all ranks must agree; -1 if counts differ between ranks. */
   readonly count: number;
 }
 
 const ROOTED: ReadonlySet<Collective> = new Set<Collective>(['broadcast', 'gather', 'scatter', 'reduce']);
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
-/** The access of an operation to its memories. Bytes that are sent on are also read from the memory of the result. */
+/** How an operation accesses its memories. Data that is forwarded is also read from the memory of the result. */
 const SEND_ACCESS: number = PUT_ACCESSES.ownAccess;
 const RECV_ACCESS: number = PUT_ACCESSES.ownAccess | GET_ACCESSES.ownAccess;
 
-/** The most bytes of one memory of an operation: lengths and offsets stay exact. */
+/** Maximum bytes of one memory of an operation: lengths and offsets stay exact as Numbers. */
 const BYTES_MAX = 2 ** 44;
 
 /**
  * Checks the arguments of an operation and plans it.
- * @param send memory that is read; for broadcast undefined
- * @param recv memory of the result; for broadcast the only one
- * @throws UcxError ERR_INVALID_PARAM that names the argument and the rule; ERR_CLOSED for memory that is unmapped
+ * @param send memory that is read; undefined for broadcast
+ * @param recv memory of the result; the only memory for broadcast
+ * @throws UcxError ERR_INVALID_PARAM that names the argument and the rule; ERR_CLOSED for unmapped memory
  */
 export function planCall(
   team: CallTeam,
@@ -114,7 +114,7 @@ export function planCall(
 
 const OFFSETS = ['sendOffset', 'recvOffset'] as const;
 
-/** An offset is checked even if this rank has no such memory. */
+/** Checks an offset, which must be valid even if this rank does not use the memory. */
 function checkOffset(name: string, offset: number | undefined): void {
   if (offset !== undefined && !(Number.isSafeInteger(offset) && offset >= 0)) {
     throw invalidParam(name, 'must be an integer of 0 or more', offset);
@@ -172,7 +172,7 @@ function layoutOf(
         const sources = countsOf('sendCounts', sendCounts, size, unit);
         const targets = countsOf('recvCounts', recvCounts, size, unit);
         if (sources[rank] !== targets[rank]) {
-          throw invalidParam('recvCounts', `must have for rank ${rank} what sendCounts has`, targets[rank]);
+          throw invalidParam('recvCounts', `must be equal to sendCounts for rank ${rank}`, targets[rank]);
         }
         return { sources, targets, sends: true, receives: true, count: -1 };
       }
@@ -194,19 +194,19 @@ function layoutOf(
   }
 }
 
-/** A memory of a call, as the program has given it. */
+/** A memory argument of a call. */
 interface MemoryArgument {
   readonly name: string;
   readonly memory: LocalMemory | undefined;
   readonly offset: number | undefined;
 }
 
-/** Elements that memory has, for a count that is not given. */
+/** The default count: the elements that fit in the memory. */
 function elementsOf({ name, memory, offset }: MemoryArgument, parts: number, unit: number): number {
   checkIsMemory(name, memory);
   const byteLength = memory.byteLength - offsetIn(`${name}Offset`, offset, memory);
   if (byteLength % (unit * parts) !== 0) {
-    const rule = `must have a multiple of ${unit * parts} bytes, where count is not given`;
+    const rule = `must have a multiple of ${unit * parts} bytes if count is not given`;
     throw invalidParam(name, rule, byteLength);
   }
   return byteLength / unit / parts;
@@ -223,7 +223,7 @@ function countsOf(name: string, counts: readonly number[] | undefined, size: num
   if (!Array.isArray(counts) || counts.length !== size) {
     throw invalidParam(name, `must be a list of ${size} counts, one for each rank`, counts?.length);
   }
-  // Not map, which leaves out the elements that a list does not have.
+  // Not map, which skips the holes of a sparse array.
   return Array.from(counts, (count: number, index) => countIn(`${name}[${index}]`, count, unit));
 }
 
@@ -248,13 +248,12 @@ function checkIsMemory(name: string, memory: LocalMemory | undefined): asserts m
   throw invalidParam(name, 'must be a Uint8Array or a memory handle', memory);
 }
 
-/** Memory of an operation, from the offset on. */
+/** Checks memory and binds it to an operation, from the offset on. */
 function bound(owner: object, { name, memory, offset }: MemoryArgument, access: number, byteLength: number): Bound {
   checkIsMemory(name, memory);
   if (OwnedMemory.isGenuine(memory)) {
     if (!memory.mapped) throw memory.unmappedError(`memory ${name}`);
-    if (memory.owner !== owner)
-      throw invalidParam(name, 'must be mapped by the context of the worker, not by another one', memory);
+    if (memory.owner !== owner) throw invalidParam(name, 'must be mapped by the context of the worker', memory);
     memory.requireAccess(access, name);
   }
   const start = offsetIn(`${name}Offset`, offset, memory);
@@ -264,7 +263,6 @@ function bound(owner: object, { name, memory, offset }: MemoryArgument, access: 
   return bind(memory, start, byteLength);
 }
 
-/** Blocks one after another. */
 function regionsOf(space: Space, counts: readonly number[], unit: number): Region[] {
   let offset = 0;
   return counts.map((count) => {
@@ -278,15 +276,15 @@ function lengthOf(regions: readonly Region[]): number {
   return regions.reduce((sum, { byteLength }) => sum + byteLength, 0);
 }
 
-/** Bytes by which the algorithm is chosen. */
+/** The size by which the algorithm is chosen. */
 function meanBytes({ sources, targets, count }: Layout, isByTarget: boolean, unit: number): number {
   if (count >= 0) return count * unit;
   const counts = isByTarget ? sources : targets;
-  // The counts of allToAll differ between ranks: the choice must not.
+  // The counts of allToAll differ between ranks, but the choice must not.
   return sources.length === 1 ? (counts.reduce((sum, one) => sum + one, 0) / counts.length) * unit : 0;
 }
 
-/** Memory of an operation with its blocks. */
+/** A memory of an operation, and its blocks. */
 interface Spread {
   readonly memory: Bound;
   readonly blocks: readonly Region[];
@@ -297,8 +295,8 @@ function spread(memory: Bound | undefined, blocks: readonly Region[]): Spread | 
 }
 
 /**
- * Checks that send and receive memory are apart, or in place as NCCL defines it.
- * @returns true if the source has to be copied first
+ * Checks that send and receive memory are disjoint, or in place as NCCL defines it.
+ * @returns true if the source must be copied first
  * @throws UcxError ERR_INVALID_PARAM
  */
 function checkOverlap(
@@ -311,7 +309,7 @@ function checkOverlap(
     placeOf(memory, { space: blocks[0]!.space, offset: 0, byteLength: lengthOf(blocks) });
   const [from, to] = [wholeOf(source), wholeOf(target)];
   if (!doOverlap(from, to)) return false;
-  // The block of this rank, of the memory that has a block for each.
+  // The block of this rank, in the memory that has a block for each rank.
   const ownOf = ({ memory, blocks }: Spread): ReturnType<typeof placeOf> =>
     placeOf(memory, blocks[blocks.length > 1 ? rank : 0]!);
   const isInPlace =
@@ -321,7 +319,7 @@ function checkOverlap(
   if (!isInPlace) {
     throw invalidParam(
       'recv',
-      'must not overlap send, except in place: with the block of this rank in its place',
+      'must not overlap send, unless the operation is in place: send is the block of this rank in recv, or the reverse',
       rank,
     );
   }

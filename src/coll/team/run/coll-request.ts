@@ -1,4 +1,4 @@
-/** The API request of a collective operation. It is not pooled: an operation has many messages, but one request. */
+/** The API request of a collective operation. It is not pooled: an operation needs one request for many messages. */
 
 import type { AwaitedWorker } from '../../../api/awaited/worker.ts';
 import {
@@ -10,7 +10,6 @@ import {
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
-/** A request. */
 export class CollRequest implements Request {
   status: Status = Status.INPROGRESS;
   error: unknown = undefined;
@@ -22,13 +21,13 @@ export class CollRequest implements Request {
   readonly atomicResult: bigint = 0n;
   readonly transport: undefined = undefined;
   readonly device: undefined = undefined;
-  /** Cancels the operation; false when it is too late. */
+  /** Cancels the operation; returns false if it is too late. */
   onCancel: () => boolean = () => false;
   readonly #worker: Pick<AwaitedWorker, 'onThrown'>;
   #callback: RequestCallback | undefined;
   #isFree = false;
 
-  /** @param worker takes what the callback of the application throws */
+  /** @param worker reports errors that the application's callback throws */
   constructor(
     params: RequestParams | undefined,
     byteLength: number,
@@ -55,7 +54,7 @@ export class CollRequest implements Request {
     return this.status !== Status.INPROGRESS;
   }
 
-  /** The operation has ended; for the operation. */
+  /** Called by the operation when it has ended. */
   end(status: Status, error: unknown): void {
     this.status = status;
     this.error = error;

@@ -1,4 +1,4 @@
-/** The memories of an operation: user memory of any type and host scratch, and copies between them. Callers check the ranges. */
+/** The memories of an operation: user memory of any type and host scratch memory, and copies between them. Callers check the ranges. */
 
 import type { ClosableContext } from '../../../api/awaited/context.ts';
 import type { Endpoint } from '../../../api/contract/endpoint.ts';
@@ -10,68 +10,69 @@ import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Region } from '../../schedule/schedule.ts';
 
-/** One memory of an operation, from a byte of it on. */
+/** Memory of an operation, from an offset on. */
 export interface Bound {
   readonly memory: LocalMemory;
-  /** Byte of the memory where the regions of its space begin. */
+  /** Offset in the memory at which the regions of its space begin. */
   readonly offset: number;
-  /** The bytes of host memory, from `offset` on; undefined for memory of a card. */
+  /** The bytes of host memory, from `offset` on; undefined for device memory. */
   readonly bytes: Uint8Array | undefined;
 }
 
-/** A region in its memory. */
+/** A range of memory: where a region is. */
 export interface Place {
   readonly memory: LocalMemory;
   readonly offset: number;
   readonly byteLength: number;
-  /** The bytes of host memory. */
+  /** The range of host memory; undefined for device memory. */
   readonly bytes: Uint8Array | undefined;
 }
 
 const NO_BYTES = new Uint8Array(0);
 
-/** The packed keys of mapped memory, which stay the same while it is mapped. */
+/** Packed keys of mapped memory. A packed key does not change while the memory is mapped. */
 const PACKED: WeakMap<OwnedMemory, Uint8Array> = new WeakMap();
 
-/** Binds memory from a byte of it on. */
+/** Binds memory to an operation, from an offset on. */
 export function bind(memory: LocalMemory, offset: number, byteLength: number): Bound {
   const bytes = memory instanceof Uint8Array ? memory : memory.bytes;
   return { memory, offset, bytes: partOf(bytes, offset, byteLength) };
 }
 
 /**
- * The place of a region.
+ * Finds the memory of a region.
  * @throws UcxError ERR_INVALID_ADDR if the program has detached, shrunk or unmapped the memory since it was bound
  */
 export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place {
   const { byteLength } = region;
   const place = { memory, offset: offset + region.offset, byteLength, bytes };
-  if (!isThere(place)) throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
+  if (!isAccessible(place))
+    throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
   return { ...place, bytes: partOf(bytes, region.offset, byteLength) };
 }
 
-/** False once the program has detached, shrunk or unmapped the memory of a place. */
-export function isThere({ memory, offset, byteLength }: Place): boolean {
+/** False once the program has detached, shrunk or unmapped the memory. */
+export function isAccessible({ memory, offset, byteLength }: Place): boolean {
   return memory instanceof Uint8Array ? memory.byteLength >= offset + byteLength : memory.mapped;
 }
 
-/** A part of bytes. Those that are detached, of which none is used, have no parts. */
+/** A range of bytes; undefined if they are detached. */
 function partOf(bytes: Uint8Array | undefined, offset: number, byteLength: number): Uint8Array | undefined {
   return bytes !== undefined && byteLength === 0 ? NO_BYTES : bytes?.subarray(offset, offset + byteLength);
 }
 
-/** True if both are the same bytes. */
+/** True if both are the same range. */
 export function areSame(one: Place, other: Place): boolean {
   return one.byteLength === other.byteLength && distance(one, other) === 0;
 }
 
-/** True if two places have a byte in common. */
+/** True if the two ranges overlap. */
 export function doOverlap(one: Place, other: Place): boolean {
   const gap = one.byteLength === 0 || other.byteLength === 0 ? undefined : distance(one, other);
   return gap !== undefined && gap < one.byteLength && -gap < other.byteLength;
 }
 
-/** Bytes from the start of a place to that of another; undefined for different memories. */
+/** Distance of the starts of two ranges in bytes; undefined if they are in different memories. */
 function distance(one: Place, other: Place): number | undefined {
   if (one.bytes !== undefined) {
     return one.bytes.buffer === other.bytes?.buffer ? other.bytes.byteOffset - one.bytes.byteOffset : undefined;
@@ -83,7 +84,7 @@ function distance(one: Place, other: Place): number | undefined {
   return Number(other.memory.address - one.memory.address) + other.offset - one.offset;
 }
 
-/** The packed remote key of memory that peers may put to; undefined for other memory, and for bytes that are not mapped. */
+/** The packed remote key of memory to which peers can put; undefined for other memory, and for bytes that are not mapped. */
 export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
   if (!OwnedMemory.isGenuine(memory) || (memory.access & PUT_ACCESSES.remoteAccess) === 0) return undefined;
   let packed = PACKED.get(memory);
@@ -94,7 +95,7 @@ export function packedKeyOf(memory: LocalMemory): Uint8Array | undefined {
   return packed;
 }
 
-/** Copies between the memories of one rank, through an endpoint of its worker to itself where a card is involved. */
+/** Copies between memories of one rank. Copies from or to device memory use an endpoint of the worker to itself. */
 export class LocalCopies {
   readonly #toItself: () => Endpoint;
   readonly #keys: Map<LocalMemory, RemoteKey> = new Map();
@@ -103,13 +104,13 @@ export class LocalCopies {
     this.#toItself = toItself;
   }
 
-  /** Copies host bytes at once; ranges may overlap. */
+  /** Copies host memory synchronously; the ranges may overlap. */
   copyHost(from: Uint8Array, to: Uint8Array): void {
     if (from.buffer === to.buffer) moveBytes(to, 0, from, 0, from.byteLength);
     else copyBytes(to, 0, from, 0, from.byteLength);
   }
 
-  /** Starts a copy from or to the memory of a card. */
+  /** Starts a copy from or to device memory. */
   startCopy(from: Place, to: Place, params: RequestParams): Status | Request {
     const endpoint = this.#toItself();
     const { byteLength } = from;
@@ -119,12 +120,12 @@ export class LocalCopies {
     return endpoint.getNbx(to.memory, to.offset, byteLength, this.#keyOf(from.memory), from.offset, params);
   }
 
-  /** Starts waiting until the bytes of earlier copies are in their memory. */
+  /** Starts a flush: it ends when all earlier copies are visible in memory. */
   startFlush(params: RequestParams): Status | Request {
     return this.#toItself().flushNbx(params);
   }
 
-  /** Releases the keys of the operation that has ended. */
+  /** Releases the remote keys when the operation has ended. */
   release(): void {
     for (const key of this.#keys.values()) key.release();
     this.#keys.clear();

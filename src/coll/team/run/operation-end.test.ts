@@ -196,7 +196,7 @@ describe('an operation that fails', () => {
   });
 });
 
-describe('an operation by itself', () => {
+describe('a single operation', () => {
   it('ends with the first of several failures', () => {
     const onEnded = vi.fn();
     const operation = new Operation(team.core.state, 0, team.plan('barrier'), onEnded);

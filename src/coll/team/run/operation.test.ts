@@ -51,6 +51,8 @@ describe('an operation that waits for both parts of a pair', () => {
     expect(failures).toEqual([]);
     operation.onCheck({ ...header, byteLength: byteLength + 1 });
     expect(failures).toHaveLength(1);
-    expect(failures[0]!.message).toContain(`has ${byteLength + 1} bytes for a part of ${byteLength} bytes`);
+    expect(failures[0]!.message).toContain(
+      `sent or expected ${byteLength + 1} bytes for a part that has ${byteLength} bytes here`,
+    );
   });
 });

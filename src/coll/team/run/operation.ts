@@ -1,4 +1,4 @@
-/** One collective operation of one rank: its slices, and its completion. */
+/** One collective operation on one rank: runs its slices, and completes its request. */
 
 import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -13,11 +13,11 @@ import { PartMessages } from './parts.ts';
 import type { Plan } from './plan.ts';
 import { type EndNbx, SliceRun } from './slice-run.ts';
 
-/** Slices in progress. */
+/** Slices that are in progress at the same time. */
 const SLICES_AT_ONCE = 4;
 const NO_BYTES = new Uint8Array(0);
 
-/** The operation as its caller has described it. */
+/** An operation as the caller has described it. */
 export interface OperationCall {
   readonly signature: Signature;
   readonly plan: Plan;
@@ -25,11 +25,10 @@ export interface OperationCall {
   readonly target: Bound | undefined;
 }
 
-/** One operation. */
+/** A collective operation in progress. */
 export class Operation extends PartMessages {
-  /** The request of its caller, if it has not ended at once. */
+  /** The caller's request; undefined if the operation ended in the call. */
   request: CollRequest | undefined = undefined;
-  /** Time of its start. */
   readonly startedNs: number;
   readonly #call: OperationCall;
   readonly #onEnded: (operation: Operation) => void;
@@ -38,7 +37,7 @@ export class Operation extends PartMessages {
   #slicesEnded = 0;
   #isStarting = false;
 
-  /** @param onEnded called once when it has ended */
+  /** @param onEnded called once when the operation has ended */
   constructor(team: TeamState, sequence: number, call: OperationCall, onEnded: (operation: Operation) => void) {
     super(team, sequence, call.signature);
     this.startedNs = team.parts.clock.nowNs();
@@ -46,7 +45,7 @@ export class Operation extends PartMessages {
     this.#onEnded = onEnded;
   }
 
-  /** Begins, or begins further slices. */
+  /** Starts slices, as many as may be in progress. */
   start(): void {
     if (this.#isStarting) return;
     this.#isStarting = true;
@@ -56,7 +55,7 @@ export class Operation extends PartMessages {
     this.endIfDone();
   }
 
-  /** A rank is lost: the operation fails if it still needs it. */
+  /** Handles the loss of a rank: the operation fails if it still needs that rank. */
   rankLost(rank: number, error: UcxError): void {
     if (this.hasFailed) {
       this.forget(({ peer }) => peer === rank);
@@ -68,7 +67,7 @@ export class Operation extends PartMessages {
     if (isAwaited || isToCome) this.team.fail(error);
   }
 
-  /** Ends it with an error, as soon as no transport uses its memory any more. */
+  /** Fails the operation; its request ends as soon as no transport uses its memory. */
   fail(error: UcxError): void {
     if (this.hasFailed || this.hasEnded) return;
     this.failure = error;
@@ -76,7 +75,7 @@ export class Operation extends PartMessages {
     this.endIfDone();
   }
 
-  /** Ends one that has failed without waiting for peers: no message can come any more. */
+  /** Ends a failed operation without waiting for peers: their messages cannot arrive any more. */
   abandon(): void {
     this.forget(() => true);
     this.endIfDone();
@@ -115,7 +114,7 @@ export class Operation extends PartMessages {
     }
   }
 
-  /** Runs a slice round after round, as far as possible. */
+  /** Runs the rounds of a slice until one has to wait. */
   #advance(run: SliceRun): void {
     if (run.isAdvancing) return;
     run.isAdvancing = true;
@@ -143,7 +142,7 @@ export class Operation extends PartMessages {
   }
 
   #begin(run: SliceRun, { id, sends, receives }: Round): void {
-    // Receives first: their peers wait for memory.
+    // Receives first: the senders wait for the memory.
     for (const transfer of receives) {
       if (!this.hasFailed) this.receivePart(run.part(id, transfer, false));
     }
@@ -165,9 +164,9 @@ export class Operation extends PartMessages {
     }
   }
 
-  /** Starts a copy from or to the memory of a card. */
+  /** Starts a copy from or to device memory. */
   #startCopy(run: SliceRun, from: Place, to: Place): void {
-    const what = 'could not copy memory of a card';
+    const what = 'could not copy device memory';
     const ended: EndNbx = (status, error) => {
       if (status !== Status.OK) this.failBy(this.team.rank, status, what, error);
       else if (!this.hasFailed) this.partEnded(run);
@@ -175,7 +174,7 @@ export class Operation extends PartMessages {
     this.issue(
       (params) => this.copies.startCopy(from, to, params),
       (status, error) => {
-        // A put has ended when its source can be reused: the next step may read its target.
+        // A put ends when its source can be reused; flush it, because the next step may read its target.
         const isPut = to.bytes === undefined && status === Status.OK;
         if (isPut) this.issue((params) => this.copies.startFlush(params), ended);
         else ended(status, error);
@@ -190,11 +189,11 @@ export class Operation extends PartMessages {
     this.start();
   }
 
-  /** A step could not be run. */
+  /** Handles an exception of a step. */
   #stepFailed(error: unknown): void {
     if (!isUcxError(error)) throw error;
     const { team } = this;
-    team.fail(rankFailed(team.rank, error.status, 'could not continue', error));
+    team.fail(rankFailed(team.rank, error.status, 'failed', error));
   }
 
   #giveScratch({ scratch }: SliceRun): void {

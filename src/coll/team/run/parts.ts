@@ -1,4 +1,7 @@
-/** The messages of the parts of one operation: long parts are written to memory that their receiver has offered, short ones are sent. */
+/**
+ * The messages of one operation. A part is the data of one message of a schedule: a long one is written to memory that its receiver has offered, a short one
+ * is sent in an active message.
+ */
 
 import type { LocalMemory, RemoteKey } from '../../../api/contract/memory.ts';
 import type { Request } from '../../../api/contract/request.ts';
@@ -7,17 +10,17 @@ import { Status, statusOf } from '../../../ucs/type/status.ts';
 import { rankFailed, reportedBy } from '../layout/errors.ts';
 import { describeSignature, type Header, Kind, restOf, type Signature } from '../layout/header.ts';
 import type { TeamState } from '../team-state.ts';
-import { isThere, LocalCopies, packedKeyOf } from './memory.ts';
+import { isAccessible, LocalCopies, packedKeyOf } from './memory.ts';
 import { discard, keep, type Message } from './service.ts';
 import type { EndNbx, IssueOwner, Part, SliceRun, StartNbx } from './slice-run.ts';
 
-/** From this length on the receiver of a part offers its memory first. */
+/** Parts of at least this length are written to memory that the receiver offers first. */
 const READY_MIN = 16 * 1024;
 const NO_BYTES = new Uint8Array(0);
-/** How operations with a lost peer end. */
+/** The statuses of operations whose peer is lost. */
 const LOSSES: ReadonlySet<Status> = new Set<Status>([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
 
-/** A message that has arrived before its round. */
+/** A message that has arrived before its round began. */
 interface Early {
   readonly header: Header;
   readonly message: Message;
@@ -29,12 +32,12 @@ interface Offer {
   readonly key: Uint8Array | undefined;
 }
 
-/** The parts of one operation. */
+/** Sends and receives the parts of one operation. */
 export abstract class PartMessages implements IssueOwner {
   readonly sequence: number;
   readonly signature: Signature;
   readonly requests: Set<Request> = new Set();
-  /** Changes whenever a message of it moves: without a change it is stuck. */
+  /** Changes whenever a message of the operation is sent or received; the watchdog compares it. */
   marks = 0;
   failure: UcxError | undefined = undefined;
   protected readonly team: TeamState;
@@ -54,16 +57,16 @@ export abstract class PartMessages implements IssueOwner {
     this.copies = new LocalCopies(() => team.toItself());
   }
 
-  /** A part or a copy of a slice has ended. */
+  /** Called when a part or a copy of a slice has ended. */
   protected abstract partEnded(run: SliceRun): void;
-  /** Ends the operation if nothing of it is under way any more. */
+  /** Ends the operation if nothing is in progress. */
   protected abstract endIfDone(): void;
 
   get hasFailed(): boolean {
     return this.failure !== undefined;
   }
 
-  /** Parts that it waits to receive, or whose receivers have not offered memory. */
+  /** Parts that it waits to receive, and parts whose receivers have not offered memory. */
   awaitedParts(): readonly Part[] {
     return [...this.#expected, ...this.#unready];
   }
@@ -73,17 +76,17 @@ export abstract class PartMessages implements IssueOwner {
     return [...new Set(this.awaitedParts().map(({ peer }) => peer))].sort((a, b) => a - b);
   }
 
-  /** Called when a rank waits for a part: both ends wait if one of them treats it as a long part, and the other does not. */
+  /** Handles the check of a rank that waits for a part. If the ranks disagree whether the part is long, both would wait forever. */
   onCheck(header: Header): void {
-    // The part of the other direction, which this rank may wait for too, has a length of its own.
+    // The part in the other direction, for which this rank may wait too, may have another length.
     const counterparts = header.kind === Kind.CHECK_SEND ? this.#expected : this.#unready;
     const part = counterparts.find((one) => isOf(one, header));
     if (!this.hasFailed && part !== undefined && part.place.byteLength !== header.byteLength) {
-      this.#refuseLength(part, header);
+      this.#failLength(part, header);
     }
   }
 
-  /** A message of this operation, with its signature. */
+  /** Handles a message of this operation whose signature matches. */
   onMessage(header: Header, message: Message): void {
     this.marks += 1;
     if (header.kind === Kind.DATA) this.#onData(header, message);
@@ -94,16 +97,16 @@ export abstract class PartMessages implements IssueOwner {
     }
   }
 
-  /** Drops what is under way: no transport starts for it any more. Peers may still write to memory that they were offered. */
+  /** Drops the parts in progress: no further transfer is started for them. Peers may still write to memory that they were offered. */
   protected dropParts(): void {
     for (const request of [...this.requests]) request.cancel();
     for (const { message } of this.#early.splice(0)) discard(message);
-    for (const { header } of this.#offers.splice(0)) this.team.refuse(header);
+    for (const { header } of this.#offers.splice(0)) this.team.sendNack(header);
     this.#unready.length = 0;
     this.forget(({ isExposed, peer }) => !isExposed || this.team.isLost(peer));
   }
 
-  /** Whether a message is to come. */
+  /** Whether another message is expected. */
   protected get isExpecting(): boolean {
     return this.#expected.length > 0;
   }
@@ -131,13 +134,13 @@ export abstract class PartMessages implements IssueOwner {
     else this.#sendTo(part, this.#offers.splice(at, 1)[0]!);
   }
 
-  /** No message is expected any more of the parts that are gone. */
-  protected forget(isGone: (part: Part) => boolean): void {
-    const left = this.#expected.filter((part) => !isGone(part));
+  /** Stops expecting messages for the parts that are dropped. */
+  protected forget(isDropped: (part: Part) => boolean): void {
+    const left = this.#expected.filter((part) => !isDropped(part));
     this.#expected.splice(0, this.#expected.length, ...left);
   }
 
-  /** Starts an operation of ucp. */
+  /** Starts a UCP operation. */
   protected issue(start: StartNbx, end: EndNbx): void {
     if (this.hasFailed) {
       end(Status.CANCELED, undefined);
@@ -152,15 +155,15 @@ export abstract class PartMessages implements IssueOwner {
     });
   }
 
-  /** The first failure; later ones follow from it. */
+  /** Fails the operation at its first failure; later failures follow from it. */
   protected failBy(peer: number, status: Status, what: string, error: unknown): void {
     if (this.hasFailed) return;
-    // If the connection is still established, the failure is on this side: memory, a card. Data may have used another connection, which is lost.
+    // If the peer is still connected, the cause is on this side (memory, a card), unless the data used another connection, which is lost.
     if (peer !== this.team.rank && (this.team.isLost(peer) || LOSSES.has(status))) this.#lost(peer, status);
     else this.team.fail(rankFailed(this.team.rank, status, what, error));
   }
 
-  /** Offers memory for a long part: with its key if it is mapped. */
+  /** Offers memory for a long part to its sender: with the packed key if the memory is mapped. */
   #offer(part: Part): void {
     const { memory, offset } = part.place;
     const packed = packedKeyOf(memory);
@@ -182,7 +185,7 @@ export abstract class PartMessages implements IssueOwner {
   #onReady(header: Header, rest: Uint8Array): void {
     const key = rest.byteLength === 0 ? undefined : rest.slice();
     if (this.hasFailed) {
-      this.team.refuse(header);
+      this.team.sendNack(header);
       return;
     }
     const at = this.#unready.findIndex((part) => isOf(part, header));
@@ -192,13 +195,13 @@ export abstract class PartMessages implements IssueOwner {
 
   #sendTo(part: Part, { header, key }: Offer): void {
     if (header.byteLength !== part.place.byteLength) {
-      this.#refuseLength(part, header);
-      this.team.refuse(header);
+      this.#failLength(part, header);
+      this.team.sendNack(header);
     } else if (key === undefined) this.#sendData(part);
     else this.#putAndNotify(part, header, key);
   }
 
-  /** Writes a part to the memory of its receiver, which is notified when the bytes are there, or will not be. */
+  /** Writes a part to the memory of its receiver, then notifies the receiver; if the write fails, the notification says so. */
   #putAndNotify(part: Part, offer: Header, packed: Uint8Array): void {
     const { place, peer } = part;
     const endpoint = this.team.endpoint(peer);
@@ -207,17 +210,17 @@ export abstract class PartMessages implements IssueOwner {
       (params) => {
         key ??= this.team.keys.acquire(packed, (kept) => endpoint.unpackRkey(kept), peer);
         const notify = this.team.pack(Kind.NOTICE, this, part);
-        const told = { ...params, notify, notifyId: this.team.amId };
-        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key, offer.offset, told);
+        const notifying = { ...params, notify, notifyId: this.team.amId };
+        return endpoint.putNbx(place.memory, place.offset, place.byteLength, key, offer.offset, notifying);
       },
       (status, error) => {
         if (key !== undefined) this.team.keys.release(key);
-        // The memory here is still there: that of the peer is not.
-        if (status === Status.INVALID_ADDR && isThere(place)) this.#lost(peer, status);
-        else this.#partEnd(part, 'could not write to another rank')(status, error);
+        // The local memory is still valid, so the peer's memory is not.
+        if (status === Status.INVALID_ADDR && isAccessible(place)) this.#lost(peer, status);
+        else this.#partEnd(part, 'could not write to the memory of another rank')(status, error);
         if (status === Status.OK) return;
-        // Refused with the failure, which says why.
-        if (this.hasFailed) this.team.refuse(offer);
+        // The NACK contains the failure of the operation.
+        if (this.hasFailed) this.team.sendNack(offer);
         else this.#offers.push({ header: offer, key: packed });
       },
     );
@@ -247,14 +250,14 @@ export abstract class PartMessages implements IssueOwner {
     const { place, run } = part;
     if (header.byteLength !== place.byteLength || message.byteLength !== place.byteLength) {
       discard(message);
-      this.#refuseLength(part, header);
+      this.#failLength(part, header);
       return;
     }
     if (place.byteLength === 0) {
       discard(message);
       this.partEnded(run);
     } else if (!message.isRendezvous && place.bytes !== undefined) {
-      const canReceive = isThere(place);
+      const canReceive = isAccessible(place);
       if (canReceive) this.copies.copyHost(message.data, place.bytes);
       discard(message);
       if (canReceive) this.partEnded(run);
@@ -280,13 +283,13 @@ export abstract class PartMessages implements IssueOwner {
     else this.team.fail(reportedBy(part.peer, offset, statusOf(status), new TextDecoder().decode(text)));
   }
 
-  /** The peer has another length for a part: its counts differ from those of this rank. */
-  #refuseLength({ peer, place }: Part, { byteLength }: Header): void {
-    const what = `${describeSignature(this.signature)}: has ${byteLength} bytes for a part of ${place.byteLength} bytes`;
+  /** Fails the team because the peer uses another length for a part: the counts differ between the ranks. */
+  #failLength({ peer, place }: Part, { byteLength }: Header): void {
+    const what = `${describeSignature(this.signature)}: sent or expected ${byteLength} bytes for a part that has ${place.byteLength} bytes here`;
     this.team.fail(rankFailed(peer, Status.INVALID_PARAM, what));
   }
 
-  /** The callback for the end of a message of a part. */
+  /** Makes the callback for the end of a message of a part. */
   #partEnd({ run, peer }: Part, what: string): EndNbx {
     return (status, error) => {
       if (status !== Status.OK) this.failBy(peer, status, what, error);
@@ -294,15 +297,15 @@ export abstract class PartMessages implements IssueOwner {
     };
   }
 
-  /** A rank, or memory that it has offered, is gone: the team fails when the rank has had time to say why. */
+  /** Handles the loss of a rank, or of memory that it has offered: the team fails after the rank had time to send the reason. */
   #lost(peer: number, status: Status): void {
     if (this.hasFailed) return;
     const { team } = this;
-    // Transfers end before the messages that the rank sent first are read, such as the reason.
+    // A transfer may fail before the messages are read that the rank sent earlier, such as the reason.
     team.later(() => {
       if (this.hasEnded) return;
       const isReleased = status === Status.INVALID_ADDR && !team.isLost(peer);
-      if (isReleased) team.fail(rankFailed(peer, status, 'has released the memory of its part'));
+      if (isReleased) team.fail(rankFailed(peer, status, 'has released the memory that it had offered'));
       else team.fail(team.departures.errorOf(peer, team.departures.loss(peer) ?? { status, isClosed: false }));
     });
   }

@@ -1,6 +1,6 @@
 /**
- * The plan of an operation: into how many slices it is divided, and the schedule of each. Slices overlap, so that copies, messages and reductions do.
- * Host memory for the schedules of a worker's teams, kept for the next operation. It is mapped, so that peers can write to it.
+ * The plan of an operation: how many slices it is divided into, and the schedule of each; slices overlap, so that copies, messages and reductions run at the
+ * same time. Also the scratch memory that the teams of a worker reuse; it is mapped, so that peers can write to it.
  */
 
 import type { Context } from '../../../api/contract/context.ts';
@@ -11,23 +11,23 @@ import { type Collective, type Problem, sliceOf } from '../../choice/problem.ts'
 import { ScheduleBuilder } from '../../schedule/builder.ts';
 import { part, type Region, type Schedule, Space } from '../../schedule/schedule.ts';
 
-/** Slices of a long vector, or of long blocks: enough that copies, messages and reductions overlap. Each costs messages and wake-ups. */
+/** Slices of a long vector or of long blocks: enough to overlap copies, messages and reductions. Each slice costs messages and wake-ups. */
 const SLICES = 4;
-/** The same for trees, whose levels overlap too. */
+/** Slices for trees, whose levels overlap too. */
 const TREE_SLICES = 8;
-/** Limits of the bytes of a slice: a shorter one costs more than it overlaps, a longer one takes more memory. */
+/** Limits of the bytes of a slice: a shorter one costs more than the overlap saves, a longer one takes more memory. */
 const SLICE_BYTES_MIN = 2 ** 20;
 const SLICE_BYTES_MAX = 2 ** 24;
 
 const REDUCES: ReadonlySet<Collective> = new Set<Collective>(['reduce', 'reduceScatter', 'allReduce']);
 
-/** Properties of the memories of an operation that change its plan. */
+/** Properties of the memories of an operation that affect its plan. */
 export interface MemoryUse {
-  /** The processor cannot access the source. */
+  /** True if the CPU cannot access the source. */
   readonly isDeviceSource: boolean;
-  /** The processor cannot access the target. */
+  /** True if the CPU cannot access the target. */
   readonly isDeviceTarget: boolean;
-  /** The result overwrites the source before all of it was sent: it is copied first. */
+  /** True if the result overwrites the source before all of it was sent: the source is copied first. */
   readonly overwritesSource: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface MemoryUse {
 export class Plan {
   readonly algorithm: Algorithm;
   readonly slices: number;
-  /** True if memory of a card is reduced on host fragments. */
+  /** True if device memory is reduced in host fragments. */
   readonly isStaged: boolean;
   readonly #sliceBytes: number;
   readonly #problem: Problem;
@@ -51,7 +51,6 @@ export class Plan {
     this.slices = isSliced(algorithm, problem) ? Math.max(1, Math.ceil(problem.shape.bytes / this.#sliceBytes)) : 1;
   }
 
-  /** The schedule of one slice. */
   schedule(slice: number): Schedule {
     const builder = new ScheduleBuilder();
     let problem = this.#problem;
@@ -64,7 +63,9 @@ export class Plan {
     return builder.build();
   }
 
-  /** Copies the source into fragments if it would be overwritten or is reduced from memory of a card, and the result back into memory of a card. */
+  /**
+   * Builds a schedule that copies the source into host fragments, if it is device memory or would be overwritten, and copies the result back to device memory.
+   */
   #buildStaged(builder: ScheduleBuilder, problem: Problem): void {
     const { collective, group, root } = problem;
     const hasResult = collective !== 'reduce' || group.rank === root;
@@ -75,7 +76,7 @@ export class Plan {
       if (source.space === Space.SCRATCH) builder.copy(problem.sources[index]!, source);
     }
     const isStagedTarget = this.isStaged && isDeviceTarget && hasResult;
-    // The fragment of the source may become the result where nothing else reads it.
+    // The fragment of the source can hold the result too if nothing else reads it.
     const canShare = collective === 'allReduce' && isDeviceSource;
     const targets = isStagedTarget ? (canShare ? sources : fragmentsFor(builder, problem.targets)) : problem.targets;
     this.algorithm.build(builder, { ...problem, sources, targets });
@@ -84,7 +85,7 @@ export class Plan {
   }
 }
 
-/** Host memory for regions, one after another. */
+/** Allocates host memory for each region, one after another. */
 function fragmentsFor(builder: ScheduleBuilder, regions: readonly Region[]): Region[] {
   const combined = builder.scratch(regions.reduce((sum, { byteLength }) => sum + byteLength, 0));
   let start = 0;
@@ -94,32 +95,34 @@ function fragmentsFor(builder: ScheduleBuilder, regions: readonly Region[]): Reg
   });
 }
 
-/** Whether every slice is a problem of the same kind: of equal blocks, which the algorithm does not expect one after another. */
+/**
+ * Whether the operation can be divided into slices that are problems of the same kind: blocks are equal, and the algorithm does not expect them to be
+ * contiguous.
+ */
 function isSliced({ collective, name }: Algorithm, { shape }: Problem): boolean {
   if (collective === 'reduceScatter') return shape.isEqual && name !== 'recursive halving';
   return collective === 'broadcast' || collective === 'reduce' || collective === 'allReduce';
 }
 
-/** Bytes of a slice: a power of two, and so a multiple of every element. */
+/** Bytes of a slice: a power of two, hence a multiple of every element size. */
 function sliceBytesOf({ collective, shape: { bytes } }: Problem): number {
   const isTree = collective === 'broadcast' || collective === 'reduce';
   const wanted = 2 ** Math.ceil(Math.log2(bytes / (isTree ? TREE_SLICES : SLICES)));
   return Math.min(SLICE_BYTES_MAX, Math.max(SLICE_BYTES_MIN, wanted));
 }
 
-/** From this length on it is mapped; shorter parts are sent in messages anyway. */
+/** Scratch memory of at least this length is mapped; shorter parts are sent in active messages anyway. */
 const MAPPED_MIN = 64 * 1024;
-/** Bytes that are kept while no operation uses them. */
+/** Maximum bytes that are kept while no operation uses them. */
 const KEPT_MAX = 64 * 2 ** 20;
 const LENGTH_MIN = 1024;
 
-/** The context that maps the memory. */
 export type Mapper = Pick<Context, 'memMap' | 'memUnmap'>;
 
-/** The scratch memory of a team. */
+/** Scratch memory of the teams of one worker, kept for reuse. */
 export class Scratch {
   readonly #mapper: Mapper;
-  /** Free pieces by their length, a power of two. */
+  /** Free memory by its length, which is a power of two. */
   readonly #free: Map<number, LocalMemory[]> = new Map();
   #keptBytes = 0;
 
@@ -128,7 +131,7 @@ export class Scratch {
   }
 
   /**
-   * Host memory of at least some bytes.
+   * Takes host memory of at least some bytes.
    * @throws UcxError ERR_NO_MEMORY
    */
   take(byteLength: number): LocalMemory {
@@ -140,7 +143,7 @@ export class Scratch {
     return taken;
   }
 
-  /** Returns memory that no operation uses any more. */
+  /** Gives back memory that {@link take} returned. */
   give(memory: LocalMemory): void {
     OPEN.scratchBuffers -= 1;
     const length = memory.byteLength;
@@ -154,7 +157,7 @@ export class Scratch {
     else free.push(memory);
   }
 
-  /** Releases all that is kept. */
+  /** Releases all free memory. */
   close(): void {
     for (const free of this.#free.values()) for (const memory of free) this.#release(memory);
     this.#free.clear();

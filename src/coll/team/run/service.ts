@@ -1,6 +1,6 @@
 /**
- * The messages of all teams of one worker: one handler of active messages, which gives each message to its team. Messages for a team that this process
- * has not created yet are queued; the credit of their senders bounds them.
+ * The messages of all teams of one worker: one active message handler, which passes each message to its team. Messages for a team that this process has not
+ * created yet are queued; the credit of their senders bounds the queue.
  */
 
 import type { ReceivedMessage } from '../../../api/awaited/messages.ts';
@@ -9,15 +9,15 @@ import type { Worker } from '../../../api/contract/worker.ts';
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { type Header, isCheck, readHeader } from '../layout/header.ts';
 
-/** The id of active messages that teams use unless told otherwise. */
+/** Default id of the active messages of teams. */
 export const COLL_AM_ID = 65_000;
-/** Ids of closed teams that are remembered, for messages that arrive late. */
+/** Number of closed teams whose ids are remembered, to drop messages that arrive late. */
 const CLOSED_MAX = 1024;
 
-/** A message in its handler, or kept. */
+/** A message in its handler, or kept after it. */
 export type Message = ReceivedMessage;
 
-/** Receives a message of a team: that of a handler, or a kept one, which it gives back with {@link discard}. */
+/** Receives a message of a team: one in its handler, or a kept one, which the listener releases with {@link discard}. */
 export type TeamListener = (header: Header, message: Message) => void;
 
 interface EarlyMessage {
@@ -25,10 +25,10 @@ interface EarlyMessage {
   readonly message: Message;
 }
 
-/** A worker, as the service uses it. */
+/** The part of a worker that the service uses. */
 export type HandlerWorker = Pick<Worker, 'closed' | 'setAmHandler'>;
 
-/** The teams of one worker and one id of active messages. */
+/** The teams of one worker that use one active message id. */
 export class TeamService {
   static readonly #services: WeakMap<object, Map<number, TeamService>> = new WeakMap();
 
@@ -46,8 +46,8 @@ export class TeamService {
   }
 
   /**
-   * The service of a worker; {@link leave} once for each call.
-   * @throws UcxError ERR_INVALID_PARAM if the id is none
+   * Finds or creates the service of a worker; {@link leave} must be called once for each call.
+   * @throws UcxError ERR_INVALID_PARAM if the active message id is invalid
    */
   static join(worker: HandlerWorker, amId: number): TeamService {
     let services = TeamService.#services.get(worker);
@@ -65,7 +65,9 @@ export class TeamService {
     return service;
   }
 
-  /** Removes a user; the last one removes the handler. The closed teams stay known: ranks that have not learned of the end of a team still send to it. */
+  /**
+   * Removes a user; the last one removes the handler. The ids of closed teams stay known: ranks that do not know yet that a team has ended still send to it.
+   */
   leave(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -75,10 +77,11 @@ export class TeamService {
 
   /**
    * Adds a team, which receives the messages that have already arrived for it.
-   * @throws UcxError ERR_INVALID_PARAM if the worker has a team of this id: two ranks of a team have one worker
+   * @throws UcxError ERR_INVALID_PARAM if the worker already has a team of this id: two ranks of a team use the same worker
    */
   add(id: number, onMessage: TeamListener): void {
-    if (this.#teams.has(id)) throw invalidParam('worker', 'must be the worker of one rank of a team', id);
+    if (this.#teams.has(id))
+      throw invalidParam('worker', 'must not be the worker of another rank of the same team', id);
     this.#teams.set(id, onMessage);
     const own = this.#early.filter(({ header }) => header.team === id);
     for (const early of own) {
@@ -87,7 +90,7 @@ export class TeamService {
     }
   }
 
-  /** Removes a team, unless another one with its id was added. */
+  /** Removes a team, unless its id was reused by another one. */
   remove(id: number, onMessage: TeamListener): void {
     if (this.#teams.get(id) !== onMessage) return;
     this.#teams.delete(id);
@@ -107,12 +110,12 @@ export class TeamService {
   }
 }
 
-/** Keeps a message beyond its handler; one that is kept already stays so. */
+/** Keeps a message beyond its handler; no effect on a message that is kept already. */
 export function keep(message: Message): Message {
   return message.isView ? message.enqueue() : message;
 }
 
-/** Gives back a kept message whose data was received, or is not wanted. No effect on the message of a handler. */
+/** Releases a kept message. No effect on a message in its handler. */
 export function discard(message: Message): void {
   if (message.isView || !message.isQueued) return;
   message.leaveQueue();

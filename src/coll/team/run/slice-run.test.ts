@@ -19,7 +19,7 @@ beforeEach(() => {
 
 const ownerOf = (hasFailed = false): IssueOwner & { hasFailed: boolean } => ({ requests: new Set(), hasFailed });
 
-/** An operation that finds no resources so often, then goes on until the test ends it. */
+/** An operation that finds no resources so often, then runs until the test ends it. */
 function operation(owner: IssueOwner, refusals = 0) {
   const free = vi.fn();
   const request = { error: 'cause', free } as unknown as Request;

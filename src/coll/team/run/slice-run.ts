@@ -1,7 +1,4 @@
-/**
- * The schedule of one slice, and how far it is; the operation runs it. Starts nbx operations, again after back-pressure, and counts them until they
- * end.
- */
+/** The schedule of one slice, and its progress. Also starts UCP operations, retries them after back-pressure, and counts them until they end. */
 
 import type { Request, RequestParams } from '../../../api/contract/request.ts';
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -10,7 +7,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import type { LocalStep, Region, Round, Schedule, Transfer } from '../../schedule/schedule.ts';
 import { type Bound, type Place, placeOf } from './memory.ts';
 
-/** A message of a round that is under way. */
+/** The data of one message of a round. */
 export interface Part {
   readonly run: SliceRun;
   readonly round: number;
@@ -19,25 +16,25 @@ export interface Part {
   /** True for a message to the peer, false for one from it. */
   readonly isSend: boolean;
   readonly place: Place;
-  /** A peer has the key of the place and may write to it. */
+  /** True while a peer has the key of the memory and may write to it. */
   isExposed: boolean;
 }
 
-/** Where the bytes of a part go: the key of the memory, if peers may have one, and the byte at which they begin. */
+/** The memory to which a part is written: its packed key, if peers may have one, and the offset. */
 export interface PartKey {
   readonly offset: number;
   readonly packed: Uint8Array | undefined;
 }
 
-/** One slice: its schedule, and how far it is. */
+/** The progress of one slice through its schedule. */
 export class SliceRun {
   readonly slice: number;
   readonly schedule: Schedule;
-  /** Messages and copies of the round that have not ended; -1 once all rounds have. */
+  /** Messages and copies of the current round that have not ended; -1 after the last round. */
   pending = 0;
-  /** Whether the operation is running its steps. */
+  /** True while the operation is running its steps. */
   isAdvancing = false;
-  /** The memories by their space; the scratch memory is the last one. */
+  /** The memories, indexed by {@link Space}; the scratch memory is the last one. */
   readonly #spaces: readonly (Bound | undefined)[];
   #next = 0;
   #step = 0;
@@ -48,25 +45,24 @@ export class SliceRun {
     this.#spaces = spaces;
   }
 
-  /** Host memory that the schedule uses. */
   get scratch(): Bound | undefined {
     return this.#spaces.at(-1);
   }
 
-  /** True if a round that has not begun has a message from or to a rank. */
+  /** True if a later round has a message from or to a rank. */
   needs(rank: number): boolean {
     const has = ({ peer }: Transfer): boolean => peer === rank;
     return this.schedule.rounds.slice(this.#next).some(({ sends, receives }) => sends.some(has) || receives.some(has));
   }
 
-  /** The next step of the round that has begun, which is run now; undefined after the last one. */
+  /** Takes the next step of the current round; undefined after the last one. */
   takeStep(): LocalStep | undefined {
     const step = this.schedule.rounds[this.#next - 1]?.steps[this.#step];
     if (step !== undefined) this.#step += 1;
     return step;
   }
 
-  /** The next round, which begins now; undefined after the last one. */
+  /** Begins the next round; undefined after the last one. */
   takeRound(): Round | undefined {
     const round = this.schedule.rounds[this.#next];
     if (round === undefined) return undefined;
@@ -76,12 +72,12 @@ export class SliceRun {
     return round;
   }
 
-  /** A message of a round. @throws UcxError ERR_INVALID_ADDR as {@link placeOf} */
+  /** The part of a message of a round. @throws UcxError ERR_INVALID_ADDR as {@link placeOf} */
   part(round: number, { peer, region }: Transfer, isSend: boolean): Part {
     return { run: this, round, peer, isSend, place: this.placeOf(region), isExposed: false };
   }
 
-  /** The place of a region. @throws UcxError ERR_INVALID_ADDR if its memory is not there any more */
+  /** Finds the memory of a region. @throws UcxError ERR_INVALID_ADDR if the memory is not valid any more */
   placeOf(region: Region): Place {
     return placeOf(this.#spaces[region.space]!, region);
   }
@@ -89,7 +85,7 @@ export class SliceRun {
 
 /** Starts an operation. */
 export type StartNbx = (params: RequestParams) => Status | Request;
-/** Called once when it has ended. */
+/** Called once when the operation has ended. */
 export type EndNbx = (status: Status, error: unknown) => void;
 
 interface Blocked {
@@ -98,18 +94,17 @@ interface Blocked {
   readonly end: EndNbx;
 }
 
-/** An operation that issues others. */
+/** Starts UCP operations through an {@link Issuer}. */
 export interface IssueOwner {
-  /** Requests that have not ended. */
   readonly requests: Set<Request>;
-  /** True if nothing more is started for it: waiting operations end with CANCELED. */
+  /** True if no further operation may be started for it: blocked ones end with CANCELED. */
   readonly hasFailed: boolean;
 }
 
-/** Time after which blocked operations are started again if nothing else has ended. */
+/** Time after which blocked operations are retried even if no other operation has ended. */
 const RETRY_NS = 100_000;
 
-/** The operations of one worker. */
+/** Starts the UCP operations of one worker. */
 export class Issuer {
   readonly #clock: Clock;
   readonly #blocked: Blocked[] = [];
@@ -120,13 +115,13 @@ export class Issuer {
     this.#clock = clock;
   }
 
-  /** Starts an operation; `end` is called inside this call if it ends at once. */
+  /** Starts an operation; calls `end` before it returns if the operation ends at once. */
   issue(owner: IssueOwner, start: StartNbx, end: EndNbx): void {
     if (this.#blocked.length > 0) this.#wait({ owner, start, end });
     else if (!this.#start(owner, start, end)) this.#wait({ owner, start, end });
   }
 
-  /** Starts the operations that were refused, in order. */
+  /** Retries the blocked operations, in order. */
   restart(): void {
     if (this.#isRestarting || this.#blocked.length === 0) return;
     this.#isRestarting = true;
