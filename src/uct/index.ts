@@ -1,4 +1,4 @@
-/** The layer of transports, without the components that open them. Re-exports only. */
+/** The transport layer, without the components that open transports. Re-exports only. */
 
 export { memoryTypeBit } from '../ucs/memory/memory-type.ts';
 export { type Counters, type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';

@@ -146,8 +146,8 @@ export const IB_CONNECTION: Area = {
     },
     {
       file: 'src/uct/ib/connection/connection.ts',
-      before: 'sends.close();\n  }\n\n  /** A work',
-      after: '}\n\n  /** A work',
+      before: 'sends.close();\n  }\n\n  /** Ends a work',
+      after: '}\n\n  /** Ends a work',
       breaks: 'the memory of the work requests is freed',
     },
     {

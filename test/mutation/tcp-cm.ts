@@ -63,7 +63,7 @@ export const TCP_CM: Area = {
     {
       file: 'src/uct/tcp/cm/server.ts',
       before:
-        "if (this.#state === State.ACCEPTED) {\n      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });\n    }",
+        "if (this.#state === State.ACCEPTED) {\n      return this.#drop({ status: Status.TIMED_OUT, reason: 'did not confirm in time' });\n    }",
       after: '',
       breaks: 'a client confirms in time',
     },
@@ -129,7 +129,7 @@ export const TCP_CM: Area = {
     },
     {
       file: 'src/uct/tcp/cm/conversation.ts',
-      before: '// A sleep that has begun ends too late for it.\n    this.#sleeper.wake();',
+      before: '// A sleep that has begun may end too late for it.\n    this.#sleeper.wake();',
       after: '',
       breaks: 'a new deadline ends a sleep',
     },

@@ -286,7 +286,7 @@ export const TCP_CONNECTION: Area = {
       'a peer that does not read its answers is refused at a limit',
     ),
     inInbound(
-      "else if (this.transmitter.length > WAITING_MAX) return 'puts, without reading the answers';\n",
+      "else if (this.transmitter.length > WAITING_MAX) return 'too many puts without reading the replies';\n",
       '',
       'a peer that does not read its answers is refused',
     ),
@@ -296,8 +296,8 @@ export const TCP_CONNECTION: Area = {
       'a peer has at most 64 gets at a time',
     ),
     inInbound(
-      'if (byteLength > FRAME_BODY_BYTES_MAX) return `a get',
-      'if (byteLength < 0) return `a get',
+      'if (byteLength > FRAME_BODY_BYTES_MAX) return `get',
+      'if (byteLength < 0) return `get',
       'a get has at most the bytes of one frame',
     ),
     inInbound(
@@ -367,7 +367,7 @@ export const TCP_CONNECTION: Area = {
       'a peer acknowledges the messages sent to it',
     ),
     inInbound(
-      "? NO_VIOLATION : 'a refusal of nothing';",
+      "? NO_VIOLATION : 'unexpected NACK: no put is pending';",
       '? NO_VIOLATION : NO_VIOLATION;',
       'a NACK belongs to a message that was sent',
     ),

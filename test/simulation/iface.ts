@@ -63,7 +63,7 @@ export class SimulatedIface implements Iface, Port {
     const [magic, id] = new Int32Array(address.slice().buffer);
     if (magic !== MAGIC || address.some((byte, i) => i >= 12 && byte !== this.address[i])) return 'is another network';
     const isItself = id === this.id;
-    if (this.lane.reach === 'itself' && !isItself) return 'is for the worker itself only';
+    if (this.lane.reach === 'itself' && !isItself) return 'connects only to the worker itself';
     if (this.lane.reach === 'others' && isItself) return 'is for other workers only';
     return undefined;
   }

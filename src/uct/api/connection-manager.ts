@@ -1,7 +1,7 @@
 /**
  * Connection managers (uct_cm): two programs connect by a socket address before either has the worker address of the other.
  *
- * A client sends private data to a listener. The listener's program accepts with private data of its own, or rejects, and the client confirms the
+ * A client sends private data to a listener. The listener's program accepts with its private data, or rejects, and the client confirms the
  * acceptance. The workers connect with this data.
  */
 
@@ -22,7 +22,7 @@ export const PRIVATE_DATA_BYTES_MAX = 16_384;
 /** Longest reason of a rejection in bytes of UTF-8; the rest is cut off. */
 export const REASON_BYTES_MAX = 512;
 
-/** A client that waits for an answer. Exactly one of accept and reject answers it. */
+/** A client that waits for a decision: exactly one of accept and reject replies to it. */
 export interface ClientRequest {
   /** Address of the client. */
   readonly clientAddress: SocketAddress;

@@ -233,7 +233,7 @@ export interface AmFrame {
   readonly words: Int32Array;
   /** First byte of the message. */
   readonly offset: number;
-  /** Length of the message; for a packer, of the available room. */
+  /** Length of the message; for a packer, of the available space. */
   readonly byteLength: number;
   /**
    * The interface that has sent it, identified by the connection: {@link Iface.identityOf} returns the same for the address of that interface. Empty for a
@@ -241,13 +241,13 @@ export interface AmFrame {
    */
   readonly source: string;
   /**
-   * A part of {@link bytes} as a view for copies during the call. The transport keeps it for the next message of the same place and length, as making a view
-   * takes longer than copying 2 KiB. Absent where messages have no fixed places.
+   * A view of a range of {@link bytes}, for copies during the call. The transport caches it for the next message with the same offset and length, because
+   * making a view takes longer than copying 2 KiB. Absent if messages do not have fixed offsets.
    */
   part?(start: number, byteLength: number): Uint8Array;
   /**
-   * Takes no more messages of the endpoint that has sent this one, whose check then returns CONNECTION_RESET: for a peer that cannot be answered. Absent where
-   * peers that have sent a message can be reached.
+   * Stops receiving messages of the endpoint that has sent this one, whose check then returns CONNECTION_RESET: for a peer to which no reply can be sent.
+   * Absent if every peer that has sent a message can be reached.
    */
   reject?(): void;
 }
@@ -305,9 +305,9 @@ export interface UctEndpoint {
   /** Gets bytes into registered memory; otherwise like `putZcopy`, in the other direction. */
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /**
-   * Returns OK if all operations started before have reached remote memory; otherwise INPROGRESS, and calls the completion when they have, or NO_RESOURCE
-   * if there is a completion and no room for it: to be called again after progress. Its failure is the first one of an operation without a completion,
-   * and is reported once.
+   * Returns OK if all operations that were started before have reached remote memory; otherwise INPROGRESS, and calls the completion when they have. Returns
+   * NO_RESOURCE if the completion cannot be queued now: call again after progress. Its failure is the first one of an operation without a completion, and is
+   * reported once.
    */
   flush(completion: Completion | undefined): Status;
   /**
@@ -317,7 +317,7 @@ export interface UctEndpoint {
   fence(): Status;
   /**
    * Obtains what messages need before the first one, which does it otherwise. Absent if they need nothing.
-   * @returns undefined if messages can be sent; else the reason, as text for users: the peer is to be reached by another transport
+   * @returns undefined if messages can be sent; else the reason, as text for users: the caller must use another transport for this peer
    * @throws SyscallError EMFILE, ENFILE or ENOMEM if this process lacks the resources
    */
   openMessages?(): string | undefined;
@@ -350,7 +350,7 @@ export interface UctEndpoint {
     iov: readonly IovEntry[],
     completion: Completion,
   ): Status;
-  /** Where the peer is, in words for users: its process, or its address. Absent if the transport does not know it. */
+  /** Where the peer is, as text for users: its process, or its address. Absent if the transport does not know it. */
   readonly peerPlace?: string | undefined;
   /**
    * Number of puts that were started on the connection of this endpoint, counted in the units of the transport: it changes if and only if a put starts.
@@ -358,9 +358,9 @@ export interface UctEndpoint {
    */
   readonly putsStarted?: number | undefined;
   /**
-   * Sends an active message that the packer writes, behind the last `puts` of {@link putsStarted}: it arrives when their bytes are visible in remote memory.
-   * Absent together with that.
-   * @param failedId id with which it arrives if the peer has refused one of those puts
+   * Sends an active message that the packer writes, after the last `puts` of {@link putsStarted}: it arrives when their bytes are visible in remote memory.
+   * Present if and only if `putsStarted` is.
+   * @param failedId id with which it arrives if one of those puts has failed at the peer
    * @returns like {@link amBcopy}; NO_RESOURCE also if local memory of those puts is still read
    */
   amAfterPuts?(id: number, failedId: number, packer: AmPacker, puts: number): Status;
@@ -378,9 +378,9 @@ export interface UctEndpoint {
   /** Starts the operations that were held back. */
   uncork?(): void;
   /**
-   * Ends the operations and flushes of this endpoint that are in flight with CANCELED, without waiting for the peer (uct_ep_flush with UCT_FLUSH_FLAG_CANCEL):
-   * they use their memory no more, and what has become of them at the peer is undefined. It may take a moment, in which a peer that answers can complete them. The
-   * endpoint can only be closed then. Absent where no operation needs the peer.
+   * Ends the operations and flushes of this endpoint that are in flight with CANCELED, without waiting for the peer (uct_ep_flush with UCT_FLUSH_FLAG_CANCEL).
+   * They do not use their memory any more, and their effect at the peer is undefined. A responsive peer may still complete them for a moment. Afterwards the
+   * endpoint can only be closed. Absent if operations do not need the peer.
    */
   cancel?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */
@@ -391,7 +391,7 @@ export interface UctEndpoint {
   close(): void;
 }
 
-/** The path from an interface to one piece of remote memory, if it differs from the attributes. */
+/** The path from an interface to one range of remote memory, if it differs from the attributes. */
 export interface RemotePath {
   /** Available fraction of the bandwidth: 1 for all of it, 0 if the path is interrupted. */
   readonly bandwidthShare: number;

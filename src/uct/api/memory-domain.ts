@@ -47,8 +47,8 @@ export const MdFlag = {
 } as const;
 
 /**
- * What memory may be used for, as bits (UCT_MD_MEM_ACCESS_*). Transports whose device or frames check accesses permit peers nothing else; the others leave the
- * check to the initiator.
+ * Permitted uses of memory, as bits (UCT_MD_MEM_ACCESS_*). Transports whose device or frames check accesses enforce them for peers; the others leave the check
+ * to the initiator.
  */
 export const MemAccess = {
   /** Peers may put to it. */
@@ -130,7 +130,7 @@ export interface HostRange {
   readonly bytes: Uint8Array;
 }
 
-/** Device memory of the application, given by its address: an allocation or a part of one. Its owner may free it, after which the registration is stale. */
+/** Device memory of the application, given by its address: an allocation or a range of one. If its owner frees it, the registration is stale. */
 export interface DeviceRange {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
@@ -145,7 +145,7 @@ export interface DeviceRange {
 /** Memory that can be registered: host or device memory of others, or memory that another memory domain of the context has allocated. */
 export type RegistrationSource = HostBuffer | HostRange | DeviceRange | MdMemory;
 
-/** A device that exists and is not used. */
+/** A device that exists but is not used. */
 export interface LeftOut {
   /** Device name, such as `gaudi1`. */
   readonly name: string;
@@ -171,7 +171,7 @@ export interface DeviceMemoryMap {
   readonly byteLength: number;
   /** Number of blocks. */
   readonly blocks: number;
-  /** The arena as cells of equal length: the part of each that belongs to blocks, in percent; 0 only for a free cell, 100 only for a full one. */
+  /** The arena as cells of equal length: the fraction of each that belongs to blocks, in percent; 0 only for a free cell, 100 only for a full one. */
   readonly usedPercent: readonly number[];
 }
 
@@ -215,7 +215,7 @@ export interface DmabufRegion {
   readonly offset: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** Address that identifies the first byte; the memory is not accessible at it. Ignored by a memory domain that assigns an address of its own. */
+  /** Address that identifies the first byte; the memory is not accessible at it. Ignored by a memory domain that assigns another address. */
   readonly address: bigint;
   /** Kind of the memory behind the dma-buf. */
   readonly memoryType: MemoryType;
@@ -241,7 +241,7 @@ export interface AllocateOptions extends RegisterOptions {
   readonly shared?: boolean | undefined;
 }
 
-/** An open memory domain. Its calls belong to the control path and throw UcxError; transfers use none of them. */
+/** An open memory domain. Its calls belong to the control path and throw UcxError; the data path does not use them. */
 export interface MemoryDomain {
   /** Attributes of the memory domain, which are constant. */
   readonly attributes: MdAttributes;
@@ -321,8 +321,8 @@ export interface MemoryDomain {
   /** Devices of the MD that could not be opened, such as cards in use by others, or have become unusable since; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**
-   * Resolves, and never rejects, once no transfer of this memory domain is in flight that {@link close} would not end by itself. Called before
-   * {@link close}; absent if there is no such transfer.
+   * Resolves, and never rejects, once the only transfers of this memory domain in flight are those that {@link close} ends. Called before {@link close};
+   * absent if {@link close} ends all transfers.
    */
   drain?(): Promise<void>;
   /** Releases all resources. Idempotent. Interfaces must be closed first. */
@@ -363,13 +363,16 @@ export interface Component {
   readonly transports: readonly { readonly name: string; readonly aliases: readonly string[] }[];
   /** The configuration table of the component. */
   readonly configTable: AnyConfigTable | undefined;
-  /** Whether other transports can do its work: missing devices are then no error if users have named its transports together with others. */
+  /** Whether other transports can replace it: missing devices are then not an error if the program has selected its transports together with others. */
   readonly isReplaceable?: boolean;
-  /** Whether missing devices are a warning although users have not named its transports. */
+  /** Whether missing devices cause a warning even if the program has not selected its transports. */
   readonly isAbsenceWarned?: boolean;
-  /** Statuses of openMd, besides NO_DEVICE, with which a context is created without the component: its devices are there and cannot be used now. */
+  /** Statuses of openMd, besides NO_DEVICE, with which a context is created without the component: its devices exist but cannot be used now. */
   readonly unusableStatuses?: readonly Status[];
-  /** Whether the program has asked for its devices beside UCX_TLS: without them no context is created. By default it is created without the component. */
+  /**
+   * Whether the program requires its devices by a setting other than UCX_TLS: without them no context is created. By default it is created without the
+   * component.
+   */
   readonly isRequired?: boolean;
   /**
    * Opens the memory domain of this machine.

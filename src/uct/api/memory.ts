@@ -22,7 +22,7 @@ export interface MdMemory {
   readonly live: boolean;
   /** False for memory that can only be the local side of transfers: `mkeyPack` rejects it. */
   readonly packable?: boolean | undefined;
-  /** The reason why transports cannot access it, not even those of its own device, as text for users; undefined or absent if they can. */
+  /** The reason why transports cannot access it, including those of its device, as text for users; undefined or absent if they can. */
   readonly limitation?: string | undefined;
   /** Number of transfers of this process in flight, if the transport counts them. The memory cannot be released while there are any. */
   readonly inFlight?: number | undefined;
@@ -47,7 +47,7 @@ export interface RemoteKey {
   readonly bytes?: Uint8Array | undefined;
   /** False once the owner has released the memory, if the transport can detect that without communication. */
   readonly live?: boolean;
-  /** The source of the memory, as far as the key tells; absent for memory domains whose keys tell no more than the properties above. */
+  /** The source of the memory, as far as the key contains it; absent if the keys of the memory domain contain only the properties above. */
   describe?(): RemoteKeySource | undefined;
   /** Releases the resources of unpacking. Idempotent. */
   release(): void;

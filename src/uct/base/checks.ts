@@ -1,7 +1,4 @@
-/**
- * Checks of addresses and ranges from callers: integers, not negative, inside the limits. Checks of the services that a program passes to components:
- * once, at the public interface. Completion of operations by transports: decrements the count and keeps the first failure.
- */
+/** Checks of arguments (addresses, ranges, handlers, services), and completion of operations by transports. */
 
 import { hasBytes, isBytes } from '../../ucs/memory/bytes.ts';
 import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
@@ -17,7 +14,7 @@ export function isInside(offset: number, byteLength: number, limit: number): boo
   return isRange(offset, byteLength) && offset + byteLength <= limit;
 }
 
-/** Whether `[offset, offset + byteLength)` is inside a byte array, which may have been detached; false for fractions, NaN and what is no array. */
+/** Whether `[offset, offset + byteLength)` is inside a byte array, which may have been detached; false for fractions, NaN and values that are not arrays. */
 export function isInBytes(offset: number, byteLength: number, bytes: Uint8Array | undefined): boolean {
   return isRange(offset, byteLength) && isBytes(bytes) && hasBytes(bytes, offset + byteLength);
 }
@@ -62,13 +59,13 @@ export function checkByteLength(byteLength: number): void {
   throw invalidParam('byteLength', 'must be a positive integer', byteLength);
 }
 
-/** @throws UcxError ERR_INVALID_PARAM if there is no room for a key of `keyBytes` */
+/** @throws UcxError ERR_INVALID_PARAM if `target` does not have `keyBytes` bytes at `offset` */
 export function checkKeyTarget(target: Uint8Array, offset: number, keyBytes: number): void {
   if (!isBytes(target)) throw invalidParam('target', 'must be a Uint8Array', target);
   if (isInside(offset, keyBytes, target.byteLength)) return;
   throw invalidParam(
     'offset',
-    `plus the ${keyBytes} bytes of a key must lie in the ${target.byteLength} bytes`,
+    `plus the ${keyBytes} bytes of a key must be at most the length of target, ${target.byteLength}`,
     offset,
   );
 }
@@ -107,7 +104,7 @@ export function completeOne(completion: Completion, status: Status): void {
   if (completion.count === 0) completion.onComplete();
 }
 
-/** @throws UcxError ERR_INVALID_PARAM if it is not a valid time-out */
+/** @throws UcxError ERR_INVALID_PARAM if it is negative, infinite or NaN */
 export function checkTimeout(timeoutNs: number): void {
   if (Number.isFinite(timeoutNs) && timeoutNs >= 0) return;
   throw invalidParam('timeoutNs', 'must be finite and not negative', timeoutNs);

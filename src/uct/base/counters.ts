@@ -69,13 +69,13 @@ export class TransferCounters {
     this.#values[ATOMIC]! += 1;
   }
 
-  /** Counts a refusal that is NO_RESOURCE. Returns the status. */
+  /** Counts an operation that was not started if the status is NO_RESOURCE. Returns the status. */
   refused(status: Status): Status {
     if (status === Status.NO_RESOURCE) this.#values[NO_RES]! += 1;
     return status;
   }
 
-  /** Counts a flush with this result, also as a wait unless it is done at once. Returns the result. */
+  /** Counts a flush with this result; one that is not complete counts as a wait too. Returns the result. */
   flush(status: Status): Status {
     this.#values[FLUSH]! += 1;
     if (status === Status.INPROGRESS) this.#values[FLUSH_WAIT]! += 1;

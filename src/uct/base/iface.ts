@@ -1,6 +1,6 @@
 /**
- * Addresses of interfaces that are reachable in one context only: random, unique bytes. The open interfaces of a memory domain, which close with it.
- * Base of endpoints of transports without messages and atomic operations: each of these calls returns UNSUPPORTED.
+ * Parts of interfaces that several transports share: random unique addresses of interfaces that are reachable in one context only, the list of open interfaces
+ * of a memory domain, and a base class of endpoints without messages and atomic operations, whose calls return UNSUPPORTED.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';
@@ -62,7 +62,7 @@ export class OpenIfaces<T extends ClosableIface> {
   }
 }
 
-/** Base of endpoints with put and get only. */
+/** Base class of endpoints that have only put and get. */
 export abstract class RmaOnlyEndpoint {
   amShort(): Status {
     return Status.UNSUPPORTED;
@@ -76,7 +76,7 @@ export abstract class RmaOnlyEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  /** A peer that is this process is always reachable. */
+  /** The peer is this process, so it is always reachable. */
   check(): Status {
     return Status.OK;
   }

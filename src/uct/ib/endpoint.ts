@@ -1,4 +1,4 @@
-/** An endpoint of ib: checks operations, and posts them to its connection. Their ends are handled by the interface. */
+/** An endpoint of ib: checks operations, and posts them to its connection. The interface handles their completions. */
 
 import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -31,7 +31,7 @@ const AM_ID_MASK = 31;
 const WORD_BYTES = 8;
 const NO_IOV: readonly IovEntry[] = [];
 
-/** The memory of a message for its packer. */
+/** The space for a message, passed to its packer. */
 class PackFrame implements AmFrame {
   readonly bytes: Uint8Array;
   readonly words: Int32Array;
@@ -45,7 +45,6 @@ class PackFrame implements AmFrame {
   }
 }
 
-/** The endpoint. */
 export class IbEndpoint implements UctEndpoint {
   readonly connection: IbConnection;
   readonly peerDevice: number;
@@ -156,7 +155,7 @@ export class IbEndpoint implements UctEndpoint {
     return counters.flush(status);
   }
 
-  /** The device executes requests in order, except that it does not wait for the answers of reads and atomic operations: the next request does. */
+  /** The device executes requests in order, except that later ones may overtake the responses of reads and atomic operations; the next request is fenced. */
   fence(): Status {
     this.#isFenced = true;
     return this.#shared.counters.fence(Status.OK);
@@ -213,7 +212,7 @@ export class IbEndpoint implements UctEndpoint {
     try {
       total = packer.pack(frame);
     } finally {
-      // It may throw, and the device takes the length.
+      // The packer may throw, and it may return an invalid length.
       if (!isInside(0, total, tx.slotBytes)) tx.give(slot);
     }
     if (!isInside(0, total, tx.slotBytes)) return Status.INVALID_PARAM;
@@ -256,7 +255,7 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** For words of 64 bits. An operation that the device does not have is repeated as compare and swap until the word has not changed meanwhile. */
+  /** For 64-bit words. Operations that the device does not support are executed as compare and swap, repeated until the word has not changed meanwhile. */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
     if (call.wordBytes !== WORD_BYTES) return Status.UNSUPPORTED;
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
@@ -272,7 +271,7 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** Posts one attempt. @param assumed expected value of the word, for an operation that the device does not have */
+  /** Posts one attempt. @param assumed expected value of the word, for an operation that the device does not support */
   postAtomic(call: AtomicCall, remoteOffset: number, rkey: IbKey, completion: Completion, assumed: bigint): Status {
     const { connection } = this;
     if (connection.failure !== Status.OK) return connection.failure;
@@ -280,7 +279,7 @@ export class IbEndpoint implements UctEndpoint {
     const isAdd = call.operation === AtomicOperation.ADD;
     const compareAdd = isAdd ? call.value64 : call.operation === AtomicOperation.CSWAP ? call.compare64 : assumed;
     const swap = isAdd ? 0n : newWord(call, assumed);
-    // They throw for a value that is not a bigint: before a slot is taken.
+    // These throw for a value that is not a bigint, so they are called before a slot is taken.
     const compareLow = lowWord(compareAdd);
     const compareHigh = highWord(compareAdd);
     const swapLow = lowWord(swap);
@@ -320,7 +319,7 @@ export class IbEndpoint implements UctEndpoint {
     if (connection.failure !== Status.OK) return connection.failure;
     // An acknowledgement shows that the peer's device still has the connection; progress detects the failure.
     if (!connection.isUp) return Status.OK;
-    // Includes requests without a completion: otherwise only a failure of them would be reported.
+    // Flush requests without a completion too: otherwise only their failure would be reported.
     if (connection.isBusy) connection.flush(undefined);
     else if (connection.freeSlots > 0) connection.probe();
     return Status.OK;
@@ -357,7 +356,7 @@ export class IbEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** Why an operation on remote memory is not started now; OK if it can be. */
+  /** The reason why an operation on remote memory cannot be started; OK if it can. */
   #refusal(rkey: RemoteKey, remoteOffset: number, byteLength: number): Status {
     if (!(rkey instanceof IbKey)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, rkey.byteLength) || !rkey.live) return Status.INVALID_ADDR;
@@ -403,7 +402,7 @@ export class IbEndpoint implements UctEndpoint {
     connection.sends.setList(at, byteLength === 0 ? 0 : 1);
   }
 
-  /** Lets the device gather from registered memory, behind `first` entries of its list. */
+  /** Sets the gather list to registered memory, after its first `first` entries. */
   #setIov(at: number, iov: readonly IovEntry[], first: number): void {
     const { connection } = this;
     let count = first;
@@ -438,7 +437,7 @@ function checkIov(iov: readonly IovEntry[], max: number): number {
     }
     if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
       const place = `${byteLength} at ${offset}`;
-      throw invalidParam('iov', `must lie inside live memory of ${memory.byteLength} bytes`, place);
+      throw invalidParam('iov', `must be inside memory of ${memory.byteLength} bytes that is not freed`, place);
     }
     if (byteLength > 0) filled += 1;
     total += byteLength;

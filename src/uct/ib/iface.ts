@@ -1,4 +1,4 @@
-/** The interface of ib on one port: its contract, its endpoints, and when its completions are processed. */
+/** The interface of ib on one port: its attributes, its endpoints, and when its completion queues are read. */
 
 import { EventAlarm } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -31,14 +31,13 @@ import { DatagramEvents, Datagrams } from './connection/datagrams.ts';
 import { IbEndpoint } from './endpoint.ts';
 import { IbShared } from './shared.ts';
 
-/** Datagrams are read once in this number of calls of progress, and in every call while a connection is made. A power of two. */
+/** Progress reads datagrams once in this number of calls, and in every call while a connection is being established. A power of two. */
 const DATAGRAMS_EVERY = 64;
 /** Device memory is registered by its dma-buf. */
 const DMABUF_PATH: RemotePath = { bandwidthShare: 1, note: 'dma-buf' };
-/** Time for which a close waits for the device to send what was posted. */
+/** Time limit for the device to send all posted work requests when the interface closes. */
 const DRAIN_NS = 200e6;
 
-/** The interface. */
 export class IbIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
@@ -117,7 +116,7 @@ export class IbIface implements ClosableIface {
     return this.shared.outstanding;
   }
 
-  /** Bytes that a work request can hold itself. */
+  /** Maximum inline bytes of a work request. */
   get inlineBytes(): number {
     return this.shared.inlineBytes;
   }
@@ -215,7 +214,7 @@ export class IbIface implements ClosableIface {
     this.shared.warnings.reportOmitted();
   }
 
-  /** The device has failed, perhaps without completions that say so: every connection fails. */
+  /** Called when the device has failed, possibly without completions that report it: every connection fails. */
   deviceFailed(): void {
     if (!this.#closed) this.#table.failAll(Status.CONNECTION_RESET);
   }
@@ -251,10 +250,10 @@ export class IbIface implements ClosableIface {
     }
   }
 
-  /** The peer of an address, or why it cannot be reached. */
+  /** The peer of an address, or the reason why it cannot be reached. */
   #reachable(address: Uint8Array): IbAddress | string {
     const peer = unpackIbAddress(address);
-    if (peer === undefined) return 'the address is none of this transport and version';
+    if (peer === undefined) return 'not an ib address of this version';
     return ibUnreachableReason(this.self, peer) ?? peer;
   }
 
@@ -263,7 +262,7 @@ export class IbIface implements ClosableIface {
     for (const connection of this.#table.failed.splice(0)) {
       const endpoint = this.#endpoints.get(connection);
       const before = this.shared.outstanding;
-      // The device does not access memory of a queue pair that is destroyed.
+      // The device does not access memory of a destroyed queue pair.
       this.#table.destroy(connection);
       count += before - this.shared.outstanding;
       if (endpoint === undefined) continue;
@@ -273,7 +272,7 @@ export class IbIface implements ClosableIface {
     return count;
   }
 
-  /** Waits until the device has sent what was posted, for a bounded time. Peers that have closed before receive nothing any more. */
+  /** Waits until the device has sent all posted work requests, for a bounded time. Peers that have closed before do not receive anything any more. */
   #drain(): void {
     const { clock } = this.shared;
     const deadlineNs = clock.nowNs() + DRAIN_NS;

@@ -338,10 +338,10 @@ describe('IbMd', () => {
   });
 
   it.each([
-    ['maxQpWr', 31, 'max_qp_wr of the device is 31, and rc needs 32'],
-    ['maxCqe', 63, 'max_cqe of the device is 63, and rc needs 64'],
-    ['maxSge', 1, 'max_sge of the device is 1, and rc needs 2'],
-    ['maxSrqWr', 15, 'max_srq_wr of the device is 15, and rc needs 16'],
+    ['maxQpWr', 31, 'max_qp_wr of the device is 31, but rc needs 32'],
+    ['maxCqe', 63, 'max_cqe of the device is 63, but rc needs 64'],
+    ['maxSge', 1, 'max_sge of the device is 1, but rc needs 2'],
+    ['maxSrqWr', 15, 'max_srq_wr of the device is 15, but rc needs 16'],
   ] as const)('says that a device has too little: %s %i', (limit, value, reason) => {
     device.limits = { ...device.limits, [limit]: value };
     const error = errorOf(() => open());
@@ -423,7 +423,7 @@ describe('IbMd', () => {
     expect(error).toMatchObject({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE });
     expect(error.message).toMatch(/hca0:1: port 1 is not active/);
     device.inject({ kind: 'link-up' });
-    expect(errorOf(() => open({ IB_GID_INDEX: '3' })).message).toMatch(/no GID of index 3 .* valid are: 0/);
+    expect(errorOf(() => open({ IB_GID_INDEX: '3' })).message).toMatch(/no GID with index 3 .* valid are: 0/);
     log.allow(/./);
   });
 });

@@ -1,7 +1,4 @@
-/**
- * The memory domain of ib: host memory, and device memory by its dma-bufs, registered with every RDMA device of the context. The component ib: RDMA
- * devices behind the verbs port.
- */
+/** The component ib and its memory domain: host memory, and device memory by its dma-bufs, registered with every RDMA device behind the verbs port. */
 
 import {
   addressOf,
@@ -69,7 +66,6 @@ import { IbIface } from './iface.ts';
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 const HOST_PLACE = { memoryType: MemoryType.HOST, sysDevice: undefined };
 
-/** The memory domain. */
 class IbMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
@@ -174,7 +170,7 @@ class IbMd implements MemoryDomain {
     return this.#add({ ...place, access, iova: iova + address - cached.start, lkeys, cached });
   }
 
-  /** Memory that transfers of this process only read, which may be mapped for reading only. */
+  /** Registers memory that transfers of this process only read, and that may be mapped read-only. */
   #registerToRead(source: RegistrationSource, access: number): IbMemory {
     const bytes = hostBytesOf(source);
     const readOnly = this.#registry.expose(bytes, MemAccess.LOCAL_READ);
@@ -226,7 +222,7 @@ class IbMd implements MemoryDomain {
     }
     checkByteLength(byteLength);
     this.#registry.rcache.unmapped(address, byteLength);
-    // Access of peers ends now; other registrations end when no transfer of this process uses them.
+    // Access by peers ends now; the other registrations end when no transfer of this process uses them.
     for (const memory of this.#live) {
       const first = Number(memory.address);
       const isUnmapped = first < address + byteLength && address < first + memory.registeredBytes;
@@ -320,7 +316,7 @@ class IbMd implements MemoryDomain {
   #own(memory: MdMemory): IbMemory {
     if (!(memory instanceof IbMemory)) throw invalidParam('memory', `must be of memory domain ${IB_NAME}`, memory);
     if (this.#live.has(memory)) return memory;
-    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+    throw invalidParam('memory', 'has been freed, or belongs to another context', memory.address);
   }
 
   #retire(memory: IbMemory, invalidate = false): void {
@@ -338,7 +334,7 @@ class IbMd implements MemoryDomain {
   }
 }
 
-/** The devices and ports that the configuration allows, and those that cannot be used. */
+/** The devices and ports that the configuration allows, and those that are unusable. */
 function openDevices(
   verbs: VerbsPort,
   { config, isDeviceAllowed = () => true }: ComponentServices,
@@ -390,7 +386,7 @@ function registerDmabuf(register: () => MemoryRegion, fd: number): MemoryRegion 
     if (!isSyscallError(error)) throw error;
     if (error.errno === Errno.EBADF) throw invalidParam('fd', 'must be an open descriptor', fd);
     if (error.errno !== Errno.EINVAL) throw error;
-    throw invalidParam('fd', 'must be of a dma-buf that contains the range: byteLength plus offset', fd);
+    throw invalidParam('fd', 'must be a dma-buf of at least byteLength plus offset bytes', fd);
   }
 }
 
@@ -418,7 +414,7 @@ function noDevice(message: string): UcxError {
 
 /**
  * The component `ib`.
- * @param verbs the port of the RDMA devices; undefined for a node without any
+ * @param verbs the port of the RDMA devices; undefined for a node without RDMA devices
  * @param onClose called when the memory domain has been closed
  */
 export function ibComponent(verbs: VerbsPort | undefined, onClose?: () => void): Component {
@@ -431,7 +427,7 @@ export function ibComponent(verbs: VerbsPort | undefined, onClose?: () => void):
       checkServices(services);
       if (verbs === undefined)
         throw noDevice(
-          'there is no RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine',
+          'no RDMA device: set UCX_GAUDI_EMULATOR_NICS=1 for an emulated one, or UCX_IB_DRIVER=verbs for those of this machine',
         );
       return new IbMd(verbs, services, onClose);
     },

@@ -1,6 +1,6 @@
 /**
- * The state that the connections and endpoints of one interface of ib share: its queues, opened together or not at all, and the work requests in flight
- * on them.
+ * The state that the connections and endpoints of one ib interface share: its queues, and the work requests in flight on them. The queues are opened together
+ * or not at all.
  */
 
 import { OPEN } from '../../ucs/debug/diagnostics.ts';
@@ -22,15 +22,14 @@ import { IB_ADDRESS_BYTES } from './connection/address.ts';
 
 /** Slots for bytes that are copied before they are sent, for all connections. */
 const TX_SLOTS = 512;
-/** Completions of sends that the queue can hold: work requests in flight of all connections. */
+/** Length of the send completion queue: bounds the work requests in flight of all connections. */
 const SEND_CQE = 16_384;
-/** Fraction of the bandwidth of a link for payload: the headers of packets use the rest. */
+/** Fraction of the bandwidth of a link for payload; packet headers use the rest. */
 const PAYLOAD_SHARE = 0.95;
 /** Estimates of UCX for rc_verbs. */
 const LATENCY_NS = 1000;
 const OVERHEAD_NS = 75;
 
-/** The shared state. */
 export class IbShared {
   readonly port: IbPort;
   readonly ib: IbConfig;
@@ -55,9 +54,9 @@ export class IbShared {
   readonly rx: SlotMemory;
   readonly tx: SlotMemory;
   readonly inlineBytes: number;
-  /** Work requests that all connections together can have in flight: the completion queue must never overrun. */
+  /** Maximum number of work requests in flight of all connections: the completion queue must never overrun. */
   readonly sendDepth: number;
-  /** Work requests that they can still post. */
+  /** Work requests that can be posted now. */
   sendSlots: number;
   /** Operations with completions that have not ended. */
   outstanding = 0;

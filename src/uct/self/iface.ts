@@ -1,6 +1,6 @@
 /**
- * The loopback interface: every operation is a copy that is complete when the call returns. As the smallest transport, it is the executable specification of
- * the contract.
+ * The loopback interface: every operation is a copy that is complete when the call returns. As the smallest transport it also serves as an executable
+ * specification of the interface contract.
  */
 
 import { moveBytes } from '../../ucs/memory/bytes.ts';
@@ -57,7 +57,7 @@ const ATTRIBUTES: IfaceAttributes = hostIfaceAttributes({
   errorHandling: ['remote access'],
 });
 
-/** The endpoint: from this process to itself. */
+/** An endpoint from this process to itself. */
 class SelfEndpoint implements UctEndpoint {
   readonly #messages: LoopbackQueue;
   readonly #counters: TransferCounters;
@@ -145,7 +145,6 @@ class SelfEndpoint implements UctEndpoint {
   }
 }
 
-/** The interface. */
 export class SelfIface implements Iface {
   readonly attributes: IfaceAttributes = ATTRIBUTES;
   readonly address: Uint8Array = uniqueAddress();
@@ -166,7 +165,7 @@ export class SelfIface implements Iface {
   }
 
   unreachableReason(address: Uint8Array): string | undefined {
-    return sameAddress(address, this.address) ? undefined : 'is for the worker itself only';
+    return sameAddress(address, this.address) ? undefined : 'connects only to the worker itself';
   }
 
   identityOf(address: Uint8Array): string | undefined {
@@ -213,7 +212,7 @@ function isShort(bytes: Uint8Array, offset: number, byteLength: number): boolean
   return byteLength <= SHORT_BYTES_MAX && isInBytes(offset, byteLength, bytes);
 }
 
-/** The remote array of a key if it is valid and contains the range, else the status of the refusal. */
+/** The remote bytes of a key if it is valid and contains the range, else the status of the failure. */
 function remoteBytes(rkey: SelfKey, offset: number, byteLength: number): Uint8Array | Status {
   const { memory } = rkey;
   if (!memory.live) return Status.INVALID_ADDR;
@@ -233,7 +232,7 @@ function moveEntries(iov: readonly IovEntry[], remoteOffset: number, rkey: SelfK
     if (!memory.live || !isInBytes(offset, byteLength, memory.bytes)) {
       throw invalidParam(
         'iov',
-        `must lie inside live memory of ${memory.byteLength} bytes`,
+        `must be inside memory of ${memory.byteLength} bytes that is not freed`,
         `${byteLength} at ${offset}`,
       );
     }

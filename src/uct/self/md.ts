@@ -1,7 +1,4 @@
-/**
- * The memory domain of the loopback transport: host memory of this process, accessed by plain copies. The loopback component: one memory domain with
- * one transport, available on every machine.
- */
+/** The component self and its memory domain: host memory of this process, accessed by plain copies. Available on every machine. */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
@@ -41,7 +38,6 @@ import { SELF_MD_NAME, SELF_RESOURCE, SelfKey, SelfMemory } from './memory.ts';
 /** Maximum length of the views through which JavaScript accesses the memory. */
 const ALLOCATE_BYTES_MAX = 2 ** 32;
 
-/** The memory domain. */
 class SelfMd implements MemoryDomain {
   readonly resources: readonly IfaceResource[] = [SELF_RESOURCE];
   readonly attributes: MdAttributes = {
@@ -154,7 +150,7 @@ class SelfMd implements MemoryDomain {
 
   #own(memory: MdMemory): SelfMemory {
     if (!(memory instanceof SelfMemory)) throw invalidParam('memory', 'must be of memory domain self', memory);
-    if (!memory.live) throw invalidParam('memory', 'must not be freed or deregistered before', memory.address);
+    if (!memory.live) throw invalidParam('memory', 'has been freed or deregistered', memory.address);
     return memory;
   }
 

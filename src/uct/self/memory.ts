@@ -1,4 +1,4 @@
-/** Memory and remote keys of the loopback memory domain, as data. The one resource of the loopback transport: the memory of this process. */
+/** Memory and remote keys of the loopback memory domain, and the resource of its transport. */
 
 import type { MappedMemory } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';

@@ -6,7 +6,7 @@ import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 import { isInside } from '../base/checks.ts';
 import type { TransferCounters } from '../base/counters.ts';
 
-/** Slots for messages: one for the message that is being delivered, the others for waiting ones; beyond them NO_RESOURCE. */
+/** Slots for messages: one for the message that is being delivered, the others for queued ones. If all are used, sending returns NO_RESOURCE. */
 const MESSAGES_MAX = 64;
 
 class LoopbackFrame implements AmFrame {
@@ -24,7 +24,7 @@ class LoopbackFrame implements AmFrame {
   }
 }
 
-/** The messages of one interface. */
+/** The queued messages of one interface. */
 export class LoopbackQueue {
   handler: AmHandler | undefined = undefined;
   readonly #frameBytes: number;
@@ -48,7 +48,7 @@ export class LoopbackQueue {
     this.#onMessage = onMessage;
   }
 
-  /** Number of waiting messages. */
+  /** Number of queued messages. */
   get length(): number {
     return (this.#tail - this.#head) | 0;
   }
@@ -85,14 +85,14 @@ export class LoopbackQueue {
     return byteLength;
   }
 
-  /** Delivers the messages that wait at the time of the call; returns how many. Without a handler they stay queued. */
+  /** Delivers the messages that are queued at the time of the call; returns how many. Without a handler they stay queued. */
   deliver(): number {
     const { handler } = this;
     if (handler === undefined) return 0;
     const count = this.length;
     for (let i = 0; i < count && this.length > 0; i++) {
       const slot = this.#head % MESSAGES_MAX;
-      // Before the handler runs, so that no message is delivered twice, not even by progress inside a handler. Its slot is reused much later.
+      // Advanced before the handler runs, so that no message is delivered twice, even if a handler calls progress. The slot is reused much later.
       this.#head += 1;
       const frame = this.#frames[slot]!;
       this.#counters.received(frame.byteLength);

@@ -186,6 +186,6 @@ describe('memory', () => {
     );
     expect(() => md.rkeyUnpack(packed)).toThrow(expect.objectContaining({ code: 'ERR_RKEY_STALE' }));
     expect(md.stats!().counters).toEqual({ memory_handles: 0 });
-    expect(() => md.memFree(memory as MdMemory)).toThrow('must not be freed');
+    expect(() => md.memFree(memory as MdMemory)).toThrow('has been freed');
   });
 });

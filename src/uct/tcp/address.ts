@@ -1,8 +1,8 @@
 /**
- * The address of a tcp interface: its id, its node, and its listening sockets. Addresses from peers are validated.
- *
- * Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes
- * interface id; for each address u8 prefix bits, u8 length (4 or 16), the bytes.
+ * The address of a tcp interface: its id, its node, and its listening sockets. Addresses from peers are validated. Also the network interfaces of this
+ * machine, and the selection of the address of a peer that one of them reaches: loopback and bridges are never used for a peer on another node.
+ * | Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes interface id;
+ * for each address u8 prefix bits, u8 length (4 or 16), the bytes.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -25,7 +25,7 @@ const BOOT_BYTES = 16;
 const AT_NAMESPACE = 24;
 const AT_ID = 28;
 const HEADER_BYTES: number = AT_ID + INTERFACE_ID_BYTES;
-/** Maximum number of addresses of one interface in its packed address; more do not fit. */
+/** Maximum number of addresses of one interface that fit in its packed address. */
 const ADDRESSES_MAX = 8;
 
 /** The fields of an address. */
@@ -106,11 +106,6 @@ function isOwnBoot(packed: Uint8Array): boolean {
   return true;
 }
 
-/*
- * Selection of the address of a peer that a network interface of this machine reaches, if any. Loopback and bridges are never selected for a peer on
- * another node. The routing table is queried through a parameter.
- */
-
 /** Addresses and routes of this machine. */
 export interface Routing {
   /** All addresses of this machine. */
@@ -119,7 +114,7 @@ export interface Routing {
   sourceAddressTo(address: string): string | undefined;
 }
 
-/** The address to connect to, or the reason why there is none, as text for users. */
+/** The address to connect to, or the reason why no address can be reached, as text for users. */
 export type Reach = { readonly address: string } | { readonly reason: string };
 
 /** Finds the address at which `device` reaches a peer. */
@@ -172,8 +167,6 @@ export function sameSubnet(own: InterfaceAddress, other: InterfaceAddress): bool
   return true;
 }
 
-/* The network interfaces of this machine that have an address, as the system reports them now. It opens none. */
-
 /** An address of an interface. */
 interface InterfaceAddress {
   /** Numeric; link-local IPv6 with its zone. */
@@ -213,7 +206,7 @@ export function listNetworkInterfaces(): NetworkInterface[] {
   return found.sort((left, right) => Number(left.isLoopback) - Number(right.isLoopback) || byName(left, right));
 }
 
-/** The interfaces with only the addresses of some families, in order of preference; without interfaces that have none left. */
+/** The interfaces with only the addresses of some families, in order of preference. Interfaces that have no such address are left out. */
 export function withFamilies(
   interfaces: readonly NetworkInterface[],
   families: readonly (4 | 6)[],

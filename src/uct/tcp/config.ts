@@ -142,19 +142,19 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'AF_PRIO',
       type: familiesType,
       default: 'inet,inet6',
-      doc: 'Address families for connections, the preferred one first: inet is IPv4, inet6 IPv6. Families that are not listed, and devices with no other addresses, are not used.',
+      doc: 'Address families for connections, the preferred one first: inet is IPv4, inet6 IPv6. Families that are not listed are not used, nor are devices without an address of a listed family.',
     },
     {
       name: 'EP_BIND_SRC_ADDR',
       type: ternaryType,
       default: 'try',
-      doc: 'Bind connections to the address of the device, so that connections of different devices use different paths. y: always, also to peers on this node, and fails if it is impossible; try: to peers on other nodes, if possible; n: the kernel selects the source address.',
+      doc: 'Bind connections to the address of the device, so that connections of different devices use different paths. y: for all peers, and fails if that is impossible; try: for peers on other nodes, if possible; n: the kernel selects the source address.',
     },
     {
       name: 'CONNECT_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time in which a connection must be established and both ends must have sent their hello, 1ms to 60m. Pauses in which the program makes no progress do not count.',
+      doc: 'Time limit for establishing a connection and exchanging hellos, 1ms to 60m. Time in which the program does not call progress does not count.',
     },
     {
       name: 'KEEPIDLE',
@@ -185,7 +185,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'PEER_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time without a complete message of a peer, or 4 KiB of a long one, after which UCX_KEEPALIVE_INTERVAL regards its process or node as failed. A process sends three heartbeats in this time while its event loop runs: one that computes for longer is regarded as failed.',
+      doc: 'Time without a complete message of a peer, or 4 KiB of a long one, after which the keepalive check (UCX_KEEPALIVE_INTERVAL) regards the process or host of the peer as failed. A process sends three heartbeats in this time while its event loop runs, so a process that blocks its event loop for longer is regarded as failed.',
     },
     {
       name: 'MAX_BW',
@@ -198,7 +198,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
   ],
 };
 
-/** The longest message that is copied for sending: no peer with the same settings refuses it. */
+/** The longest message that is copied for sending: a peer with the same settings can receive it. */
 export function sendBytesMax({ TX_SEG_SIZE, RX_SEG_SIZE }: Pick<TcpConfig, 'TX_SEG_SIZE' | 'RX_SEG_SIZE'>): number {
   return Math.min(TX_SEG_SIZE, RX_SEG_SIZE);
 }
@@ -226,25 +226,25 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
       name: 'TIMEOUT',
       type: positiveTimeType,
       default: '10s',
-      doc: 'Time in which a connection to a listener must be established, and in which either side must send its next message; slower peers are disconnected. inf for no bound.',
+      doc: 'Time limit for connecting to a listener, and for the next message of either side; slower peers are disconnected. inf for no limit.',
     },
     {
       name: 'ANSWER_TIMEOUT',
       type: positiveTimeType,
       default: '1m',
-      doc: 'Time in which the program of a listener must accept or reject; then the client gives up. inf for no bound.',
+      doc: 'Time limit for the program to accept or reject a client; then the client gives up. inf for no limit.',
     },
     {
       name: 'MAX_CLIENTS',
       type: countType(65_536),
       default: '1024',
-      doc: 'Maximum number of clients of the listeners of one worker that have not sent their request, 1 to 65536, and half as many for one address; for one more the oldest is disconnected, and connects again.',
+      doc: 'Maximum number of clients of the listeners of one worker that have not sent their request, 1 to 65536, and half as many from one address. If another one connects, the oldest is disconnected, and may connect again.',
     },
     {
       name: 'MAX_REQUESTS',
       type: countType(65_536),
       default: '1024',
-      doc: 'Maximum number of connection requests that wait for an answer of the program, 1 to 65536; more are rejected with BUSY.',
+      doc: 'Maximum number of connection requests that the program has not accepted or rejected yet, 1 to 65536; further ones are rejected with BUSY.',
     },
   ],
   // As in UCX: UCX_CM_REUSEADDR < UCX_TCP_CM_REUSEADDR.
@@ -256,7 +256,7 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
           name: 'REUSEADDR',
           type: boolType,
           default: 'y',
-          doc: 'Let a listener have a port of which connections of an earlier listener still end (SO_REUSEADDR). The default of UCX is n.',
+          doc: 'Let a listener use a port while closed connections of an earlier listener still exist in the kernel (SO_REUSEADDR). The default of UCX is n.',
         },
       ],
     },

@@ -86,7 +86,7 @@ function closed(peers: readonly RawPeer[]): number {
 }
 
 it('waiting unauthenticated peers are evicted, the oldest first, by later ones and by peers with the key', async () => {
-  net.log.allow(/is closed for a newer one|more warnings/);
+  net.log.allow(/evicted a connection|more warnings/);
   const clock = new ManualClock(1e9);
   const side = net.open(ENCRYPT, clock);
   const peers: RawPeer[] = [];
@@ -111,7 +111,7 @@ it('waiting unauthenticated peers are evicted, the oldest first, by later ones a
 }, 60_000);
 
 it('unauthenticated peers of one address have half of the places, and evict only each other', async () => {
-  net.log.allow(/is closed for a newer one|more warnings/);
+  net.log.allow(/evicted a connection|more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const first = [await net.unauthenticatedPeer(side, '127.0.0.2'), await net.unauthenticatedPeer(side, '127.0.0.3')];
   const flood: RawPeer[] = [];
@@ -127,7 +127,7 @@ it('unauthenticated peers of one address have half of the places, and evict only
 }, 60_000);
 
 it('unauthenticated peers without a hello are closed at once, with few log lines, and affect no other', async () => {
-  net.log.allow(/is closed: |more warnings/);
+  net.log.allow(/closed a connection|more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const friend = net.open(ENCRYPT);
   const endpoint = friend.iface.connect(side.iface.address);

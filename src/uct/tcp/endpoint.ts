@@ -33,10 +33,9 @@ import {
 import type { TcpShared } from './shared.ts';
 
 const TX_WORD: number = TX_START >> 2;
-/** Longer puts of a list are frames of their own: a call of the kernel for each costs little beside its bytes. */
+/** Longer puts of a list are separate frames: a system call for each costs little compared with its bytes. */
 const RUN_BODY_BYTES_MAX = 131_072;
 
-/** An endpoint. */
 export class TcpEndpoint implements UctEndpoint {
   readonly link: TcpConnection;
   readonly #buffers: TcpBuffers;
@@ -165,7 +164,7 @@ export class TcpEndpoint implements UctEndpoint {
     return Status.INPROGRESS;
   }
 
-  /** Checks a get, and counts its frames as sent; OK if they are to follow. */
+  /** Checks a get, and counts its frames as sent; OK if the caller must send them. */
   #beginGet(total: number, remoteOffset: number, key: RemoteKey, completion: Completion): Status {
     if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
@@ -271,7 +270,7 @@ export class TcpEndpoint implements UctEndpoint {
     return this.link.puts.sent;
   }
 
-  /** Behind the frames of the puts in the stream; their memory can be detached until the kernel has all of them. */
+  /** The message follows the frames of the puts in the stream; their memory can be detached until the kernel has all of them. */
   amAfterPuts(id: number, failedId: number, packer: AmPacker, puts: number): Status {
     if (!isMessageId(id) || !isMessageId(failedId)) return Status.INVALID_PARAM;
     const { link } = this;
@@ -351,7 +350,7 @@ function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }
 
-/** Number of the frames of a put or get. */
+/** Number of frames of a put or get. */
 function framesOf(byteLength: number): number {
   return Math.max(1, Math.ceil(byteLength / FRAME_BODY_BYTES_MAX));
 }

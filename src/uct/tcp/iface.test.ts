@@ -162,11 +162,11 @@ describe('a peer', () => {
     expect(await send(net, [one], endpoint)).toBe(status);
     await net.until([one], () => one.failed.length > 0);
     expect(one.failed).toEqual([{ endpoint, status }]);
-    expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has ended: /);
+    expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has failed: /);
   });
 
   it('that claims to be another interface is rejected, also with a proof that it received from that interface', async () => {
-    net.log.allow(/does not prove that/);
+    net.log.allow(/proof of identity is invalid/);
     const { one, two } = await connected(net);
     const { id } = unpackTcpAddress(one.iface.address) as TcpAddress;
     // The proof that the interface has sent to another peer.
@@ -223,7 +223,7 @@ describe('a peer', () => {
     await net.until([one, two], () => two.messages.length === 1);
     two.iface.close();
     await net.until([one], () => one.failed.length === 1);
-    expect(one.iface.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/the connection to \[::1\]:\d+ has ended/);
+    expect(one.iface.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/the connection to \[::1\]:\d+ has failed/);
   });
 
   it('that connects at the same time shares one connection, for either order of ids', async () => {

@@ -1,4 +1,4 @@
-/** The interface of tcp on one network device: its listening socket, its links to peers, and when they are polled. Links process the frames. */
+/** The interface of tcp on one network device: its listening socket, its links to peers, and when their sockets are polled. Links process the frames. */
 
 import { EventAlarm, sourceAddressTo } from '../../sys/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -37,7 +37,7 @@ import { TcpEndpoint } from './endpoint.ts';
 import { TCP_NAME } from './key.ts';
 import { type TcpDomain, TcpShared } from './shared.ts';
 
-/** Progress polls all sockets once in this number of calls. The other calls poll only the link that received last. */
+/** Progress polls all sockets once in this number of calls; the other calls poll only the link that received last. */
 const POLL_ALL_EVERY = 16;
 /** If one call handles this number of operations and messages, the next one polls all sockets. */
 const BUSY_EVENTS = 16;
@@ -48,12 +48,12 @@ const QUIET_EVERY = 8;
 /** An interface without links checks for incoming connections once in this number of calls of progress. A power of two. */
 const LISTEN_EVERY = 256;
 
-/** Fraction of the bandwidth of a link for payload: Ethernet, IP and TCP use the rest. */
+/** Fraction of the bandwidth of a link for payload; Ethernet, IP and TCP headers use the rest. */
 const PAYLOAD_SHARE = 0.94;
 
-/** A zero-copy frame is a system call of its own, while short ones share it. */
+/** Cost of the system call that each zero-copy frame needs; short frames share one. */
 const SYSTEM_CALL_NS = 2000;
-/** Longer puts and gets are sent from the memory itself. */
+/** Longer puts and gets are sent directly from user memory. */
 const RMA_SHORT_BYTES_MAX = 8192;
 
 /** The attributes of the interface on a network device, for the cost model. */
@@ -120,7 +120,6 @@ class FailureReports {
   }
 }
 
-/** The interface. */
 export class TcpIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly #log: Log;
@@ -179,7 +178,7 @@ export class TcpIface implements ClosableIface {
 
   unreachableReason(address: Uint8Array): string | undefined {
     const peer = unpackTcpAddress(address);
-    if (peer === undefined) return 'the address is none of this transport and version';
+    if (peer === undefined) return 'not a tcp address of this version';
     const reach = this.#reach(peer);
     return 'reason' in reach ? reach.reason : undefined;
   }
@@ -196,7 +195,7 @@ export class TcpIface implements ClosableIface {
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError('interface tcp');
     const peer = unpackTcpAddress(address);
-    if (peer === undefined) throw unreachable(TCP_NAME, 'the address is none of this transport and version');
+    if (peer === undefined) throw unreachable(TCP_NAME, 'not a tcp address of this version');
     const reach = this.#reach(peer);
     if ('reason' in reach) throw unreachable(TCP_NAME, reach.reason);
     this.#reserveAlarms();
@@ -280,7 +279,7 @@ export class TcpIface implements ClosableIface {
     if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
     for (const endpoint of this.#endpoints) if (endpoint.link === link) this.#failures.add(endpoint, status);
     this.#shared.sleeper.wake();
-    const message = `the connection to ${link.name} has ended: ${reason}`;
+    const message = `the connection to ${link.name} has failed: ${reason}`;
     this.#failure = new UcxError({
       code: `ERR_${statusName(status)}`,
       status,
@@ -334,7 +333,7 @@ export class TcpIface implements ClosableIface {
   #pollsSockets(): boolean {
     const isBusy = this.#table.size + this.#connector.size > 0;
     const every = isBusy ? (this.#quiet < QUIET_AFTER ? 1 : QUIET_EVERY) : LISTEN_EVERY;
-    // One path for all: V8 discards what it has compiled when a path is taken for the first time, such as that of a quiet connection.
+    // A single branch for all: V8 discards compiled code when a branch is taken for the first time, such as that of a quiet connection.
     this.#skipped = (this.#skipped + 1) & (every - 1);
     return this.#skipped === 0;
   }

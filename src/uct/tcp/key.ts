@@ -1,9 +1,7 @@
 /**
- * The keys of tcp: packed for peers, unpacked at peers, and the table in which the owner finds its memory by the words of a frame. A revoked or
- * guessed key gives no access.
- *
- * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8
- * bytes id of the table.
+ * Remote keys of tcp: packing, unpacking, and the table in which the owner finds its memory by the words of a frame. A revoked or guessed key gives no access.
+ * | Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8 bytes id
+ * of the table.
  */
 
 import { crc32 } from 'node:zlib';
@@ -30,7 +28,7 @@ const AT_LENGTH = 32;
 const AT_TABLE = 40;
 const TABLE_ID_BYTES = 8;
 const SECRET_WORDS = 4;
-/** A slot with this generation is not reused, so that no generation occurs twice. */
+/** A slot with this generation is not reused, so that generations are unique. */
 const GENERATION_MAX = 0x7fff_ffff;
 
 /** A key of remote memory. */
@@ -75,7 +73,7 @@ export class TcpKeyTable {
   /** Writes the key of `memory`; the bytes stay the same until it is revoked. */
   pack(memory: HostMemory, target: Uint8Array, offset: number): void {
     if (!(offset >= 0 && offset + TCP_KEY_BYTES <= target.byteLength)) {
-      throw invalidParam('target', `must have room for ${TCP_KEY_BYTES} bytes at ${offset}`, target.byteLength);
+      throw invalidParam('target', `must have ${TCP_KEY_BYTES} bytes at offset ${offset}`, target.byteLength);
     }
     const slot = this.#slots.get(memory) ?? this.#take(memory);
     const view = new DataView(target.buffer, target.byteOffset + offset, TCP_KEY_BYTES);
@@ -104,17 +102,17 @@ export class TcpKeyTable {
     return new TcpKey(byteLength, words, isOwn ? this : undefined);
   }
 
-  /** The memory for the words of a put; undefined if the key is stale or forged, and for memory that peers may not put to. */
+  /** The memory for the words of a put; undefined if the key is stale or forged, or peers may not put to the memory. */
   findForPut(words: Int32Array, at: number): HostMemory | undefined {
     return this.find(words, at, MemAccess.REMOTE_PUT);
   }
 
-  /** The same for a get. */
+  /** The memory for the words of a get; undefined if the key is stale or forged, or peers may not get from the memory. */
   findForGet(words: Int32Array, at: number): HostMemory | undefined {
     return this.find(words, at, MemAccess.REMOTE_GET);
   }
 
-  /** The memory for the words of a key; undefined if it is stale or forged, or the memory is not for the access (bits of MemAccess). */
+  /** The memory for the words of a key; undefined if it is stale or forged, or the memory does not permit the access (bits of MemAccess). */
   find(words: Int32Array, at: number, access: number): HostMemory | undefined {
     const slot = words[at]!;
     const memory = this.#memories[slot];
@@ -139,7 +137,7 @@ export class TcpKeyTable {
     if (this.find(words, 0, 0)?.byteLength === byteLength) return;
     const [slot, generation] = [words[0]!, words[1]!];
     const isCurrent = this.#memories[slot] !== undefined && this.#words[slot * KEY_WORDS + 1] === generation;
-    if (isCurrent) throw refusal('ERR_RKEY_FORGED', 'does not match the key that was handed out');
+    if (isCurrent) throw refusal('ERR_RKEY_FORGED', 'does not match the key that was issued');
     throw refusal('ERR_RKEY_STALE', 'belongs to memory that is not registered any more');
   }
 
@@ -180,7 +178,7 @@ export function memoryOfPut(keys: TcpKeyTable, words: Int32Array, at: number): H
   return withRange(keys.findForPut(words, keyWordOf(at)), offsetOf(words, at), valueIn(words, at));
 }
 
-/** The memory that a GET reads; undefined likewise. */
+/** The memory that a GET reads; undefined for a key or a range that is not valid. */
 export function memoryOfGet(keys: TcpKeyTable, words: Int32Array, at: number): HostMemory | undefined {
   return withRange(keys.findForGet(words, keyWordOf(at)), offsetOf(words, at), getLengthOf(words, at));
 }

@@ -23,17 +23,17 @@ export const FrameType = {
   NACK: 4,
   /** Words 2 to 7 key, 8 and 9 offset, 10 and 11 length. */
   GET: 5,
-  /** Body: the bytes of the next get, or nothing if it is refused; end. */
+  /** Body: the bytes of the next get, or empty if it fails; end. */
   GET_DATA: 6,
   /** Word 1: interval of the sender's heartbeats in milliseconds. */
   HEARTBEAT: 7,
-  /** The sender has no more endpoints on this connection, and creates none on it. */
+  /** The sender has no more endpoints on this connection, and will not create any on it. */
   BYE: 8,
-  /** Body: the message; end. A failure in the end means that the message is to be ignored. */
+  /** Body: the message; end. A failure in the end means that the receiver must ignore the message. */
   AM_ZCOPY: 9,
-  /** An AM behind puts. Word 2: number of the puts before it whose bytes it follows, 3: its id if one of them was refused. */
+  /** An AM after puts. Word 2: number of preceding puts that must have arrived, 3: its id if one of them failed. */
   AM_AFTER_PUTS: 10,
-  /** Word 1: number of PUT headers that follow, at most {@link PUT_RUN_MAX}; their bodies, each padded, stand in the same order behind the last of them. */
+  /** Word 1: number of PUT headers that follow, at most {@link PUT_RUN_MAX}; their bodies, each padded, follow the last header in the same order. */
   PUT_RUN: 11,
 } as const;
 
@@ -66,7 +66,7 @@ export const AM_ID_MASK = 31;
 /** Words of a key in a frame: slot, generation, secret. */
 export const KEY_WORDS = 6;
 
-/** Maximum number of puts of a PUT_RUN: a receiver takes all of their bodies with one call of the kernel. */
+/** Maximum number of puts of a PUT_RUN: a receiver reads all of their bodies with one system call. */
 export const PUT_RUN_MAX = 30;
 const PUT_WORDS: number = PUT_HEADER_BYTES / 4;
 /** Words of the headers of all puts of the longest PUT_RUN. */
@@ -77,7 +77,7 @@ export const PUT_RUN_HEADER_BYTES: number = HEADER_BYTES + PUT_RUN_WORDS * 4;
 /** Maximum bytes of the body of one put or get; longer operations are split. */
 export const FRAME_BODY_BYTES_MAX: number = 2 ** 30;
 
-/** Maximum number of unanswered gets of one end; more are a violation. */
+/** Maximum number of pending gets of one end; more are a violation. */
 export const GETS_MAX = 64;
 /** Maximum number of unacknowledged puts of one end; more wait. */
 export const PUTS_MAX = 4096;
@@ -127,7 +127,7 @@ export function writeAmWords(words: Int32Array, at: number, header: Int32Array, 
 }
 
 /**
- * Makes the header that {@link writeAm} has written that of an AM_AFTER_PUTS.
+ * Turns the header that {@link writeAm} has written into that of an AM_AFTER_PUTS.
  * @param puts number of puts that must have arrived
  * @param failedId id of the message otherwise, at most 31
  */
@@ -150,7 +150,7 @@ export function putWordInRun(index: number): number {
   return index * PUT_WORDS;
 }
 
-/** Copies the header of a PUT to its place among the headers of a run. */
+/** Copies the header of a PUT to its position among the headers of a run. */
 export function copyPutToRun(run: Int32Array, index: number, words: Int32Array, at: number): void {
   const to = putWordInRun(index);
   for (let i = 0; i < PUT_WORDS; i++) run[to + i] = words[at + i]!;
@@ -180,7 +180,7 @@ export function messageIdOf(words: Int32Array, at: number): number {
   return (words[at + INFO]! >> 8) & 0xff;
 }
 
-/** The id with which an AM_AFTER_PUTS is delivered. @param putsInRow number of puts before it since the last refused one */
+/** The id with which an AM_AFTER_PUTS is delivered. @param putsInRow number of preceding puts since the last one that failed */
 export function idAfterPuts(words: Int32Array, at: number, putsInRow: number): number {
   const puts = words[at + PUTS]!;
   return puts >= 0 && puts <= putsInRow ? messageIdOf(words, at) : words[at + FAILED_ID]! & AM_ID_MASK;

@@ -1,6 +1,6 @@
 /**
- * Memory domain of tcp: host memory that peers access through frames. The progress of the owner executes their puts and gets. The component tcp:
- * sockets to other nodes and to this one, and a connection manager.
+ * The component tcp and its memory domain: host memory that peers access through frames, whose puts and gets the progress of the owner executes. Also provides
+ * a connection manager.
  */
 
 import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
@@ -28,7 +28,6 @@ import { openSecurity, type Security } from './secure/security.ts';
 
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 
-/** The memory domain. */
 export class TcpMd extends HostDomain {
   readonly resources: readonly IfaceResource[];
   readonly attributes: MdAttributes = {
@@ -71,7 +70,8 @@ export class TcpMd extends HostDomain {
       throw new UcxError({
         code: 'ERR_NO_DEVICE',
         status: Status.NO_DEVICE,
-        message: 'no network interface that may be used has an address',
+        message:
+          'no network interface with an address, among those that UCX_NET_DEVICES and the address families allow',
       });
     }
     this.resources = found.map(({ name }) => ({

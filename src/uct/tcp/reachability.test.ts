@@ -51,7 +51,7 @@ describe('reachOf', () => {
     expect((reachOf(from, to, OWN) as { reason: string }).reason).toMatch(reason);
   });
 
-  it('prefers an address of its own network, then one that is routed through the device', () => {
+  it('prefers an address in the network of the device, then one that is routed through the device', () => {
     const routes = routing(['10.0.0.1'], { '192.168.7.7': '10.0.0.1', '192.168.8.8': '10.9.9.9' });
     expect(reachOf(ETH0, peer(['192.168.7.7/24', '10.0.0.9/24']), routes)).toEqual({ address: '10.0.0.9' });
     expect(reachOf(ETH0, peer(['192.168.8.8/24', '192.168.7.7/24']), routes)).toEqual({ address: '192.168.7.7' });

@@ -22,7 +22,6 @@ export interface TcpDomain {
   readonly security: Security | undefined;
 }
 
-/** The shared state. */
 export class TcpShared {
   readonly clock: Clock;
   /** Log for events that peers can cause. */
@@ -31,7 +30,7 @@ export class TcpShared {
   readonly keys: TcpKeyTable;
   readonly counters: TransferCounters = new TransferCounters();
   readonly outstanding: Outstanding = new Outstanding();
-  /** Batches of frames that have begun. */
+  /** Frames that are held back until their batches end. */
   readonly batches: Batches = new Batches();
   readonly sleeper: Sleeper;
   /** Time in milliseconds without a sign of life after which the peer counts as failed. */

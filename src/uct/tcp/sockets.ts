@@ -1,9 +1,6 @@
 /**
- * The sockets of an interface in one event set, and the handlers of those that are ready. Waits in the event loop until the socket of a link is
- * writable: frames reported as sent leave also if the program makes no progress. Progress sends frames whose completion an operation waits for. The
- * batches of frames of an interface that wait to be sent together. Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats
- * do not depend on progress of the program. A descriptor that a listening socket reserves for the case that its process has no others: releasing it
- * allows one peer to be accepted and disconnected. A connection that is not accepted would wake the process continuously.
+ * The sockets of an interface: their event set, the watch of blocked sockets by the event loop, the batches of frames, the heartbeat timer, and a reserved
+ * descriptor.
  */
 
 import { close, dup, Errno, EventSet, isSyscallError, ReadyFor, tcpAccept, tcpClose } from '../../sys/index.ts';
@@ -21,13 +18,13 @@ export interface SocketHandler {
   onReady(): number;
 }
 
-/** The set. */
+/** The sockets of an interface in one event set, and the handlers of those that are ready. */
 export class ReadySet {
   readonly #events: EventSet = new EventSet();
   /** By token. */
   readonly #watched: (SocketHandler | undefined)[] = [];
   readonly #free: number[] = [];
-  /** Members whose sockets are watched for room, by token. */
+  /** Members whose sockets are watched for writability, by token. */
   readonly #forWrite: Set<SocketHandler> = new Set();
   /** Number of sockets. */
   size = 0;
@@ -96,7 +93,10 @@ function eventsOf({ wantsWrite }: SocketHandler): number {
   return wantsWrite ? ReadyFor.READ | ReadyFor.WRITE : ReadyFor.READ;
 }
 
-/** The watch of one link, from its connection on. It costs a system call each time the link is blocked, and none otherwise. */
+/**
+ * Waits in the event loop until the blocked socket of a link is writable: frames that were reported as sent leave even if the program does not call progress.
+ * Progress sends frames whose completion an operation waits for. Costs one system call each time the link is blocked.
+ */
 export class Room implements SocketHandler {
   token = 0;
   readonly wantsWrite = true;
@@ -118,7 +118,7 @@ export class Room implements SocketHandler {
     set.add(this, ReadyFor.ONE_SHOT);
   }
 
-  /** The socket has no room: watches it once. Unread data does not end the watch. */
+  /** Watches the blocked socket once. Unread data does not end the watch. */
   await(): void {
     if (this.#isArmed) return;
     this.#isArmed = true;
@@ -136,9 +136,9 @@ export class Room implements SocketHandler {
   }
 }
 
-/** The batches that have begun, in order. */
+/** The batches of frames of an interface that have begun, in order. */
 export class Batches {
-  /** The function of each that sends it. */
+  /** The functions that send them. */
   readonly #begun: (() => void)[] = [];
   #isScheduled = false;
   /** At process.exit() in the running job, sends frames that were reported as sent. */
@@ -149,7 +149,7 @@ export class Batches {
   };
 
   /**
-   * A batch has begun. It ends in the next progress, and at the latest when the running job of the event loop ends: the program may not make progress soon.
+   * Adds a batch. It ends in the next progress, and at the latest when the running job of the event loop ends: the program may not call progress soon.
    * @param endBatch sends it; the link has one function for all its batches
    */
   add(endBatch: () => void): void {
@@ -163,13 +163,13 @@ export class Batches {
     this.#stopAtExit();
   }
 
-  /** Ends the batches that have begun; those that begin meanwhile are for the next call. */
+  /** Sends the batches that have begun; those that begin meanwhile wait for the next call. */
   end(): void {
     for (let left = this.#begun.length; left > 0; left--) this.#begun.shift()?.();
   }
 }
 
-/** The timer. */
+/** Timer for the heartbeats of an interface. It runs on the event loop, so heartbeats do not depend on progress of the program. */
 export class Heartbeats {
   readonly #clock: Clock;
   readonly #intervalNs: number;
@@ -199,10 +199,13 @@ export class Heartbeats {
   }
 }
 
-/** The reserve of one listening socket. */
+/**
+ * A descriptor that a listening socket reserves for the case that its process has no others: releasing it allows one peer to be accepted and disconnected. A
+ * connection that is not accepted would wake the process continuously.
+ */
 export class ReserveDescriptor {
   readonly #listener: number;
-  /** -1 for none: another part of the process has used it up. */
+  /** -1 if the descriptor is not reserved, because another part of the process has used it up. */
   #fd = -1;
 
   /** @throws SyscallError EMFILE */
@@ -222,7 +225,7 @@ export class ReserveDescriptor {
     return fd;
   }
 
-  /** Reserves a descriptor again, if the reserve is used up and one is available. */
+  /** Reserves a descriptor again, if it is used up and one is available. */
   reclaim(): void {
     if (this.#fd >= 0) return;
     try {

@@ -136,9 +136,9 @@ describe('a peer that connects while there are no descriptors', () => {
     const endpoint = one.worker.endpoint(two.worker.address());
     // Then its messages are read, but the connection back fails: for want of a descriptor of the peer, or of the ring of this side.
     const steps = [
-      [0, /the messages of a sender wait: .*EMFILE/],
-      [1, /a request to connect waits: .*EMFILE/],
-      [2, /a request to connect waits: .*EMFILE/],
+      [0, /the messages of a sender are delayed: .*EMFILE/],
+      [1, /connection request deferred: .*EMFILE/],
+      [2, /connection request deferred: .*EMFILE/],
     ] as const;
     for (const [left, warning] of steps) {
       fixture.allow(warning);

@@ -95,7 +95,7 @@ describe('over the native engine, clients', () => {
 
   it('are rejected with BUSY if too many wait', async () => {
     const { one, two } = await sides({ UCX_TCP_CM_MAX_REQUESTS: '2' });
-    fixture.allow(/requests to connect wait for an answer/);
+    fixture.allow(/connection requests are pending/);
     const listener = one.worker.listener();
     const clients = Array.from({ length: 5 }, () =>
       two.worker.connect(portOf(listener)).then(

@@ -37,7 +37,7 @@ describe('connections between two workers', { timeout: 60_000 }, () => {
     const [one, two] = [await open('self,posix'), await open('self,posix')];
     const [sender, receiver] = [one.worker(), two.worker()];
     const connect = (): unknown => Array.from({ length: CONNECTIONS }, () => sender.endpoint(receiver.address()));
-    expect(connect).toThrow(/posix\/memory: the peer has 1024 senders over posix, the most that it can have/);
+    expect(connect).toThrow(/posix\/memory: the peer has 1024 senders over posix, which is the maximum/);
     await one.close();
     await two.close();
   });

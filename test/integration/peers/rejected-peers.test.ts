@@ -25,7 +25,7 @@ describe.each(['peer', 'none'] as const)('with error handling %s', (errorHandlin
   const fixture = useContexts('native');
 
   it.each(Object.keys(OPERATIONS))('a %s to a peer with another key', async (name) => {
-    fixture.allow(/it does not know the key/);
+    fixture.allow(/it does not have the key/);
     const envs = KEYS.map((file) => ({ UCX_TLS: 'tcp,self', UCX_TCP_SECURITY: 'encrypt', UCX_TCP_KEY_FILE: file }));
     const [one, two] = [
       await fixture.open({ context: { env: envs[0]! } }),

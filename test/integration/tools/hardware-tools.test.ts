@@ -136,7 +136,7 @@ describe('explain', { timeout: 120_000 }, () => {
     const text = cli.output(['explain', '--peer', 'process', '--size', '8']);
     expect(text).toMatch(/^put: local host memory, remote host memory of another process/);
     expect(text).toMatch(/^8 B {2}put\/short {2}posix\/memory /m);
-    expect(text).toMatch(/not self\/memory: is for the worker itself only/);
+    expect(text).toMatch(/not self\/memory: connects only to the worker itself/);
   });
 
   it('divides the cards of a node server with another process', () => {
@@ -193,7 +193,7 @@ describe('links of a running node', { timeout: 180_000 }, () => {
     );
     await cli.outputHere(['node', 'fault', '1', 'link-down', '--peer', '0']);
     expect(await cli.outputHere(['explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M'])).toMatch(
-      /not gaudi_ipc\/gaudi0: does not get through to the remote memory: 0 of 3 links up/,
+      /not gaudi_ipc\/gaudi0: cannot reach the remote memory: 0 of 3 links up/,
     );
     expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(/^from 0 +- +0!$/m);
     await cli.outputHere(['node', 'fault', '1', 'link-up', '--peer', '0']);

@@ -189,10 +189,13 @@ describe('host memory', () => {
     for (const [range, message] of [
       [{ fd: file, offset: 0, byteLength: 1 }, /dmabuf.fd must be a dma-buf/],
       [{ fd: closed, offset: 0, byteLength: 1 }, /dmabuf.fd must be an open descriptor/],
-      [{ fd, offset: 0, byteLength: size + 1 }, /dmabuf.byteLength plus offset 0 must lie in the 16384 bytes/],
+      [
+        { fd, offset: 0, byteLength: size + 1 },
+        /dmabuf.byteLength plus offset 0 must be at most the length of the dma-buf, 16384/,
+      ],
       [{ fd, offset: size, byteLength: 1 }, /dmabuf.byteLength plus offset 16384/],
       [{ fd, offset: 2 ** 50, byteLength: 1 }, /dmabuf.byteLength plus offset/],
-      [{ fd, offset: 1, byteLength: 2 ** 32 }, /dmabuf.byteLength must be at most 4 GiB/],
+      [{ fd, offset: 1, byteLength: 2 ** 32 }, /dmabuf.byteLength must end at most 4 GiB/],
     ] as const) {
       expect(() => dmabufs.map(range)).toThrow(
         expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringMatching(message) }),

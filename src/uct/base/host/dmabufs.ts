@@ -1,6 +1,6 @@
 /**
- * Host memory of a context that is a dma-buf, or can be exported as one: allocated in sealed memfds, or mapped from dma-bufs of others. The context
- * registers it. A dma-buf that a memory domain hands to its caller.
+ * Host memory of a context that is a dma-buf, or can be exported as one: memory in sealed memfds, and mapped dma-bufs of other exporters. The context
+ * registers it.
  */
 
 import {
@@ -38,7 +38,6 @@ const NOT_MAPPABLE: readonly number[] = [
   Errno.EPERM,
 ];
 
-/** Memory of either kind. */
 abstract class Memory implements DmabufMemory {
   readonly bytes: Uint8Array;
   readonly isPinnable: boolean;
@@ -79,7 +78,7 @@ class AllocatedMemory extends Memory {
   }
 }
 
-/** Memory of a foreign dma-buf. */
+/** Memory of a dma-buf of another exporter. */
 class ForeignMemory extends Memory {
   readonly #memory: MappedMemory;
   readonly #fd: number;
@@ -195,28 +194,21 @@ export class ContextDmabufs implements HostDmabufsApi {
       return this.#device.create(fd, 0, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
     } catch (error) {
       if (!isSyscallError(error, Errno.EINVAL)) throw error;
-      throw refused(
-        'the udmabuf module takes no more bytes than its parameter size_limit_mb says, 64 MiB by default',
-        error,
-      );
+      throw refused('the limit of the udmabuf module is its parameter size_limit_mb, 64 MiB by default', error);
     }
   }
 
   /** Rejects an invalid range of a dma-buf. */
   #check({ fd, offset, byteLength }: DmabufRange): void {
     if (byteLength + (offset % PAGE_SIZE) > VIEW_LENGTH_MAX) {
-      throw invalidParam(
-        'dmabuf.byteLength',
-        'must be at most 4 GiB of host memory, with what lies before it in its page',
-        byteLength,
-      );
+      throw invalidParam('dmabuf.byteLength', 'must end at most 4 GiB after the start of its first page', byteLength);
     }
     const available = this.#byteLengthOf(fd);
     if (available === undefined) throw invalidParam('dmabuf.fd', 'must be a dma-buf', fd);
     if (offset + byteLength <= available) return;
     throw invalidParam(
       'dmabuf.byteLength',
-      `plus offset ${offset} must lie in the ${available} bytes of the dma-buf`,
+      `plus offset ${offset} must be at most the length of the dma-buf, ${available}`,
       byteLength,
     );
   }
@@ -242,15 +234,15 @@ function refused(reason: string, cause?: unknown): UcxError {
 function notMappable(error: SyscallError): UcxError {
   return statusError(
     Status.UNSUPPORTED,
-    'map a dma-buf as host memory: its exporter lets no CPU map it; that of a card is of memoryType gaudi',
+    'map a dma-buf as host memory: its exporter does not support mapping by the CPU; use memoryType gaudi for the memory of a card',
     error,
   );
 }
 
-/** A dma-buf by its descriptor, and the offset of memory in it. */
+/** Descriptor of a dma-buf, and the offset of the memory in it. */
 export type DmabufPlace = Pick<DmabufExport, 'fd' | 'offset'>;
 
-/** An exported dma-buf. Its descriptor is the caller's from here on, also if the thread of the caller is terminated. */
+/** An exported dma-buf. From now on the caller owns its descriptor, even if the caller's thread is terminated. */
 export class OwnedDmabuf implements DmabufExport {
   readonly fd: number;
   readonly offset: number;

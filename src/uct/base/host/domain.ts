@@ -1,6 +1,6 @@
 /**
- * Base of memory domains whose registration of host memory is free, and which detect no memory types. Attributes of interfaces that access only host
- * memory, on either side.
+ * Base class of memory domains for host memory: registration costs nothing, and memory types are not detected. Also the attributes of interfaces that access
+ * only host memory, on both sides.
  */
 
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -39,7 +39,6 @@ import {
   registeredAccess,
 } from './memory.ts';
 
-/** Base of such a memory domain. */
 export abstract class HostDomain implements MemoryDomain {
   abstract readonly attributes: MdAttributes;
   abstract readonly resources: readonly IfaceResource[];
@@ -75,7 +74,7 @@ export abstract class HostDomain implements MemoryDomain {
   memReg(source: RegistrationSource, options?: RegisterOptions): HostMemory {
     this.checkOpen();
     const access = registeredAccess(options);
-    // Memory of this domain gets another key.
+    // Registering memory of this domain again gives another key.
     const known = source instanceof HostMemory ? this.#own(source) : undefined;
     const bytes = known?.bytes ?? hostBytesOf(source);
     const packable = known?.packable ?? this.#isPackable(bytes);
@@ -160,7 +159,7 @@ export abstract class HostDomain implements MemoryDomain {
       throw invalidParam('memory', `must be of memory domain ${this.#name}`, memory);
     }
     if (!this.#live.has(memory)) {
-      throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+      throw invalidParam('memory', 'has been freed, or belongs to another context', memory.address);
     }
     return memory;
   }
@@ -177,14 +176,14 @@ export function unsupported(message: string): UcxError {
   return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }
 
-/** The error for a question about memory that a memory domain does not detect. Throws UcxError ERR_INVALID_PARAM for an invalid address. */
+/** The error for a query of memory in a memory domain that does not detect memory. Throws UcxError ERR_INVALID_PARAM for an invalid address. */
 export function notDetected(domain: string, call: string, address: bigint): UcxError {
   checkAddress(address);
-  const what = `memory domain ${domain} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
+  const what = `memory domain ${domain} does not detect memory, so the type of the memory at 0x${address.toString(16)} is unknown`;
   return unsupported(`${call}: ${what}`);
 }
 
-/** Attributes that differ between them. */
+/** Attributes that differ between these interfaces. */
 export interface HostIfaceParams {
   readonly resource: IfaceResource;
   /** Bits of IfaceFlag. */
@@ -194,7 +193,7 @@ export interface HostIfaceParams {
   readonly am: AmLimits;
   readonly latencyNs: number;
   readonly overheadNs: number;
-  /** Undefined for one that only has to be tracked. */
+  /** Undefined if zero-copy operations cost only their tracking. */
   readonly zcopyOverheadNs?: number;
   /** Bytes per second. */
   readonly bandwidth: number;
@@ -202,7 +201,6 @@ export interface HostIfaceParams {
   readonly errorHandling: readonly string[];
 }
 
-/** The attributes. */
 export function hostIfaceAttributes(params: HostIfaceParams): IfaceAttributes {
   const { resource, flags, shortBytesMax, am, latencyNs, overheadNs, bandwidth, ifaceAddressBytes, errorHandling } =
     params;

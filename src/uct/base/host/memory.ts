@@ -1,7 +1,6 @@
 /**
- * Host memory of memory domains: allocated by the domain, a registered buffer of the program, or memory of another library in this process, given by
- * its address and accessed through one view. The checks of it and of its options; parts of it as the local side of a zero-copy list, checked as a
- * whole before any transfer; backing its pages; and the registration cache of a domain for it.
+ * Host memory of memory domains: memory that the domain allocated, a registered buffer of the program, or memory of another library in this process, which is
+ * given by its address. Also the checks of its options, zero-copy lists of it, prefaulting of its pages, and the registration cache of a domain.
  */
 
 import {
@@ -39,7 +38,6 @@ import type { Segment } from '../key/segment.ts';
 /** Memory that a domain allocated: private, or a segment that others map. */
 export type HostAllocation = MappedMemory | Segment;
 
-/** Parameters of a memory. */
 export interface HostMemoryParams {
   readonly mdName: string;
   readonly bytes: Uint8Array;
@@ -62,7 +60,7 @@ export class HostMemory implements MdMemory {
   readonly generation: number;
   readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
-  /** What it may be used for: bits of MemAccess. */
+  /** Permitted uses: bits of MemAccess. */
   readonly access: number;
   /** Number of transfers in flight, if the transport counts them. */
   inFlight = 0;
@@ -91,7 +89,7 @@ export class HostMemory implements MdMemory {
 /** Upper bound of user addresses of x86-64. */
 const ADDRESS_END = 2 ** 47;
 
-/** A range. Created by {@link hostRange}. */
+/** A range of host memory. Created by {@link hostRange}. */
 export class RawRange implements HostRange {
   readonly address: number;
   readonly byteLength: number;
@@ -144,19 +142,19 @@ export function hostBytesOf(source: RegistrationSource): Uint8Array {
 export function checkHostBuffer(argument: string, buffer: unknown): asserts buffer is Uint8Array {
   if (!isBytes(buffer)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
   if (isResizable(buffer.buffer)) {
-    throw invalidParam(argument, 'must not lie in a resizable ArrayBuffer: its memory can go away', buffer);
+    throw invalidParam(argument, 'must not be in a resizable ArrayBuffer, whose memory can be released', buffer);
   }
   if (buffer.byteLength === 0) throw invalidParam(argument, 'must not be empty or detached', buffer.byteLength);
   if (isPooled(buffer)) {
     throw invalidParam(
       argument,
-      'must not share the pool of small Buffers: use Buffer.allocUnsafeSlow',
+      'must not be in the pool of small Buffers: use Buffer.allocUnsafeSlow',
       buffer.byteLength,
     );
   }
 }
 
-/** Bytes of the pool, before a program changes `Buffer.poolSize`: Node.js 26 adds some to that. */
+/** Bytes of the pool before a program changes `Buffer.poolSize`; in Node.js 26 somewhat more than that value. */
 const POOL_BYTES = Buffer.allocUnsafe(1).buffer.byteLength;
 
 /** Whether a Buffer is a slice of the pool from which Node allocates small Buffers. */
@@ -190,7 +188,7 @@ export function checkIov(iov: readonly IovEntry[], mdName: string): number {
     }
     if (!memory.live || !isInBytes(offset, byteLength, memory.bytes)) {
       const place = `${byteLength} at ${offset}`;
-      throw invalidParam('iov', `must lie inside live memory of ${memory.byteLength} bytes`, place);
+      throw invalidParam('iov', `must be inside memory of ${memory.byteLength} bytes that is not freed`, place);
     }
     total += byteLength;
   }
@@ -209,7 +207,7 @@ export interface DeregisterOptions {
 
 /**
  * The access flags of an allocation.
- * @param memoryType the only one that the memory domain allocates
+ * @param memoryType the only type that the memory domain allocates
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function allocatedAccess(options: AllocateOptions, memoryType: MemoryType, mdName: string): number {
@@ -259,7 +257,10 @@ export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: numb
   }
 }
 
-/** Backs the pages of host memory, writable, as their first use would. Errors are left to that use; kernels before 5.14 do not have the call. */
+/**
+ * Backs the pages of host memory, writable, as their first access would. Errors are ignored: the first access reports them. Kernels before 5.14 do not have
+ * the call.
+ */
 export function prefault(address: number, byteLength: number): void {
   const start = address - (address % PAGE_SIZE);
   madvise(start, address + byteLength - start, MadviseAdvice.POPULATE_WRITE);

@@ -1,6 +1,6 @@
 /**
- * The memory for which a memory domain has created remote keys: packs keys, and finds the memory of a key. Revoking memory invalidates its keys.
- * Fixed-size remote keys of memory domains: little-endian fields and a random secret. The memory domain that created a key validates it.
+ * Remote keys of a memory domain: packs them, and finds the memory of a key. A key has a fixed size: little-endian fields and a random secret, which the
+ * memory domain that created it validates. Revoking memory invalidates its keys.
  */
 
 import { isBytes } from '../../../ucs/memory/bytes.ts';
@@ -51,7 +51,7 @@ export class KeyTable<M extends MdMemory> {
       );
     }
     if (!sameKey(entry.key, key)) {
-      throw this.#refusal('ERR_RKEY_FORGED', Status.INVALID_ADDR, 'does not match the key that was handed out', key.id);
+      throw this.#refusal('ERR_RKEY_FORGED', Status.INVALID_ADDR, 'does not match the key that was issued', key.id);
     }
     return entry.memory;
   }

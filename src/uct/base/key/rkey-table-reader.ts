@@ -1,4 +1,4 @@
-/** The reading side of rkey tables: validates the keys of memory domains of this node against the rkey tables of their owners. */
+/** Reads rkey tables: validates keys of memory domains on this node against the tables of their owners. */
 
 import type { ProcessIdentity } from '../../../sys/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
@@ -105,7 +105,7 @@ export class RkeyTableReader {
       return this.#tables.acquire(key.table, TABLE_BYTES);
     } catch (error) {
       if (isLackOfResources(error)) throw error;
-      const rule = 'belongs to a process that has ended, or that is not to be reached from here';
+      const rule = 'belongs to a process that has ended, or whose shared memory this process cannot access';
       throw this.#refusal('ERR_RKEY_STALE', Status.INVALID_ADDR, rule, error);
     }
   }
@@ -124,7 +124,7 @@ export class RkeyTableReader {
     const length = joinWords(slot[SlotWord.LENGTH]!, slot[SlotWord.LENGTH + 1]!);
     const device = slot[SlotWord.DEVICE]! >>> 0;
     const isSame = length === key.byteLength && Number.isSafeInteger(length) && device === key.device;
-    if (!sameSecret(secret, key.secret) || !isSame) throw this.#forged('does not match the key that was handed out');
+    if (!sameSecret(secret, key.secret) || !isSame) throw this.#forged('does not match the key that was issued');
     return slot.slice(SlotWord.PAYLOAD);
   }
 

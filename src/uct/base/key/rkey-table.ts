@@ -175,13 +175,13 @@ export class RkeyTable<M extends MdMemory> {
 
   /**
    * Writes the key of published memory: {@link RKEY_TABLE_KEY_BYTES} at `offset`, the same bytes every time.
-   * @throws UcxError ERR_INVALID_PARAM for memory that is not published, or a target without room
+   * @throws UcxError ERR_INVALID_PARAM for memory that is not published, or a target that is too short
    */
   pack(memory: M, target: Uint8Array, offset: number): void {
     const entry = this.#published.get(memory);
     if (entry === undefined) throw invalidParam('memory', 'must be published', memory?.address);
     if (!(offset >= 0 && offset + RKEY_TABLE_KEY_BYTES <= target.byteLength)) {
-      throw invalidParam('target', `must have room for ${RKEY_TABLE_KEY_BYTES} bytes at ${offset}`, target.byteLength);
+      throw invalidParam('target', `must have ${RKEY_TABLE_KEY_BYTES} bytes at offset ${offset}`, target.byteLength);
     }
     target.set(entry.packed, offset);
   }

@@ -81,7 +81,7 @@ export function creatorOf(fileName: string): { readonly owner: ProcessIdentity; 
 }
 
 /**
- * Whether the thread that created a segment was certainly terminated: its process may go on, with its descriptors open. False for a thread of another pid
+ * Whether the thread that created a segment was certainly terminated: its process may continue, with its descriptors open. False for a thread of another pid
  * namespace, whose state is unknown.
  */
 export function hasMakerEnded(packedName: Uint8Array): boolean {
@@ -106,7 +106,7 @@ export interface SharedFile {
 export function openShared({ path, pid, fd }: SharedFile, flags: number): number {
   if (fd === 0) return open(path, flags | OpenFlag.NOFOLLOW);
   const link = `/proc/${pid}/fd/${fd}`;
-  // Checked before too: opening another file, such as a device, might have effects.
+  // Checked before too: opening another file, such as a device, might have side effects.
   checkLink(link, path);
   const opened = open(link, flags);
   try {
@@ -118,7 +118,7 @@ export function openShared({ path, pid, fd }: SharedFile, flags: number): number
   }
 }
 
-/** Checks that a link is of the removed file with this path. Folders may differ: the process may be in another mount namespace. */
+/** Checks that a link points to the removed file with this path. Folders may differ: the process may be in another mount namespace. */
 function checkLink(link: string, path: string): void {
   const target = readlink(link);
   if (basename(target) === `${basename(path)} (deleted)`) return;

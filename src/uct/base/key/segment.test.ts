@@ -121,7 +121,7 @@ describe('a segment', () => {
 
 describe('scavenging', () => {
   it('removes the files of ended processes, and nothing else', () => {
-    // A folder of its own: other processes scavenge the common one at any time.
+    // A separate folder: other processes scavenge the common one at any time.
     const folder = mkdtempSync(`${SEGMENT_FOLDER}/gaudi-ucx-scavenged-`);
     const dead = spawnSync(process.execPath, ['-e', '']).pid;
     const live = Segment.create(8, { folder, keepsPath: true });

@@ -41,7 +41,7 @@ import {
   setDescriptor,
 } from './segment-name.ts';
 
-/** What makes shared memory usable between pid namespaces. */
+/** Remedy for shared memory between pid namespaces. */
 export const PATH_REMEDY = 'set UCX_POSIX_USE_PROC_LINK=n for both';
 
 /** How a new segment is shared. */
@@ -148,8 +148,8 @@ export class Segment {
   }
 
   /**
-   * Transfers the file to a peer, which removes it.
-   * @param isPeerGone whether the peer has ended: the file is then removed by this process later
+   * Transfers the removal of the file to a peer.
+   * @param isPeerGone whether the peer has ended: this process then removes the file later
    */
   leaveTo(isPeerGone: () => boolean): void {
     this.#ownsFile = false;
@@ -207,7 +207,7 @@ function namesIn(folder: string): readonly string[] {
 
 function checkedLength(fd: number, path: string, byteLengthMin: number): number {
   const { kind, uid, byteLength } = fileStatus(fd);
-  if (kind !== FileKind.FILE) throw segmentError(`${path} is no file`);
+  if (kind !== FileKind.FILE) throw segmentError(`${path} is not a regular file`);
   // Another user could truncate it while it is mapped, which causes SIGBUS.
   if (uid !== effectiveUserId()) throw segmentError(`${path} belongs to user ${uid}`);
   if (byteLength < byteLengthMin || byteLength > VIEW_LENGTH_MAX) {
@@ -304,18 +304,16 @@ function keyOf(packedName: Uint8Array): string {
   return Buffer.from(packedName.buffer, packedName.byteOffset, packedName.byteLength).toString('latin1');
 }
 
-/*
- * Files that are removed when this process exits without having closed their owners. The files of a killed process are left to scavenging. If a peer
- * was to remove a file and has ended without doing so, this process removes it.
- */
-
-/** Codes of files that cannot be removed: missing, of another user, or in a read-only folder. */
+/** Error codes of files that cannot be removed: missing, of another user, or in a read-only folder. */
 const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
 /** Number of files left to peers that are checked whenever another one is added. */
 const SWEPT_PER_USE = 8;
 
 const owned = new Set<string>();
-/** Files that peers have to remove, with the check whether the peer has ended; the least recently checked first. */
+/**
+ * Files that peers have to remove, with the check whether the peer has ended; the least recently checked first. If the peer has ended, this process removes
+ * the file. After a kill, {@link scavenge} removes the files.
+ */
 const left = new Map<string, () => boolean>();
 
 /** Adds a file to the list. */

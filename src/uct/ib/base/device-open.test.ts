@@ -47,7 +47,7 @@ describe('a device', () => {
     expect(open().make().port(1, undefined, undefined)).toMatchObject({ number: 1 });
     for (const [name, value] of Object.entries(LIMITS)) {
       const device = open({ limits: { [name]: value - 1 } }).make();
-      expect(device.port(1, undefined, undefined)).toMatch(`is ${value - 1}, and rc needs ${value}`);
+      expect(device.port(1, undefined, undefined)).toMatch(`is ${value - 1}, but rc needs ${value}`);
     }
   });
 

@@ -32,7 +32,9 @@ describe('the partition key of a port', () => {
   });
 
   it('is a reason to leave out a port that lacks it', () => {
-    expect(portOf([0xffff, 0, 0x8001], 5)).toBe('it has no partition key 0x5 (UCX_IB_PKEY); valid are: 0xffff, 0x8001');
-    expect(portOf([], undefined)).toBe('it has no partition key; valid are: none');
+    expect(portOf([0xffff, 0, 0x8001], 5)).toBe(
+      'the port has no partition key 0x5 (UCX_IB_PKEY); valid are: 0xffff, 0x8001',
+    );
+    expect(portOf([], undefined)).toBe('the port has no partition key; valid are: none');
   });
 });

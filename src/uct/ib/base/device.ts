@@ -1,6 +1,6 @@
 /**
- * An opened RDMA device of a context: its limits, the ports that can be used, and its protection domain. The asynchronous events of a device: read as
- * they arrive, so that they do not accumulate, and logged. Their owner handles a fatal one.
+ * An open RDMA device of a context: its limits, its usable ports, and its protection domain. Also its asynchronous events, which are read as they arrive and
+ * logged; the owner handles a fatal one.
  */
 
 import { EventAlarm } from '../../../sys/index.ts';
@@ -18,7 +18,7 @@ import type {
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { RC_NAME } from './config.ts';
 
-/** Limits that a device must have at least for connections. */
+/** Minimum limits of a device for connections. */
 const NEEDS = { maxQpWr: 32, maxCqe: 64, maxSge: 2, maxSrqWr: 16 } as const;
 /** Their names in libibverbs. */
 const VERBS_NAMES = { maxQpWr: 'max_qp_wr', maxCqe: 'max_cqe', maxSge: 'max_sge', maxSrqWr: 'max_srq_wr' } as const;
@@ -33,7 +33,6 @@ export interface IbPort {
   readonly resource: IfaceResource;
 }
 
-/** The device. */
 export class IbDevice {
   readonly name: string;
   /** Position among the devices of the memory domain: index of its keys. */
@@ -68,7 +67,7 @@ export class IbDevice {
     if (attributes.state !== PortState.ACTIVE) return `port ${number} is not active (state ${attributes.state})`;
     for (const name of ['maxQpWr', 'maxCqe', 'maxSge', 'maxSrqWr'] as const) {
       const [has, needs] = [this.attributes[name], NEEDS[name]];
-      if (has < needs) return `${VERBS_NAMES[name]} of the device is ${has}, and ${RC_NAME} needs ${needs}`;
+      if (has < needs) return `${VERBS_NAMES[name]} of the device is ${has}, but ${RC_NAME} needs ${needs}`;
     }
     const gids = this.context.gids(number);
     const gid =
@@ -76,15 +75,15 @@ export class IbDevice {
     if (gid === undefined) {
       const indices = gids.map(({ index }) => index).join(', ') || 'none';
       return gidIndex === undefined
-        ? 'it has no GID'
-        : `it has no GID of index ${gidIndex} (UCX_IB_GID_INDEX); valid are: ${indices}`;
+        ? 'the port has no GID'
+        : `the port has no GID with index ${gidIndex} (UCX_IB_GID_INDEX); valid are: ${indices}`;
     }
     const pkeys = this.context.pkeys(number);
     const pkeyIndex = pkeyIndexIn(pkeys, pkey);
     if (pkeyIndex < 0) {
       const valid = pkeys.filter((each) => each !== 0).map(hexOf);
       const wanted = pkey === undefined ? 'partition key' : `partition key ${hexOf(pkey)} (UCX_IB_PKEY)`;
-      return `it has no ${wanted}; valid are: ${valid.join(', ') || 'none'}`;
+      return `the port has no ${wanted}; valid are: ${valid.join(', ') || 'none'}`;
     }
     const resource: IfaceResource = {
       transport: RC_NAME,
@@ -126,14 +125,14 @@ function hexOf(pkey: number): string {
   return `0x${pkey.toString(16)}`;
 }
 
-/** The events. */
+/** Reads the asynchronous events of a device. */
 export class AsyncEvents {
   readonly #device: IbDevice;
   readonly #log: LimitedLog;
   readonly #onFatal: () => void;
   readonly #alarm: EventAlarm;
 
-  /** @param onFatal called when the device has failed, and serves nothing any more @throws SyscallError EMFILE */
+  /** @param onFatal called when the device has failed and does not complete anything any more @throws SyscallError EMFILE */
   constructor(device: IbDevice, log: LimitedLog, onFatal: () => void) {
     this.#device = device;
     this.#log = log;
@@ -159,7 +158,7 @@ export class AsyncEvents {
       this.#log.warn(`${name}: ${text}`);
       this.#onFatal();
     } else if (type === AsyncEventType.PORT_ERR) this.#log.warn(`${name}:${element}: ${text}`);
-    // Peers can cause the other events, such as errors of queue pairs, which the completions of their requests report.
+    // Peers can cause the other events, such as errors of queue pairs; the completions of their requests report those.
     else this.#log.debug(`${name}: ${text} (${element})`);
   }
 }

@@ -1,7 +1,6 @@
 /**
- * The remote keys of ib: packed for peers, unpacked at peers, and the table of this memory domain. The device of its owner decides which access a key permits.
- *
- * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of everything else, u32 id, u32 offset in the page, u64 length, 8 bytes id of the
+ * Remote keys of ib: packing, unpacking, and the table of keys of this memory domain. The owner's device enforces which access a key permits.
+ * | Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of everything else, u32 id, u32 offset in the page, u64 length, 8 bytes id of the
  * table, u8 memory type, u8 number of devices, u16 0, u32 system device; for each device u32 key of the memory region.
  */
 
@@ -138,8 +137,7 @@ export class IbKeyTable {
     const { exposed } = memory;
     const own = new Uint8Array(packed.byteLength);
     if (exposed !== undefined && exposed.rkeys.length === packed[AT_DEVICES]) this.pack(memory, exposed, own, 0);
-    if (Buffer.compare(own, packed) !== 0)
-      throw refusal('ERR_RKEY_FORGED', 'does not match the key that was handed out');
+    if (Buffer.compare(own, packed) !== 0) throw refusal('ERR_RKEY_FORGED', 'does not match the key that was issued');
     return memory;
   }
 }

@@ -1,8 +1,7 @@
 /**
- * Memory of the memory domain of ib: regions with every device, for its own transfers and for peers. The memory regions of a memory domain. Those for
- * its own transfers are cached, without access for peers; memory that its transfers only read has separate regions, because the cached ones permit
- * writing. A key for peers has separate regions, of its bytes alone, which end with it, so that peers cannot access memory that the program has
- * deregistered. Memory regions of the same bytes, one with every device of a memory domain.
+ * Memory of the ib memory domain, registered with every device. Regions for its transfers are cached and give peers no access; memory that transfers only read
+ * has separate regions, because the cached ones permit writing. A key for peers has separate regions too, exactly of its bytes and released with the memory,
+ * so that peers cannot access memory that the program has deregistered.
  */
 
 import { addressOf, Errno, isSyscallError, PAGE_SIZE, type SyscallError } from '../../../sys/index.ts';
@@ -24,7 +23,6 @@ import { hostBytesOf, openHostCache, RawRange } from '../../base/host/memory.ts'
 import { IB_CONFIG_TABLE, IB_NAME, type IbConfig } from './config.ts';
 import type { IbDevice } from './device.ts';
 
-/** Parameters of a memory. */
 export interface IbMemoryParams {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -36,9 +34,9 @@ export interface IbMemoryParams {
   readonly iova: number;
   /** By the index of the device: keys of this process. */
   readonly lkeys: Uint32Array;
-  /** What it may be used for: bits of MemAccess. */
+  /** Permitted uses: bits of MemAccess. */
   readonly access: number;
-  /** Its regions in the cache; undefined for memory with regions of its own. */
+  /** Its regions in the cache; undefined for memory with separate regions. */
   readonly cached?: RcacheRegion<IbRegions>;
   /** Its regions for transfers of this process that only read it, outside the cache. */
   readonly readOnly?: IbRegions;
@@ -60,9 +58,9 @@ export class IbMemory implements MdMemory {
   readonly iova: number;
   /** By the index of the device. */
   readonly lkeys: Uint32Array;
-  /** What it may be used for: bits of MemAccess. */
+  /** Permitted uses: bits of MemAccess. */
   readonly access: number;
-  /** Its regions in the cache; undefined for memory with regions of its own. */
+  /** Its regions in the cache; undefined for memory with separate regions. */
   readonly cached: RcacheRegion<IbRegions> | undefined;
   /** Its regions for transfers of this process that only read it, outside the cache. */
   readonly readOnly: IbRegions | undefined;
@@ -106,13 +104,13 @@ export class IbMemory implements MdMemory {
     this.exposed = undefined;
   }
 
-  /** Ends the use of a transfer. */
+  /** Ends the use by a transfer. */
   unuse(): void {
     this.inFlight -= 1;
     if (this.inFlight === 0) this.#end?.();
   }
 
-  /** No new use is possible. @param end ends the registrations: now, or with the last transfer that is in flight */
+  /** Prevents new uses. @param end ends the registrations: now, or when the last transfer has ended */
   retire(end: () => void): void {
     this.live = false;
     if (this.inFlight === 0) end();
@@ -127,7 +125,7 @@ const CACHED_NS = 60;
 const REGISTER_NS = 16_000;
 const REGISTER_NS_PER_BYTE = 0.06;
 
-/** The registrations. */
+/** The registrations of a memory domain. */
 export class IbRegistry {
   readonly rcache: Rcache<IbRegions>;
   /** False if every registration ends with its use (UCX_IB_RCACHE=n). */
@@ -185,7 +183,7 @@ export class IbRegistry {
   }
 
   /**
-   * Registers host memory with access of its own, uncached.
+   * Registers host memory in separate regions, outside the cache.
    * @param access bits of MemAccess
    * @throws SyscallError see {@link acquire}
    */
@@ -196,7 +194,7 @@ export class IbRegistry {
     return this.onDevices(iova, ({ pd }) => pd.regMr(address, byteLength, iova, accessFlags(access)));
   }
 
-  /** Registers with every device. If one has no room, idle registrations are evicted first. */
+  /** Registers memory with every device. If a device has no free regions, idle registrations are evicted first. */
   onDevices(iova: number, register: (device: IbDevice) => MemoryRegion): IbRegions {
     for (;;) {
       try {
@@ -243,12 +241,12 @@ export function accessFlags(access: number): number {
   );
 }
 
-/** Whether a device has no room for a memory region, or the process may not pin more. */
+/** Whether a device has no free memory regions, or the process may not pin more memory. */
 function isFull(error: unknown): boolean {
   return isSyscallError(error, Errno.ENOMEM) || isSyscallError(error, Errno.EAGAIN);
 }
 
-/** The regions. */
+/** Memory regions of the same bytes, one with every device of a memory domain. */
 export class IbRegions {
   /** Address of the first byte in work requests: its offset in its page. */
   readonly iova: number;
@@ -260,7 +258,7 @@ export class IbRegions {
 
   /**
    * Registers with every device, or with none.
-   * @param registers what registers with each device
+   * @param registers functions that register with one device each
    * @throws the error of a device
    */
   constructor(iova: number, registers: readonly (() => MemoryRegion)[]) {

@@ -1,8 +1,6 @@
 /**
- * The objects that an interface creates on a device: registered memory in slots of one length, for received messages and for bytes that are copied
- * before they are sent; completion queues, read in batches, whose completions that were found before a sleep are processed after it; the parameters of
- * queue pairs; the status of work completions in terms of transports. Objects are destroyed in the reverse order of their creation, also if a creation
- * fails.
+ * Objects that an interface creates on a device: slots of registered memory, a reader of completion queues, parameters of queue pairs, and the translation of
+ * work completion statuses. Objects are destroyed in the reverse order of their creation, also if a creation fails.
  */
 
 import {
@@ -18,7 +16,7 @@ import { AccessFlag, QpType, Wc, WcStatus } from '../../../verbs/abi.ts';
 import type { CompletionQueue, MemoryRegion, QpInit } from '../../../verbs/port.ts';
 import type { IbDevice } from './device.ts';
 
-/** The slots. */
+/** Registered memory in slots of one length, for received messages and for bytes that are copied before they are sent. */
 export class SlotMemory {
   readonly slotBytes: number;
   readonly count: number;
@@ -78,7 +76,7 @@ export class SlotMemory {
 
 const BATCH = 16;
 
-/** The reader. */
+/** Reads a completion queue in batches. Completions that were found before a sleep are processed after it. */
 export class CqReader {
   readonly cq: CompletionQueue;
   readonly #block: ScratchBlock = allocateScratch(BATCH * Wc.WORDS * 4);
@@ -111,9 +109,9 @@ export class CqReader {
   }
 }
 
-/** The objects. */
+/** Closes objects in the reverse order of their creation. */
 export class Opened {
-  /** The function of each that closes it. */
+  /** The close functions of the objects. */
   readonly #closes: (() => void)[] = [];
 
   /** Adds an object. */
@@ -132,7 +130,7 @@ export const IB_IOV_MAX = 4;
 /** Entries of the list of a work request. */
 export const SGE_MAX: number = IB_IOV_MAX + 1;
 
-/** Queues of queue pairs, and the length of their own. */
+/** The completion and receive queues of a queue pair, and the length of its send queue. */
 type QpQueues = Pick<QpInit, 'sendCq' | 'receiveCq' | 'srq' | 'maxSendWr'>;
 
 /** The parameters of the queue pair of a connection. */
@@ -153,7 +151,8 @@ export function qpInitOf({ attributes }: IbDevice, queues: QpQueues, maxInlineBy
 }
 
 /**
- * Inline data of queue pairs: `wanted` bytes (UCX_RC_TX_MIN_INLINE), or less on a device that refuses it. Verbs has no query for that, so a queue pair is made.
+ * Inline data of queue pairs: `wanted` bytes (UCX_RC_TX_MIN_INLINE), or less if the device does not support that many. Verbs cannot query the limit, so this
+ * function tries to create a queue pair.
  * @throws SyscallError
  */
 export function inlineBytesOf(device: IbDevice, queues: QpQueues, wanted: number): number {
@@ -167,7 +166,7 @@ export function inlineBytesOf(device: IbDevice, queues: QpQueues, wanted: number
   }
 }
 
-/** Status of the operation whose work request ended so. */
+/** Status of an operation whose work request has ended with this status. */
 export function statusOfWc(status: number): Status {
   switch (status) {
     case WcStatus.SUCCESS:
@@ -190,7 +189,7 @@ export function statusOfWc(status: number): Status {
   }
 }
 
-/** Status of the connection, and of its other operations, after a work request ended so. */
+/** Status of the connection, and of its other operations, after a work request has ended with this status. */
 export function connectionStatusOfWc(status: number): Status {
   const own = statusOfWc(status);
   return own === Status.INVALID_ADDR ? Status.CONNECTION_RESET : own;

@@ -92,11 +92,11 @@ export function isOnThisNode(packed: Uint8Array): boolean {
   return isOwnBoot && view.getUint32(AT_NAMESPACE, true) === networkNamespace();
 }
 
-/** The reason why a port cannot reach another one, as text for users; undefined if it may. */
+/** The reason why a port cannot reach another one, as text for users; undefined if it can, as far as the addresses show. */
 export function ibUnreachableReason(own: IbAddress, peer: IbAddress): string | undefined {
   if (own.linkLayer !== peer.linkLayer) return 'the peer is on another link layer (InfiniBand or Ethernet)';
   if (own.segBytes !== peer.segBytes) {
-    return `the peer has messages of ${peer.segBytes} bytes, and not of ${own.segBytes} (UCX_IB_SEG_SIZE)`;
+    return `the message size of the peer is ${peer.segBytes}, that of this process ${own.segBytes}: set UCX_IB_SEG_SIZE to the same value at both ends`;
   }
   if (own.linkLayer !== LinkLayer.INFINIBAND) return undefined;
   const prefixes = [own.gid, peer.gid].map((gid) => gid.subarray(0, GID_BYTES / 2));

@@ -30,7 +30,7 @@ class ReceivedFrame implements AmFrame {
   }
 }
 
-/** The buffers in the shared receive queue, and the messages that have arrived in them and are not delivered. */
+/** The buffers in the shared receive queue, and the received messages that are not delivered yet. */
 class ReceiveQueue {
   readonly #srq: SharedReceiveQueue;
   readonly #buffers: SlotMemory;
@@ -63,7 +63,7 @@ class ReceiveQueue {
     return this.#count;
   }
 
-  /** A message has arrived in a slot. */
+  /** Adds a message that has arrived in a slot. */
   add(slot: number, id: number, byteLength: number, connection: IbConnection): void {
     const frame = this.#frames[slot]!;
     frame.byteLength = byteLength;
@@ -89,7 +89,7 @@ class ReceiveQueue {
     return connection;
   }
 
-  /** Posts a slot again, sooner or later. */
+  /** Posts a slot again, at once or with the next batch. */
   recycle(slot: number): void {
     const { words, address } = this.#block;
     const at = this.#unposted * WR_WORDS;
@@ -116,7 +116,7 @@ class ReceiveQueue {
   }
 }
 
-/** The completions. */
+/** Processes the completion queues of an interface. */
 export class Completions {
   /** Handler of the messages; undefined while there is none. */
   handler: AmHandler | undefined = undefined;
@@ -195,7 +195,7 @@ export class Completions {
     return count;
   }
 
-  /** Requests the event of the next completion; true if there is something to do before. */
+  /** Requests the event of the next completion; true if there are completions to process before a sleep. */
   requestNotify(): boolean {
     const { sends, receives } = this.shared;
     sends.cq.requestNotify();
@@ -205,7 +205,7 @@ export class Completions {
     return ready > 0 || (this.handler !== undefined && this.#receiver.length > 0);
   }
 
-  /** Delivers nothing more. */
+  /** Stops delivering messages. */
   stop(): void {
     this.#closed = true;
   }

@@ -1,13 +1,12 @@
 /**
- * The connections of one interface: by queue pair, closing ones, each destroyed when its last work request has completed, failed ones, and those that
- * have credits to return to their peers. The window is that of a connection (FC_WND_SIZE).
+ * The connections of one interface: by queue pair; closing ones, each destroyed when its last work request has completed; failed ones; and those that have
+ * credits to return to their peers. FC_WND_SIZE is the window of one connection.
  */
 
 import { Status } from '../../../ucs/type/status.ts';
 import type { IbShared } from '../shared.ts';
 import { type ConnectionName, ConnectionReports, IbConnection, MessageKind } from './connection.ts';
 
-/** The connections. */
 export class ConnectionTable {
   readonly shared: IbShared;
   readonly reports: ConnectionReports;
@@ -20,7 +19,7 @@ export class ConnectionTable {
   readonly #onDestroy: (connection: IbConnection) => void;
 
   /**
-   * @param onFailed called when a connection has failed, once
+   * @param onFailed called once when a connection has failed
    * @param onDestroy called before a connection is destroyed
    */
   constructor(
@@ -37,7 +36,7 @@ export class ConnectionTable {
     });
   }
 
-  /** Number of connections that close. */
+  /** Number of closing connections. */
   get closing(): number {
     return this.#closing.size;
   }
@@ -55,7 +54,7 @@ export class ConnectionTable {
     return this.#connections.get(qpNum);
   }
 
-  /** Sends the close message after everything posted, and lets all of it end. */
+  /** Sends the close message after all posted work requests, and lets all of them end. */
   startClose(connection: IbConnection): void {
     if (connection.isClosing || connection.isDestroyed) return;
     connection.isClosing = true;
@@ -68,7 +67,7 @@ export class ConnectionTable {
     for (const connection of this.#connections.values()) this.startClose(connection);
   }
 
-  /** Destroys the closing connections on which everything has ended. */
+  /** Destroys the closing connections whose work requests have all ended. */
   progressClosing(): void {
     if (this.#closing.size === 0) return;
     for (const connection of this.#closing) if (!connection.isBusy) this.destroy(connection);

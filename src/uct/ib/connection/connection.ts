@@ -1,5 +1,5 @@
 /**
- * One reliable connection: a queue pair with its posted work requests. The connecting interface sends through it; the other one replies with credits.
+ * One reliable connection: a queue pair and its posted work requests. The interface that connected sends messages through it; the other one returns credits.
  */
 
 import { isSyscallError } from '../../../sys/index.ts';
@@ -19,11 +19,11 @@ import { pathTo } from './datagrams.ts';
 import type { ConnectMessage } from './layout.ts';
 import { isNative, SendQueue, type TxEntry } from './work-request.ts';
 
-/** Requests that the connections of an interface keep free together for control messages; at most a quarter of the length of its completion queue. */
+/** Work requests that the connections of an interface together reserve for control messages; at most a quarter of the length of its completion queue. */
 const CONTROL_ROOM = 64;
 /** A connection that only sends credits needs a short queue. */
 const PASSIVE_QUEUE_LENGTH = 32;
-/** Time in which a peer that answers takes what was posted. */
+/** Time limit for a responsive peer to consume posted work requests. */
 const CANCEL_NS = 50e6;
 const TIMEOUT_CODE_MAX = 31;
 
@@ -36,21 +36,21 @@ export function immediateOf(kind: MessageKind, id: number, count: number): numbe
   return ((count << 16) | (kind << 8) | id) >>> 0;
 }
 
-/** An atomic operation that the device has executed as compare and swap, and that must be repeated because the word has changed meanwhile. */
+/** An atomic operation that the device executes as compare and swap, and that must be repeated because the word has changed meanwhile. */
 export interface AtomicRetry {
   readonly connection: IbConnection;
   readonly call: AtomicCall;
   readonly remoteOffset: number;
   readonly key: IbKey;
   readonly completion: Completion;
-  /** Value of the word that the last attempt has found. */
+  /** Value of the word that the last attempt has read. */
   readonly assumed: bigint;
 }
 
-/** Where the connections of one interface report what progress has to do for them. */
+/** Where the connections of one interface report work for progress. */
 export class ConnectionReports {
   readonly retries: AtomicRetry[] = [];
-  /** Called when a connection has failed, once. */
+  /** Called once when a connection has failed. */
   readonly onFailed: (connection: IbConnection, status: Status) => void;
 
   constructor(onFailed: (connection: IbConnection, status: Status) => void) {
@@ -58,16 +58,15 @@ export class ConnectionReports {
   }
 }
 
-/** What a connection is for. */
+/** Properties of a new connection. */
 export interface ConnectionName {
   /** Identity of the interface of the peer. */
   readonly peer: string;
   readonly id: Uint8Array;
-  /** Whether this end has connected. */
+  /** True if this end has connected. */
   readonly isActive: boolean;
 }
 
-/** The connection. */
 export class IbConnection implements ConnectionName {
   readonly peer: string;
   readonly id: Uint8Array;
@@ -77,21 +76,21 @@ export class IbConnection implements ConnectionName {
   /** OK unless it has failed. */
   failure: Status = Status.OK;
   isUp = false;
-  /** The user has closed it; it ends once everything posted has ended. */
+  /** The user has closed it; it is destroyed when all posted work requests have ended. */
   isClosing = false;
   isDestroyed = false;
-  /** Messages that may be sent. */
+  /** Messages that may be sent now. */
   credits: number;
-  /** Messages that were delivered since the last credit. */
+  /** Messages that were delivered since credits were last returned. */
   delivered = 0;
-  /** The answer to a repeated request to connect. */
+  /** The reply for a repeated connection request. */
   answer: ConnectMessage | undefined = undefined;
   /** Work requests. They are posted with {@link begin} and {@link post}. */
   readonly sends: SendQueue;
   readonly #shared: IbShared;
   readonly #reports: ConnectionReports;
   readonly #moderation: number;
-  /** Slots of all connections together that are kept for control messages. */
+  /** Shared slots that are reserved for control messages. */
   readonly #reserved: number;
   #unsignaled = 0;
   #cancellation: Timer | undefined;
@@ -121,12 +120,12 @@ export class IbConnection implements ConnectionName {
     }
   }
 
-  /** Whether anything that was posted has not ended. */
+  /** Whether a posted work request has not ended. */
   get isBusy(): boolean {
     return this.sends.isBusy;
   }
 
-  /** Number of work requests that can be posted, at most 0 if there is none. Some of the slots that connections share are kept for control messages. */
+  /** Number of work requests that can be posted now, at most 0 if none can. Some of the slots that connections share are reserved for control messages. */
   get freeSlots(): number {
     return Math.min(this.sends.free, this.#shared.sendSlots - this.#reserved);
   }
@@ -156,21 +155,21 @@ export class IbConnection implements ConnectionName {
   }
 
   /**
-   * Starts a work request. Only with {@link freeSlots}.
-   * @param isSignaled whether its end is reported by a completion of its own
+   * Starts a work request. Requires {@link freeSlots}.
+   * @param isSignaled whether the device reports its end by a completion
    * @returns its first word
    */
   begin(opcode: number, isSignaled: boolean, flags = 0): number {
     const { entry } = this.sends;
     this.#unsignaled += 1;
-    // If slots are scarce, every end is reported, so that they become free again.
+    // If slots are scarce, every request is signaled, so that they become free again.
     const { sendSlots, sendDepth } = this.#shared;
     entry.isSignaled = isSignaled || this.#unsignaled >= this.#moderation || sendSlots * 2 <= sendDepth;
     if (entry.isSignaled) this.#unsignaled = 0;
     return this.sends.begin(opcode, flags | (entry.isSignaled ? SendFlag.SIGNALED : 0));
   }
 
-  /** Posts the work request that starts at word `at`, or holds it back. If that fails, it ends with the connection. */
+  /** Posts the work request that starts at word `at`, or holds it back. If that fails, the request fails with the connection. */
   post(at: number): void {
     this.#shared.sendSlots -= 1;
     if (!this.sends.post(at)) this.fail(Status.IO_ERROR);
@@ -180,7 +179,7 @@ export class IbConnection implements ConnectionName {
     if (!this.isDestroyed && !this.sends.uncork()) this.fail(Status.IO_ERROR);
   }
 
-  /** The work requests up to a position have ended, the last of them with this status. */
+  /** Ends the work requests up to a position, the last of them with this status. */
   retire(position: number, status: Status): void {
     const { sends } = this;
     for (let entry = sends.take(position); entry !== undefined; entry = sends.take(position)) {
@@ -188,7 +187,7 @@ export class IbConnection implements ConnectionName {
     }
   }
 
-  /** See UctEndpoint.flush: only while something is in flight. */
+  /** See UctEndpoint.flush. Call it only while a work request is in flight. */
   flush(completion: Completion | undefined): Status {
     let { last } = this.sends;
     if (!last.isSignaled) {
@@ -203,7 +202,7 @@ export class IbConnection implements ConnectionName {
     return Status.INPROGRESS;
   }
 
-  /** Posts a write of nothing: its end shows that everything before it has arrived, or that the peer does not answer. Only with {@link freeSlots}. */
+  /** Posts a zero-length RDMA write as a keepalive: its completion shows whether the peer responds. Requires {@link freeSlots}. */
   probe(): void {
     const at = this.begin(WrOpcode.RDMA_WRITE, true);
     setRdma(this.sends.words, at, 0, 0);
@@ -211,7 +210,7 @@ export class IbConnection implements ConnectionName {
     this.post(at);
   }
 
-  /** Sends a message without payload; false if there is no room. */
+  /** Sends a message without payload; false if no work request can be posted now. */
   sendControl(kind: MessageKind, count: number): boolean {
     const { sends } = this;
     const slots = Math.min(sends.free, this.#shared.sendSlots);
@@ -223,14 +222,14 @@ export class IbConnection implements ConnectionName {
     return true;
   }
 
-  /** Marks it as failed, once, and stops the queue pair: everything posted is flushed. */
+  /** Marks the connection as failed, once, and moves the queue pair to the error state, which flushes all posted work requests. */
   fail(status: Status): void {
     if (this.#stop(status)) this.#reports.onFailed(this, status);
   }
 
   /**
-   * Ends everything posted with CANCELED, if it has not ended within a time in which a peer that answers has taken it: work requests cannot be withdrawn, only
-   * flushed with the queue pair, which sends nothing more. The endpoint is being closed.
+   * Ends all posted work requests with CANCELED, if they have not ended within {@link CANCEL_NS}: work requests cannot be withdrawn, only flushed with the
+   * queue pair, which then cannot send any more. The endpoint is being closed.
    */
   cancel(): void {
     this.#cancellation ??= this.#shared.clock.setTimer(CANCEL_NS, () => {
@@ -245,13 +244,13 @@ export class IbConnection implements ConnectionName {
     try {
       this.qp.modify({ state: QpState.ERR });
     } catch (error) {
-      // A device that has failed moves nothing more, and says so.
+      // A failed device does not process anything any more, and reports an error.
       if (!isSyscallError(error)) throw error;
     }
     return true;
   }
 
-  /** Destroys the queue pair; pending operations are canceled, and so are those that endpoints of a closed interface start. */
+  /** Destroys the queue pair; cancels pending operations, and those that endpoints of a closed interface start. */
   destroy(): void {
     if (this.isDestroyed) return;
     this.isDestroyed = true;
@@ -265,7 +264,7 @@ export class IbConnection implements ConnectionName {
     sends.close();
   }
 
-  /** A work request has ended: releases what it has used, and ends its operation and the flushes that wait for it. */
+  /** Ends a work request: releases the resources that it used, and ends its operation and the flushes that wait for it. */
   #end(entry: TxEntry, status: Status): void {
     const shared = this.#shared;
     shared.sendSlots += 1;
@@ -302,13 +301,13 @@ export class IbConnection implements ConnectionName {
   }
 }
 
-/** The code of a time: 4.096 us * 2^code. */
+/** The code of a time-out: 4.096 us * 2^code. */
 function timeoutCode(ns: number): number {
   return Math.min(TIMEOUT_CODE_MAX, Math.max(1, Math.ceil(Math.log2(ns / TIMEOUT_UNIT_NS))));
 }
 
 function rnrCode(ns: number): number {
-  // Code 0 is the longest time.
+  // Code 0 would be the longest time.
   const code = RNR_TIMER_US.findIndex((us, index) => index > 0 && us * 1000 >= ns);
   return code < 0 ? RNR_TIMER_US.length - 1 : code;
 }

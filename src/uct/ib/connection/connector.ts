@@ -1,6 +1,6 @@
 /**
- * Makes the connections of an interface: sends connection requests until the reply arrives, and replies to those of peers. Messages can be lost,
- * repeated or forged: a reply counts only if it names the connection, and a repeated request gets the same reply.
+ * Establishes the connections of an interface: sends connection requests until the reply arrives, and replies to those of peers. Datagrams can be lost,
+ * repeated or forged: a reply counts only if it contains the id of the connection, and a repeated request gets the same reply.
  */
 
 import type { Timer } from '../../../ucs/sys/clock.ts';
@@ -15,13 +15,13 @@ import type { ConnectionTable } from './connection-table.ts';
 import type { Datagrams, DatagramTarget } from './datagrams.ts';
 import { CONNECTION_ID_BYTES, type ConnectMessage, ConnectType } from './layout.ts';
 
-/** Time between two requests to connect at first, and its maximum. */
+/** Interval between connection requests at first, and its maximum. */
 const RETRY_NS = 20e6;
 const RETRY_NS_MAX = 1e9;
 /** Maximum number of connections that peers may make to an interface. */
 export const PASSIVE_MAX = 1024;
 
-/** A request that is not answered. */
+/** A connection request without a reply. */
 interface Attempt {
   readonly connection: IbConnection;
   readonly target: DatagramTarget;
@@ -31,7 +31,6 @@ interface Attempt {
   timer: Timer | undefined;
 }
 
-/** The connector. */
 export class IbConnector {
   readonly #table: ConnectionTable;
   readonly #shared: IbShared;
@@ -49,7 +48,7 @@ export class IbConnector {
     this.#self = self;
   }
 
-  /** Number of requests without an answer. */
+  /** Number of requests without a reply. */
   get pending(): number {
     return this.#attempts.size;
   }
@@ -77,14 +76,14 @@ export class IbConnector {
     return connection;
   }
 
-  /** A message of a peer. */
+  /** Handles a datagram of a peer. */
   onMessage(message: ConnectMessage): void {
     if (Buffer.compare(message.receiver, this.#self.id) !== 0) return;
     if (message.type === ConnectType.REQUEST) this.#accept(message);
     else this.#answered(message);
   }
 
-  /** Forgets a connection that has ended. */
+  /** Removes a connection that has ended. */
   forget(connection: IbConnection): void {
     const attempt = this.#attempts.get(identityText(connection.id));
     if (attempt?.connection === connection) this.#end(attempt);
@@ -133,11 +132,11 @@ export class IbConnector {
       return;
     }
     if (this.#passive.size >= PASSIVE_MAX) {
-      // Connections of killed peers fail, which makes room for the next request.
+      // Connections of killed peers fail, which frees an entry for the next request.
       for (const each of this.#passive.values()) {
         if (!each.isBusy && each.freeSlots > 0 && each.failure === Status.OK) each.probe();
       }
-      warnings.warn(`a connection from a peer is refused: ${PASSIVE_MAX} peers are connected`);
+      warnings.warn(`rejected a connection from a peer: ${PASSIVE_MAX} peers are connected already`);
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }
@@ -146,7 +145,7 @@ export class IbConnector {
       connection = this.#table.create({ peer, id: message.connection, isActive: false });
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      warnings.warn(`a connection from a peer is refused: ${error.message}`);
+      warnings.warn(`rejected a connection from a peer: ${error.message}`);
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }
@@ -160,14 +159,14 @@ export class IbConnector {
     this.#answer(message, connection.answer);
   }
 
-  /** Connects a queue pair to that of a peer; false if the device refuses the parameters of the peer. */
+  /** Connects a queue pair to that of a peer; false if the device rejects the parameters of the peer. */
   #establish(connection: IbConnection, message: ConnectMessage): boolean {
     try {
       connection.establish(message);
       return true;
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#shared.warnings.warn(`a connection is refused: ${error.message}`);
+      this.#shared.warnings.warn(`cannot connect a queue pair: ${error.message}`);
       return false;
     }
   }

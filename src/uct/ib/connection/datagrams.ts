@@ -1,6 +1,6 @@
 /**
- * The datagram queue pair of an interface: sends and receives the messages that make connections. They can be lost. Reads the datagrams of an interface
- * from the event loop, so that peers do not wait for progress.
+ * The datagram queue pair of an interface, for the messages that establish connections, which can be lost. The event loop reads received datagrams, so that
+ * peers do not wait for progress.
  */
 
 import { allocateScratch, EventAlarm, isSyscallError, type ScratchBlock } from '../../../sys/index.ts';
@@ -24,15 +24,15 @@ import type { IbPort } from '../base/device.ts';
 import { CqReader, Opened, SlotMemory } from '../base/queues.ts';
 import { CONNECT_BYTES, type ConnectMessage, packConnect, unpackConnect } from './layout.ts';
 
-/** Messages that can be received before they are read, and sent before they are complete; others are lost, and repeated by their sender. */
+/** Messages that can be received before they are read, and sent before they are complete; further ones are dropped, and their sender repeats them. */
 const RECEIVES = 64;
 const SENDS = 32;
 const SLOT_BYTES = 128;
-/** Address handles that are kept. */
+/** Maximum number of cached address handles. */
 const HANDLES_MAX = 256;
 const IS_SEND = 0x1_0000;
 
-/** Where a message goes. */
+/** Destination of a datagram. */
 export interface DatagramTarget {
   readonly gid: Uint8Array;
   readonly lid: number;
@@ -48,7 +48,7 @@ export function pathTo(
 ): AddressVector {
   return {
     dlid: lid,
-    // Within a subnet of InfiniBand the LID is enough.
+    // Within an InfiniBand subnet the LID is sufficient.
     gid: port.attributes.linkLayer === LinkLayer.INFINIBAND ? undefined : gid,
     sgidIndex: port.gid.index,
     hopLimit: HOP_LIMIT,
@@ -58,13 +58,12 @@ export function pathTo(
   };
 }
 
-/** The queue pair. */
 export class Datagrams {
   readonly reader: CqReader;
   readonly qpNum: number;
   /** Key that a datagram must carry. */
   readonly qkey: number = Buffer.from(systemRandomBytes(4)).readUInt32LE() & 0x7fff_ffff;
-  /** Reports datagrams that have come. */
+  /** Reports received datagrams. */
   readonly channel: CompletionChannel;
   readonly #port: IbPort;
   readonly #config: IbConfig;
@@ -73,7 +72,7 @@ export class Datagrams {
   readonly #sends: SlotMemory;
   readonly #block: ScratchBlock;
   readonly #opened: Opened = new Opened();
-  /** By destination, those made last at the end. */
+  /** By destination, the most recently created at the end. */
   readonly #handles: Map<string, AddressHandle> = new Map();
 
   /** @throws SyscallError */
@@ -114,7 +113,7 @@ export class Datagrams {
     for (let slot = this.#receives.take(); slot >= 0; slot = this.#receives.take()) this.#postReceive(slot);
   }
 
-  /** Sends a message; false if it was not sent: no slot is free, or the device has no path to the target, which a peer can forge. */
+  /** Sends a datagram; false if no slot is free, or if the device has no path to the target, which a peer can forge. */
   send(message: ConnectMessage, target: DatagramTarget): boolean {
     const handle = this.#handleOf(target);
     if (handle === undefined) return false;
@@ -131,7 +130,7 @@ export class Datagrams {
     return false;
   }
 
-  /** Reads the messages that have arrived; returns their number. */
+  /** Reads the received datagrams; returns their number. */
   progress(onMessage: (message: ConnectMessage) => void): number {
     const { reader } = this;
     let count = 0;
@@ -188,7 +187,7 @@ export class Datagrams {
   }
 }
 
-/** The events of one interface. */
+/** Reads the datagrams of one interface from the event loop. */
 export class DatagramEvents {
   readonly #datagrams: Datagrams;
   readonly #alarm: EventAlarm;
@@ -204,14 +203,14 @@ export class DatagramEvents {
     });
   }
 
-  /** Lets the event loop report the next datagram; those that have come before are read now. */
+  /** Lets the event loop report the next datagram; reads those that have arrived already. */
   arm(): void {
     this.#datagrams.reader.cq.requestNotify();
     this.progress();
     this.#alarm.arm();
   }
 
-  /** Reads the datagrams that have come. */
+  /** Reads the received datagrams. */
   progress(): void {
     this.#datagrams.progress(this.#onMessage);
   }

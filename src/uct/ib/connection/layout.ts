@@ -1,10 +1,8 @@
 /**
- * The messages that make a connection, as datagrams: a request with the queue pair of the connecting interface, and the reply with that of the other
- * one. Messages from peers are validated.
- *
- * Layout, little-endian: u32 kind and version, u8 type, u8 MTU, u16 LID, u32 queue pair, u32 first sequence number, u32 reads in flight, u32 datagram queue pair
- * to answer, 8 bytes id of the connection, 16 bytes GID, 16 bytes id of the sender, 16 bytes id of the receiver, u32 Q_Key
- * to answer.
+ * Layout of the datagrams that establish a connection: a request with the queue pair of the connecting interface, and the reply with that of the other one.
+ * Messages from peers are validated.
+ * | Layout, little-endian: u32 kind and version, u8 type, u8 MTU, u16 LID, u32 queue pair, u32 first sequence number, u32 reads in flight, u32 datagram queue
+ * pair for the reply, 8 bytes id of the connection, 16 bytes GID, 16 bytes id of the sender, 16 bytes id of the receiver, u32 Q_Key for the reply.
  */
 
 import { GID_BYTES } from '../../../verbs/abi.ts';
@@ -33,16 +31,15 @@ const AT_SENDER = 48;
 const AT_RECEIVER = 64;
 const AT_ANSWER_QKEY = 80;
 
-/** A message. */
 export interface ConnectMessage {
   readonly type: ConnectType;
   readonly mtu: number;
   readonly lid: number;
   readonly qpNum: number;
   readonly psn: number;
-  /** Reads and atomic operations that its sender serves at a time. */
+  /** Reads and atomic operations that the sender can serve at a time. */
   readonly maxReads: number;
-  /** The datagram queue pair that an answer goes to, and its Q_Key. */
+  /** The datagram queue pair to which the reply is sent, and its Q_Key. */
   readonly answerQpNum: number;
   readonly answerQkey: number;
   readonly connection: Uint8Array;
@@ -69,7 +66,7 @@ export function packConnect(message: ConnectMessage, target: Uint8Array, offset:
   target.set(message.receiver, offset + AT_RECEIVER);
 }
 
-/** Reads a message; undefined if the bytes are none of this version. */
+/** Reads a message; undefined if the bytes are not a message of this version. */
 export function unpackConnect(packed: Uint8Array): ConnectMessage | undefined {
   if (packed.byteLength !== CONNECT_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, CONNECT_BYTES);

@@ -54,7 +54,9 @@ describe('an address', () => {
     const infiniband = { ...ADDRESS, linkLayer: LinkLayer.INFINIBAND };
     expect(ibUnreachableReason(ADDRESS, { ...ADDRESS, gid: bytes(16, 90) })).toBeUndefined();
     expect(ibUnreachableReason(ADDRESS, infiniband)).toMatch(/link layer/);
-    expect(ibUnreachableReason(ADDRESS, { ...ADDRESS, segBytes: 4096 })).toMatch(/4096 bytes, and not of 8192/);
+    expect(ibUnreachableReason(ADDRESS, { ...ADDRESS, segBytes: 4096 })).toMatch(
+      /message size of the peer is 4096, that of this process 8192/,
+    );
     expect(ibUnreachableReason(infiniband, { ...infiniband, gid: bytes(16, 11) })).toMatch(/subnet/);
     const samePrefix = infiniband.gid.slice().fill(0, 8);
     expect(ibUnreachableReason(infiniband, { ...infiniband, gid: samePrefix })).toBeUndefined();

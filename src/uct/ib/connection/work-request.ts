@@ -1,6 +1,6 @@
 /**
- * The work requests of a queue pair: written into memory in order, posted at once or held back, and kept until they have ended. The new value of a word
- * under an atomic operation that the device executes as compare and swap.
+ * The send queue of a queue pair: work requests are written to memory in order, posted at once or held back, and tracked until they have ended. Also the
+ * result of atomic operations that the device executes as compare and swap.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
@@ -22,25 +22,25 @@ export class TxEntry {
   /** Slot of the copied bytes; -1 for none. */
   slot = -1;
   completion: Completion | undefined = undefined;
-  /** Local memory in use: the caller can change its list. */
+  /** Local memory in use, copied from the caller's list. */
   readonly memories: IbMemory[] = [];
   key: IbKey | undefined = undefined;
   /** Destination of the bytes of a short get. */
   target: Uint8Array | undefined = undefined;
   targetOffset = 0;
   targetBytes = 0;
-  /** An atomic operation, and its place. */
+  /** An atomic operation, and its remote offset. */
   call: AtomicCall | undefined = undefined;
   remoteOffset = 0;
-  /** The word that a compare and swap of another operation has assumed. */
+  /** The value of the word that this compare and swap expects. */
   assumed = 0n;
-  /** Flushes that end with it. */
+  /** Flushes that end with this work request. */
   flushes: Completion[] | undefined = undefined;
 
-  /** Starts the use of local memory, and of remote memory if there is any. */
+  /** Marks local memory as in use, and remote memory if it is of this memory domain. */
   hold(iov: readonly IovEntry[], key: IbKey | undefined): void {
     this.key = key;
-    // Remote memory of this memory domain is held too, so that it is not deregistered during the operation.
+    // Remote memory of this memory domain must not be deregistered during the operation.
     if (key?.memory !== undefined) key.memory.inFlight += 1;
     for (let i = 0; i < iov.length; i++) {
       const memory = iov[i]!.memory as IbMemory;
@@ -75,11 +75,10 @@ export class TxEntry {
   }
 }
 
-/** The work requests. */
 export class SendQueue {
   readonly #qp: QueuePair;
   readonly #length: number;
-  /** Made when they are needed first. */
+  /** Created when they are first needed. */
   readonly #entries: (TxEntry | undefined)[];
   readonly #block: ScratchBlock;
   /** The memory of the work requests, in which their fields and inline bytes are written. */
@@ -88,7 +87,7 @@ export class SendQueue {
   readonly #slotWords: number;
   #head = 0;
   #tail = 0;
-  /** First word of the requests that are held back, and of the last of them; -1 for none. */
+  /** First word of the requests that are held back, and of the last of them; -1 if there are none. */
   #corkedFirst = -1;
   #corkedLast = -1;
   #isCorked = false;
@@ -104,7 +103,7 @@ export class SendQueue {
     this.#entries = new Array<TxEntry | undefined>(length).fill(undefined);
   }
 
-  /** Whether anything that was posted has not ended. */
+  /** Whether a posted work request has not ended. */
   get isBusy(): boolean {
     return this.#tail !== this.#head;
   }
@@ -114,36 +113,36 @@ export class SendQueue {
     return this.#length - (this.#tail - this.#head);
   }
 
-  /** The entry of the next work request: {@link begin} has started it. */
+  /** The entry of the work request that {@link begin} has started. */
   get entry(): TxEntry {
     const index = this.#tail % this.#length;
     this.#entries[index] ??= new TxEntry();
     return this.#entries[index];
   }
 
-  /** The entry of the last one that was posted. Only while {@link isBusy}. */
+  /** The entry of the request that was posted last. Requires {@link isBusy}. */
   get last(): TxEntry {
     return this.#entries[(this.#tail - 1) % this.#length]!;
   }
 
-  /** Starts a work request; returns its first word. Only if one is {@link free}. */
+  /** Starts a work request; returns its first word. Requires {@link free}. */
   begin(opcode: number, flags: number): number {
     const at = (this.#tail % this.#length) * this.#slotWords;
     writeSendWr(this.words, at, this.#tail, opcode, flags);
     return at;
   }
 
-  /** Sets entry `index` of the list of the work request that starts at word `at`. */
+  /** Sets element `index` of the gather list of the work request that starts at word `at`. */
   setSge(at: number, index: number, address: number, byteLength: number, lkey: number): void {
     writeSge(this.words, at + LIST_AT + index * Sge.WORDS, address, byteLength, lkey);
   }
 
-  /** Sets the length of that list. */
+  /** Sets the length of the gather list. */
   setList(at: number, count: number): void {
     setSgList(this.words, at, this.#block.address + (at + LIST_AT) * 4, count);
   }
 
-  /** The place of `byteLength` inline bytes of that work request, which becomes inline: an offset in {@link bytes}. */
+  /** Makes the work request inline, with `byteLength` bytes; returns their offset in {@link bytes}. */
   inline(at: number, byteLength: number): number {
     const offset = (at + INLINE_AT) * 4;
     this.words[at + SendWr.SEND_FLAGS]! |= SendFlag.INLINE;
@@ -166,12 +165,12 @@ export class SendQueue {
     return true;
   }
 
-  /** Holds work requests back, to be posted together. */
+  /** Holds back work requests, to post them together. */
   cork(): void {
     this.#isCorked = true;
   }
 
-  /** Posts those that were held back. False if the device has rejected them. */
+  /** Posts the held back work requests. False if the device has rejected them. */
   uncork(): boolean {
     this.#isCorked = false;
     const first = this.#corkedFirst;
@@ -179,7 +178,7 @@ export class SendQueue {
     return first < 0 || this.#postChain(first);
   }
 
-  /** Takes the oldest work request, which has ended, up to a position; undefined if there is none. */
+  /** Takes the oldest work request up to a position, which has ended; undefined if there is none. */
   take(position: number): TxEntry | undefined {
     if (this.#head > position || this.#head === this.#tail) return undefined;
     const entry = this.#entries[this.#head % this.#length]!;
@@ -187,12 +186,12 @@ export class SendQueue {
     return entry;
   }
 
-  /** Whether {@link take} has taken the one at this position last. */
+  /** Whether the request at this position was taken last. */
   hasTaken(position: number): boolean {
     return this.#head === position + 1;
   }
 
-  /** Frees the memory: the queue pair is destroyed, and all work requests are taken. */
+  /** Frees the memory. Requires that the queue pair is destroyed and all work requests are taken. */
   close(): void {
     this.#block.free();
   }
@@ -216,7 +215,7 @@ export function newWord({ operation, value64 }: AtomicCall, before: bigint): big
   }
 }
 
-/** Whether a device has the operation itself, so that one attempt is enough. */
+/** Whether the device has the operation itself, so that one attempt is sufficient. */
 export function isNative(operation: AtomicOperation): boolean {
   return operation === AtomicOperation.ADD || operation === AtomicOperation.CSWAP;
 }

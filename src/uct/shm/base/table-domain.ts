@@ -1,6 +1,6 @@
 /**
- * Base class of the memory domains of shared memory: they publish keys in rkey tables, which peers on this node read. The part of an interface
- * address that identifies the machine, and the folder of shared memory of an interface. Addresses from peers are validated.
+ * Base class of the memory domains of shared memory, which publish keys in rkey tables for peers on this node. Also the part of an interface address that
+ * identifies the machine and its folder of shared memory; addresses from peers are validated.
  */
 
 import { bootId, pathIdentity } from '../../../sys/index.ts';
@@ -11,7 +11,6 @@ import { RkeyTableReader } from '../../base/key/rkey-table-reader.ts';
 import type { SegmentOptions } from '../../base/key/segment.ts';
 import { SEGMENT_FOLDER } from '../../base/key/segment-name.ts';
 
-/** Base of such a memory domain. */
 export abstract class TableDomain extends HostDomain {
   protected readonly reader: RkeyTableReader;
   readonly #table: RkeyTable<HostMemory>;
@@ -67,10 +66,10 @@ export function packNode(kind: number, target: Uint8Array, folder: string = SEGM
  */
 export function otherNodeReason(kind: number, byteLength: number, address: Uint8Array): string | undefined {
   if (!(address instanceof Uint8Array) || address.byteLength !== byteLength) {
-    return 'the address is none of this transport';
+    return 'not an address of this transport';
   }
   const view = new DataView(address.buffer, address.byteOffset, byteLength);
-  if (view.getUint32(0, true) !== kind) return 'the address is none of this transport and version';
+  if (view.getUint32(0, true) !== kind) return 'not an address of this transport and version';
   const own = bootId();
   for (let i = 0; i < BOOT_BYTES; i++) {
     if (address[AT_BOOT + i] !== own[i]) return 'the peer is on another machine';
@@ -78,7 +77,7 @@ export function otherNodeReason(kind: number, byteLength: number, address: Uint8
   return undefined;
 }
 
-/** Whether the peer has the same folder of shared memory. The address must have passed {@link otherNodeReason}. */
+/** Whether the peer uses the same folder of shared memory. The address must have passed {@link otherNodeReason}. */
 export function hasSameFolder(address: Uint8Array, folder: string): boolean {
   return (
     new DataView(address.buffer, address.byteOffset).getBigUint64(AT_FOLDER, true) === (pathIdentity(folder) ?? 0n)

@@ -144,13 +144,13 @@ describe('the process of an endpoint', () => {
     ]);
     // It was not asked to copy, so there is no failure of the kernel.
     expect(iface.errorOf!(Status.ENDPOINT_TIMEOUT)).toBeUndefined();
-    expect(() => iface.connect(addressOf({ pid: made.pid, startTime }))).toThrow('its process has ended');
+    expect(() => iface.connect(addressOf({ pid: made.pid, startTime }))).toThrow('the process of the peer has ended');
   });
 
   it('is another one if its start time differs, and is out of reach in another pid namespace', () => {
     const { startTime, pidNamespace } = ownIdentity();
     const later = addressOf({ startTime: startTime + 1 });
-    expect(iface.unreachableReason!(later)).toBe('its process has ended');
+    expect(iface.unreachableReason!(later)).toBe('the process of the peer has ended');
     expect(iface.unreachableReason!(addressOf({ pidNamespace: pidNamespace + 1 }))).toMatch(/another pid namespace/);
   });
 

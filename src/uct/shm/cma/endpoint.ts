@@ -1,6 +1,6 @@
 /**
- * An endpoint of cma: copies between this process and one other. Each copy is complete when its call returns. A remote key of cma after unpacking:
- * the address of memory in another process.
+ * An endpoint of cma: copies between this process and one other; each copy is complete when its call returns. Also the unpacked remote key of cma: an address
+ * in another process.
  */
 
 import {
@@ -22,7 +22,7 @@ import { checkIov, type HostIovEntry } from '../../base/host/memory.ts';
 import { RmaOnlyEndpoint } from '../../base/iface.ts';
 import type { PublishedKey } from '../../base/key/rkey-table-reader.ts';
 
-/** What an endpoint reports to its interface. */
+/** Callbacks to the interface. */
 interface CmaEvents {
   readonly onFailure: (pid: number, errno: number) => void;
   readonly onClose: (endpoint: CmaEndpoint) => void;
@@ -32,7 +32,7 @@ interface CmaEvents {
 export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   readonly #peer: ProcessIdentity;
   readonly #counters: TransferCounters;
-  /** Called at failures, so that the interface can describe them. */
+  /** Called after a failure, so that the interface can describe it. */
   readonly #onFailure: (pid: number, errno: number) => void;
   readonly #onClose: (endpoint: CmaEndpoint) => void;
   /** Descriptor of the process, because its pid can be reused. */
@@ -97,7 +97,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       const local = memory.location + offset;
       const moved = copy(pid, remote, local, byteLength);
       if (moved < 0) return this.#failureOf(moved);
-      // A partial copy has reached an inaccessible page: a copy of the rest fails with its error.
+      // A partial copy has reached an inaccessible page: copying the rest returns its error.
       if (moved < byteLength) return this.#failureOf(copy(pid, remote + moved, local + moved, byteLength - moved));
       remote += byteLength;
     }

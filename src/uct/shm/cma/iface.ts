@@ -1,6 +1,6 @@
 /**
- * The interface of cma: connects to processes of this machine and pid namespace whose memory this process may access. Checks whether this process may
- * read and write the memory of another one, and if not, which privilege is missing.
+ * The interface of cma: connects to processes of this machine and pid namespace whose memory this process may access. For others it determines which privilege
+ * is missing.
  */
 
 import { readFileSync, statSync } from 'node:fs';
@@ -52,7 +52,7 @@ export class CmaIface implements ClosableIface {
   readonly outstanding = 0;
   readonly #endpoints: Set<CmaEndpoint> = new Set();
   readonly #counters: TransferCounters = new TransferCounters();
-  /** The last refusal by the kernel, with its description. */
+  /** The last failure of a copy, with its description. */
   #failure: { readonly status: Status; readonly message: string } | undefined = undefined;
   #closed = false;
 
@@ -72,9 +72,9 @@ export class CmaIface implements ClosableIface {
     if (elsewhere !== undefined) return elsewhere;
     const peer = unpackIdentity(address, NODE_ADDRESS_BYTES);
     if (peer.pidNamespace !== ownIdentity().pidNamespace) {
-      return 'the peer is in another pid namespace (a container): its process cannot be named from here';
+      return 'the peer is in another pid namespace (a container), so its pid is not valid here';
     }
-    return hasEnded(peer) ? 'its process has ended' : (otherUser(peer.pid) ?? accessRefusal(peer.pid));
+    return hasEnded(peer) ? 'the process of the peer has ended' : (otherUser(peer.pid) ?? accessRefusal(peer.pid));
   }
 
   connect(address: Uint8Array): UctEndpoint {
@@ -131,17 +131,20 @@ export class CmaIface implements ClosableIface {
       default:
         this.#failure = {
           status: Status.INVALID_ADDR,
-          message: `the kernel does not copy for process ${pid}: ${text}`,
+          message: `copying from or to process ${pid} failed: ${text}`,
         };
     }
   }
 }
 
-/** Why a number names no process: it is not in use, or that of a thread, for which Linux 6.18 has another errno than older versions. */
+/**
+ * Meaning of error numbers for a pid that is not that of a process: it is not in use, or it is that of a thread, for which Linux 6.18 returns another errno
+ * than older versions.
+ */
 const NO_PROCESS: Readonly<Record<number, string>> = {
-  [Errno.ESRCH]: 'its process has ended',
-  [Errno.EINVAL]: 'its pid is that of a thread',
-  [Errno.ENOENT]: 'its pid is that of a thread',
+  [Errno.ESRCH]: 'the process of the peer has ended',
+  [Errno.EINVAL]: 'the pid of the peer is that of a thread',
+  [Errno.ENOENT]: 'the pid of the peer is that of a thread',
 };
 
 /** Opens a descriptor of exactly this process. */
@@ -157,7 +160,7 @@ function openPidfd(peer: ProcessIdentity): number {
   // Checked after the descriptor was opened, because the pid may have been reused before.
   if (!hasEnded(peer)) return fd;
   closeFd(fd);
-  throw unreachable(CMA_NAME, 'its process has ended');
+  throw unreachable(CMA_NAME, 'the process of the peer has ended');
 }
 
 function attributesOf(resource: IfaceResource, config: CmaConfig): IfaceAttributes {
@@ -180,7 +183,7 @@ function attributesOf(resource: IfaceResource, config: CmaConfig): IfaceAttribut
 }
 
 const YAMA_SCOPE = '/proc/sys/kernel/yama/ptrace_scope';
-/** Page 0 is never mapped: the kernel checks the permission, and then finds nothing to copy. */
+/** Page 0 is never mapped: the kernel checks the permission, then fails because there is nothing to copy. */
 const UNMAPPED_ADDRESS = 8;
 
 /** The reason why the memory of a process is not accessible, as text for users; undefined if it is. */
@@ -193,7 +196,7 @@ export function accessRefusal(pid: number): string | undefined {
     case Errno.EFAULT:
       return undefined;
     case Errno.ESRCH:
-      return 'its process has ended';
+      return 'the process of the peer has ended';
     case Errno.ENOSYS:
       return 'this kernel has no process_vm_readv (CONFIG_CROSS_MEMORY_ATTACH)';
     case Errno.EPERM:
@@ -204,8 +207,8 @@ export function accessRefusal(pid: number): string | undefined {
 }
 
 /**
- * The reason why keys of a process cannot be read, if it belongs to another user: they are in shared memory of that user, which is not trusted, also if
- * this process may read all memory.
+ * The reason why keys of a process cannot be read if it belongs to another user: they are in shared memory of that user, which is not trusted, even if this
+ * process may read all memory.
  */
 function otherUser(pid: number): string | undefined {
   const { uid } = statSync(`/proc/${pid}`, { throwIfNoEntry: false }) ?? {};

@@ -40,7 +40,7 @@ describe('access to a process', () => {
     expect(iface.unreachableReason(address)).toBe(`process ${pid} belongs to another user`);
     child.stdin!.end();
     await once(child, 'exit');
-    expect(iface.unreachableReason(address)).toBe('its process has ended');
+    expect(iface.unreachableReason(address)).toBe('the process of the peer has ended');
     iface.close();
   });
 });
@@ -54,7 +54,7 @@ describe('an address', () => {
     const address = iface.address.slice();
     const identity = { ...ownIdentity(), pid: thread, startTime: processStartTime(thread)! };
     packIdentity(identity, address, NODE_ADDRESS_BYTES);
-    expect(() => iface.connect(address)).toThrow(/its pid is that of a thread.*/);
+    expect(() => iface.connect(address)).toThrow(/the pid of the peer is that of a thread.*/);
     iface.close();
   });
 });

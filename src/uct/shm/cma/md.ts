@@ -1,7 +1,4 @@
-/**
- * The memory domain of cma: any host memory. The kernel copies it between processes. The component cma: cross-memory attach, copies between the
- * processes of a node by the kernel.
- */
+/** The component cma (cross-memory attach) and its memory domain: any host memory, which the kernel copies between the processes of a node. */
 
 import { close as closeFd, Errno, isSyscallError, outlivesThread, ownIdentity, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
@@ -41,7 +38,6 @@ const RESOURCE: IfaceResource = {
   sysDevice: undefined,
 };
 
-/** The memory domain. */
 export class CmaMd extends TableDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
@@ -74,7 +70,7 @@ export class CmaMd extends TableDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     throw unsupported(
-      `memAlloc: memory domain cma allocates nothing (${describeValue(byteLength)} bytes of type ${describeValue(options?.memoryType)})`,
+      `memAlloc: memory domain cma cannot allocate memory (${describeValue(byteLength)} bytes of type ${describeValue(options?.memoryType)})`,
     );
   }
 
@@ -88,7 +84,7 @@ export class CmaMd extends TableDomain {
     throw new UcxError({
       code: 'ERR_RKEY_FORGED',
       status: Status.INVALID_ADDR,
-      message: `remote key of ${CMA_NAME} names memory that no process has`,
+      message: `remote key of ${CMA_NAME} contains an invalid address`,
       details: { md: CMA_NAME },
     });
   }

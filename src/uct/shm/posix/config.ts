@@ -50,13 +50,13 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       name: 'DIR',
       type: restricted(stringType, 'an absolute path', isAbsolute),
       default: SEGMENT_FOLDER,
-      doc: 'Folder of the files of shared memory, preferably of a file system in memory. Processes that use posix with each other need the same one; explanations name a peer with another folder.',
+      doc: 'Folder of the files of shared memory, preferably of a file system in memory. Processes must use the same folder to reach each other.',
     },
     {
       name: 'USE_PROC_LINK',
       type: boolType,
       default: 'y',
-      doc: 'Whether peers open shared memory by the descriptor of its owner (/proc/PID/fd/N): the kernel then releases it however the owner ends. With n, by its path in UCX_POSIX_DIR, as processes of different pid namespaces (containers) need, all with the same value; killed processes then leave files, which the next process removes.',
+      doc: 'Open shared memory of peers by the descriptor of its owner (/proc/PID/fd/N): the kernel then releases it however the owner ends. n: by its path in UCX_POSIX_DIR, which processes in different pid namespaces (containers) need; killed processes then leave files, which the next process removes. Must be the same at both ends.',
     },
     {
       name: 'SEG_COUNT',
@@ -141,7 +141,7 @@ export function segmentOptions({ DIR, USE_PROC_LINK }: PosixConfig): Required<Se
   return { folder: DIR, keepsPath: !USE_PROC_LINK };
 }
 
-/** Bytes in the folder of a connection within the machine: a ring in each direction. Throws like {@link ringGeometry}. */
+/** Bytes that a connection within the machine uses in the folder: a ring in each direction. Throws like {@link ringGeometry}. */
 export function connectionBytes(config: PosixConfig): number {
   return 2 * ringBytes(ringGeometry(config));
 }

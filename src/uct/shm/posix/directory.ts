@@ -1,6 +1,6 @@
 /**
- * The receiver's side of a directory: attaches the rings of senders that announce themselves, delivers their messages, and detaches senders that have
- * closed or died. One sender to an interface, at the receiver: its slot in the directory, its ring, and the pipe that detects its exit.
+ * The receiver's side of a directory: attaches the rings of senders that announce themselves, delivers their messages, and detaches senders that have closed
+ * or died. Also the receiver's state of one sender: its slot in the directory, its ring, and the pipe that detects its exit.
  */
 
 import { existsSync } from 'node:fs';
@@ -35,21 +35,20 @@ import {
 import { WakeLine } from './peer.ts';
 import { RingReader } from './ring.ts';
 
-/** Number of senders that are checked for their end in one sleep. */
+/** Number of senders that one sleep checks for their end. */
 const CHECKED_PER_SLEEP = 8;
-/** Time between two attempts to attach a sender for which this process lacks descriptors or memory. */
+/** Time between attempts to attach a sender for which this process lacks descriptors or memory. */
 const RETRY_NS = 5e6;
-/** Rings that are polled though they are idle: their senders need not ring. */
+/** Number of idle rings that are still polled, so that their senders need not ring the doorbell. */
 const IDLE_POLLED_MAX = 8;
-/** Calls of {@link Directory.deliver} between two senders that are reviewed; a power of two. */
+/** Number of {@link Directory.deliver} calls between two reviews of a sender; a power of two. */
 const CALLS_PER_REVIEW = 16;
 
-/** A directory. */
 export class Directory {
   readonly segment: Segment;
   readonly #words: Int32Array;
   readonly #senders: Sender[] = [];
-  /** Those whose rings are polled; the others ring a doorbell. */
+  /** Senders whose rings are polled; the others ring a doorbell. */
   readonly #polled: Sender[] = [];
   readonly #bySlot: (Sender | undefined)[] = new Array<Sender | undefined>(SLOTS).fill(undefined);
   #changesSeen = 0;
@@ -95,7 +94,7 @@ export class Directory {
     }
   }
 
-  /** Whether {@link deliver} has something to do. */
+  /** Whether {@link deliver} may have messages or senders to process. */
   get hasNews(): boolean {
     if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen || this.retryNs === 0) return true;
     if (Atomics.load(this.#words, DirectoryWord.DOORBELL_SUMMARY) !== 0) return true;
@@ -113,7 +112,7 @@ export class Directory {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, sleeping ? Attention.SLEEPING : Attention.AWAKE);
   }
 
-  /** Checks whether some of the senders have died or wait for this end, others in every call. */
+  /** Checks whether some of the senders have died, or wait for this end; other senders in every call. */
   checkSome(): void {
     for (let i = Math.min(CHECKED_PER_SLEEP, this.#senders.length); i > 0; i--) {
       this.#nextChecked = (this.#nextChecked + 1) % this.#senders.length;
@@ -127,7 +126,7 @@ export class Directory {
   close(): void {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, Attention.CLOSED);
     for (const sender of this.#senders) {
-      // A sender that sleeps until there is room must detect the end.
+      // A sender that sleeps until the ring has free space must detect the end.
       sender.wake();
       sender.close();
     }
@@ -161,12 +160,12 @@ export class Directory {
   }
 
   readonly #onDoorbell = (slot: number): void => {
-    // A ring that is not attached yet is polled as soon as it is.
+    // A ring that is not attached yet is polled from its attachment on.
     const sender = this.#bySlot[slot];
     if (sender !== undefined) this.#startPolling(sender);
   };
 
-  /** Ends the polling of one sender that was idle for a round of reviews, and finds a message whose doorbell was lost. */
+  /** Stops polling one sender that was idle for a round of reviews, and finds a message whose doorbell was lost. */
   #reviewNext(): void {
     this.#nextReviewed = (this.#nextReviewed + 1) % this.#senders.length;
     const sender = this.#senders[this.#nextReviewed]!;
@@ -186,7 +185,7 @@ export class Directory {
 
   #stopPolling(sender: Sender): void {
     this.#setPolled(sender, 0);
-    // Looked at after that: a sender publishes a message before it reads whether it must ring.
+    // Checked after POLLED is cleared: a sender publishes a message before it reads whether it must ring.
     if (sender.ring.hasMessage) this.#setPolled(sender, 1);
     else this.#dropPolled(sender);
   }
@@ -200,7 +199,7 @@ export class Directory {
     Atomics.store(this.#words, slotAt(slot) + SlotWord.POLLED, polled);
   }
 
-  /** The remaining messages of a sender are delivered, then it is released. */
+  /** Delivers the remaining messages of a sender, then releases it. */
   #beginClosing(sender: Sender): void {
     sender.ring.closing = true;
     this.#startPolling(sender);
@@ -228,7 +227,7 @@ export class Directory {
       const reason = error instanceof Error ? error.message : String(error);
       if (isLackOfResources(error)) {
         this.#retryAtNs = this.#clock.nowNs() + RETRY_NS;
-        this.#log.warn(`the messages of a sender wait: ${reason}`);
+        this.#log.warn(`the messages of a sender are delayed: ${reason}`);
       } else this.#refuse(slot, reason);
       return;
     }
@@ -242,7 +241,7 @@ export class Directory {
     this.#startPolling(sender);
   }
 
-  /** Frees the slot of a process that died between claiming it and announcing its ring, or after its ring was refused. */
+  /** Frees the slot of a process that died between claiming it and announcing its ring, or after its ring was rejected. */
   #freeAbandoned(slot: number): void {
     const owner = this.#words[slotAt(slot) + SlotWord.OWNER]!;
     if (owner !== 0 && !isProcessAlive(owner)) this.#free(slot);
@@ -254,11 +253,11 @@ export class Directory {
     this.#bySlot[sender.slot] = undefined;
     sender.close();
     if (sender.ring.isRejected) this.#turnAway(sender.slot);
-    else if (sender.ring.corrupt) this.#refuse(sender.slot, 'it holds what is no message');
+    else if (sender.ring.corrupt) this.#refuse(sender.slot, 'its ring contains an invalid message');
     else this.#free(sender.slot);
   }
 
-  /** Notifies the sender that its ring is not read; the slot is free once the sender has closed. */
+  /** Notifies the sender that its ring is not read; the slot becomes free when the sender has closed. */
   #turnAway(slot: number): void {
     const at = slotAt(slot) + SlotWord.STATE;
     // A sender that has already closed is not notified.
@@ -287,7 +286,7 @@ export class Directory {
   }
 }
 
-/** A sender. */
+/** The receiver's state of one sender. */
 class Sender {
   readonly slot: number;
   readonly ring: RingReader;
@@ -315,7 +314,7 @@ class Sender {
     const segment = Segment.attach(packedName, RING_HEADER_BYTES, folder);
     try {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
-      if (geometry === undefined) throw segmentError(`${path} is no ring of this version`);
+      if (geometry === undefined) throw segmentError(`${path} is not a ring of this version`);
       const { directoryName, wakeFd } = senderOf(segment.words, segment.bytes);
       const line = WakeLine.open(wakeFile(directoryName, folder, wakeFd));
       unlinkIfThere(path);

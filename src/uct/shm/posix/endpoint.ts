@@ -1,6 +1,6 @@
 /**
- * An endpoint of posix: loads and stores on memory of peers that is attached to this process, and messages through a ring that the first message
- * creates. A remote key of posix after unpacking: remote memory that is mapped into this process.
+ * An endpoint of posix: loads and stores in attached memory of peers, and messages through a ring that the first message creates. Also the unpacked remote key
+ * of posix: remote memory that is mapped into this process.
  */
 
 import { moveBytes, storeWords } from '../../../ucs/memory/bytes.ts';
@@ -21,13 +21,13 @@ import { RingWriter } from './ring.ts';
 
 /** Offsets below it are small integers in V8. */
 const WORD_OFFSET_MAX = 2 ** 31;
-/** After this number of refused messages, a sender checks whether the receiver runs. */
+/** Number of blocked sends after which a sender checks whether the receiver runs. */
 const REFUSALS_PER_CHECK = 256;
 
 /** The fields of {@link PosixShared} that are given. */
 type PosixSharedOptions = Pick<PosixShared, 'geometry' | 'counters' | 'sender' | 'folder' | 'onShortage'>;
 
-/** What the endpoints of one interface share. */
+/** State that the endpoints of one interface share. */
 export class PosixShared {
   readonly geometry: RingGeometry;
   readonly counters: TransferCounters;
@@ -35,7 +35,7 @@ export class PosixShared {
   readonly sender: RingSender;
   /** Folder of its files, and of those of its peers. */
   readonly folder: string;
-  /** Called when the ring of an endpoint cannot be created, and warns of the first. Returns the reason, as text for users. */
+  /** Called when the ring of an endpoint cannot be created; warns once. Returns the reason, as text for users. */
   readonly onShortage: (error: UcxError) => string;
   readonly endpoints: Set<PosixEndpoint> = new Set();
   /** Endpoints that have found no free slot. */
@@ -55,7 +55,7 @@ export class PosixShared {
     this.blocked.push(endpoint);
   }
 
-  /** One of the blocked endpoints has a free slot: all try again. */
+  /** Called when one of the blocked endpoints has a free slot: all of them retry. */
   unblock(): void {
     for (const endpoint of this.blocked) endpoint.blockedOnSend = false;
     this.blocked.length = 0;
@@ -68,9 +68,8 @@ export class PosixShared {
   }
 }
 
-/** An endpoint. */
 export class PosixEndpoint implements UctEndpoint {
-  /** Whether the interface was notified that this endpoint found no room. */
+  /** Whether this endpoint is in the list of blocked endpoints of the interface. */
   blockedOnSend = false;
   readonly #shared: PosixShared;
   readonly #peer: Peer;
@@ -79,7 +78,7 @@ export class PosixEndpoint implements UctEndpoint {
   #ring: RingWriter | undefined = undefined;
   /** The ring before it is announced. */
   #newRing: RingWriter | undefined = undefined;
-  /** The reason why the peer no longer receives; OK while it does. */
+  /** The reason why the peer does not receive any more; OK while it does. */
   #failure: Status = Status.OK;
   #refusals = 0;
   #closed = false;
@@ -204,8 +203,8 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   /**
-   * Requests that the receiver wake this process when there is room.
-   * @returns `room` if the next message has room or fails, `asked` if the receiver will notify this process, `unknown` if it will not
+   * Requests that the receiver wake this process when the ring has free space.
+   * @returns `room` if the next message can be sent or fails, `asked` if the receiver will notify this process, `unknown` if it will not
    */
   wantRoom(): 'room' | 'asked' | 'unknown' {
     if (this.#isGone()) return 'room';
@@ -226,7 +225,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   openMessages(): string | undefined {
-    if (!this.#peer.claim()) return `the peer has ${SLOTS} senders over ${POSIX_NAME}, the most that it can have`;
+    if (!this.#peer.claim()) return `the peer has ${SLOTS} senders over ${POSIX_NAME}, which is the maximum`;
     try {
       this.#newRing ??= this.#makeRing();
       return undefined;

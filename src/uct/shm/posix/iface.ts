@@ -29,10 +29,9 @@ import { Peer, WakePipe } from './peer.ts';
 /** First bytes of addresses of this version. */
 const ADDRESS_KIND = 0x0178_6f70;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
-/** Sleep of a sender that waits for an event without notification: a free slot of the receiver. */
+/** Sleep of a sender that waits for an event without notification: a free slot in the directory of the receiver. */
 const RETRY_NS = 5e6;
 
-/** The interface. */
 export class PosixIface implements ClosableIface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
@@ -120,7 +119,7 @@ export class PosixIface implements ClosableIface {
   wait(timeoutNs: number): Promise<void> {
     checkTimeout(timeoutNs);
     if (this.#closed || this.#handler === undefined) return Promise.resolve();
-    // Announced before the last check for messages: a sender publishes before it checks for sleepers.
+    // Announced before the last check for messages, because a sender publishes before it checks whether the receiver sleeps.
     this.#directory.setSleeping(true);
     const limitNs = this.#roomWithin(timeoutNs);
     if (limitNs === 0 || this.#directory.hasNews) {
@@ -148,7 +147,7 @@ export class PosixIface implements ClosableIface {
   #peerAt(address: Uint8Array): Peer | string {
     const { folder, sender } = this.#shared;
     const name = address.subarray(NODE_ADDRESS_BYTES);
-    // Rings have paths.
+    // Rings have paths, so both ends need the same folder.
     if (!hasSameFolder(address, folder)) {
       return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR`;
     }
@@ -160,11 +159,11 @@ export class PosixIface implements ClosableIface {
       return Peer.attach(name, folder);
     } catch (error) {
       if (!isUcxError(error) || isLackOfResources(error)) throw error;
-      return `the peer has ended, or is of another user (${error.message})`;
+      return `the peer has ended, or belongs to another user (${error.message})`;
     }
   }
 
-  /** Maximum sleep for endpoints without room: 0 if one of them has room now. */
+  /** Maximum sleep for blocked endpoints: 0 if one of them can send now. */
   #roomWithin(timeoutNs: number): number {
     let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
     for (const endpoint of this.#shared.blocked) {
@@ -208,7 +207,7 @@ function attributesOf(resource: IfaceResource, config: PosixConfig, messageBytes
       IfaceFlag.EVENT |
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
-    // Of any length, as in UCX: the processor copies, with a registration or without.
+    // Any length, as in UCX: the CPU copies, with or without a registration.
     shortBytesMax: Number.MAX_SAFE_INTEGER,
     am: { shortBytesMax: messageBytes, bcopyBytesMax: messageBytes },
     latencyNs: config.LATENCY,

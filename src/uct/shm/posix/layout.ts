@@ -1,11 +1,12 @@
 /**
- * Layout of a directory: where the senders to one interface announce their rings.
- *
- * A sender claims a slot by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only the receiver
- * frees slots. It marks a ring that it cannot read as REFUSED until the sender closes. Every change increments CHANGES, which the receiver polls.
- *
- * The receiver polls the rings of few senders, the active ones, and sets POLLED in their slots. Any other sender sets its bit in DOORBELLS after it has published
- * a message, then the bit of that word in DOORBELL_SUMMARY, the one word that the receiver polls for all of them.
+ * Layout of a directory, in which the senders to one interface announce their rings, and of a ring, which contains the messages of one sender to one receiver,
+ * in a segment that the sender creates.
+ * | A sender claims a slot of the directory by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only
+ * the receiver frees slots. It marks a ring that it cannot read as REFUSED until the sender closes. Every change increments CHANGES, which the receiver polls.
+ * | The receiver polls the rings of a few active senders, and sets POLLED in their slots. Any other sender sets its bit in DOORBELLS after it has published a
+ * message, then the bit of that word in DOORBELL_SUMMARY, the one word that the receiver polls for all of them.
+ * | A ring has a header, elements and segments. An element contains a short message, or the index of the first of the adjacent segments of a longer one. Its
+ * sequence word is stored last, with Atomics, and is polled by the receiver: one cache line carries a small message.
  */
 
 import { unpackIdentity } from '../../../sys/index.ts';
@@ -19,7 +20,7 @@ const HEADER_WORDS = 96;
 export const DIRECTORY_BYTES: number = (HEADER_WORDS + SLOTS * SLOT_WORDS) * 4;
 export const DIRECTORY_VERSION = 3;
 
-/** Words of the header, in cache lines by writer. WAKE_FD: descriptor of the wake-up pipe; 0 if it has a path. SCARCE: 1 if a sender found no free slot. */
+/** Words of the header, in cache lines by writer. WAKE_FD: descriptor of the wake-up pipe; 0 if it has a path. SCARCE: 1 if a sender has found no free slot. */
 export const DirectoryWord = {
   VERSION: 0,
   WAKE_FD: 1,
@@ -79,13 +80,6 @@ export function wakePath(directoryPath: string): string {
   return `${directoryPath}.wake`;
 }
 
-/*
- * Layout of a ring: messages of one sender to one receiver, in a segment that the sender creates. Written by ring.ts, read by ring.ts.
- *
- * Header, elements, segments. An element contains a short message, or names the first of the adjacent segments of a longer one. Its sequence word is stored
- * last, with Atomics, and is polled by the receiver: one cache line carries a small message.
- */
-
 /** The geometry of a ring. */
 export interface RingGeometry {
   /** A power of two. */
@@ -133,7 +127,7 @@ export const ELEMENT_HEADER_BYTES = 16;
 export const RING_HEADER_BYTES = 256;
 export const RING_VERSION = 3;
 
-/** A message takes at most this part of the segments, so that a ring has room for several of the longest. */
+/** A message takes at most this fraction of the segments (as a shift), so that several of the longest messages fit in a ring. */
 const SEGMENTS_PER_MESSAGE_SHIFT = 3;
 
 /** Adjacent segments of the longest message. */

@@ -1,7 +1,4 @@
-/**
- * The memory domain of posix: host memory in its own segments, which peers on this node attach. The component posix: shared memory between the
- * processes of a node.
- */
+/** The component posix and its memory domain: host memory in segments, which peers on this node attach. */
 
 import { statfsSync } from 'node:fs';
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
@@ -47,7 +44,6 @@ const RESOURCE: IfaceResource = {
   sysDevice: undefined,
 };
 
-/** The memory domain. */
 export class PosixMd extends TableDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
@@ -75,11 +71,11 @@ export class PosixMd extends TableDomain {
   readonly #services: ComponentServices;
   /** Segments of peers. One that its owner has freed is unmapped when its last key is released. */
   readonly #segments: SegmentCache;
-  /** The segment of memory with keys. */
+  /** The segments of memory that has keys. */
   readonly #segmentOf: WeakMap<HostMemory, Segment> = new WeakMap();
   readonly #folder: string;
   readonly #segmentOptions: SegmentOptions;
-  /** Whether it was told that a ring found no space: each connection would repeat it. */
+  /** Whether the lack of space for a ring was logged: each connection would repeat it. */
   #hasWarned = false;
 
   /** @throws UcxError NO_DEVICE if /dev/shm cannot be used, ERR_CONFIG_VALUE */
@@ -143,7 +139,7 @@ export class PosixMd extends TableDomain {
     const reason = `no space for a ring of ${kibibytes(bytes)} in ${this.#folder}, which has ${freeIn(this.#folder)} free: ${error.message}`;
     const remedy =
       'enlarge it, set UCX_POSIX_DIR to another folder, or lower UCX_POSIX_SEG_COUNT or UCX_POSIX_SEG_SIZE';
-    if (!this.#hasWarned) log.warn(`posix does not carry the messages of every connection: ${reason}; ${remedy}`);
+    if (!this.#hasWarned) log.warn(`some connections cannot send messages through posix: ${reason}; ${remedy}`);
     this.#hasWarned = true;
     return reason;
   };
@@ -163,7 +159,7 @@ export class PosixMd extends TableDomain {
       return new PosixKey(published, segment, offset, this.#segments);
     }
     this.#segments.release(segment);
-    throw refusal('ERR_RKEY_FORGED', 'has more bytes than its memory');
+    throw refusal('ERR_RKEY_FORGED', 'is longer than its memory');
   }
 }
 
@@ -181,13 +177,13 @@ function freeIn(folder: string): string {
     const { bavail, bsize } = statfsSync(folder);
     return kibibytes(bavail * bsize);
   } catch {
-    // The reason of the failure has been given: the folder is not accessible any more.
+    // The error that is being described is the same: the folder is not accessible any more.
     return 'an unknown number of bytes';
   }
 }
 
 /**
- * Creates a segment as large as a worker with one peer needs, and removes it, so that a missing, full, read-only or inaccessible folder is reported now.
+ * Creates a segment of the size that a worker with one peer needs, and removes it, so that a missing, full, read-only or inaccessible folder is detected now.
  * @throws UcxError ERR_NO_DEVICE with the reason, ERR_CONFIG_VALUE
  */
 export function checkPosixFolder(config: PosixConfig): void {

@@ -1,7 +1,7 @@
 /**
- * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks that the receiver exists. The pipe beside a
- * directory that wakes a sleeping interface. The owner waits for it in the event loop; a peer writes one byte. The pipe also shows peers whether the
- * owner still runs, whatever its pid namespace.
+ * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether it still exists. Also the pipe beside a directory
+ * that wakes a sleeping interface: its owner waits for it in the event loop, a peer writes one byte; it also shows peers whether the owner still runs,
+ * whatever its pid namespace.
  */
 
 import {
@@ -40,7 +40,7 @@ import {
   wakeFile,
 } from './layout.ts';
 
-/** The interface at the other end. */
+/** The interface to which a sender sends. */
 export class Peer {
   readonly #directory: Segment;
   readonly #words: Int32Array;
@@ -49,7 +49,7 @@ export class Peer {
   /** The claimed slot; negative if there is none. */
   #slot = -1;
   #isAnnounced = false;
-  /** Index of its word POLLED. */
+  /** Index of the word POLLED of the claimed slot. */
   #polledAt = 0;
 
   private constructor(directory: Segment, line: WakeLine, folder: string) {
@@ -67,9 +67,9 @@ export class Peer {
     const directory = Segment.attach(packedName, DIRECTORY_BYTES, folder);
     try {
       if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)
-        throw segmentError('its directory has another version');
+        throw segmentError('the directory of the peer has another version');
       const line = WakeLine.open(wakeFileOf(directory, folder));
-      if (line === undefined) throw segmentError('its process has ended');
+      if (line === undefined) throw segmentError('the process of the peer has ended');
       return new Peer(directory, line, folder);
     } catch (error) {
       directory.close();
@@ -77,7 +77,7 @@ export class Peer {
     }
   }
 
-  /** Returns OK; CONNECTION_RESET once the interface has closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
+  /** Returns OK; CONNECTION_RESET once the interface has closed or rejected the ring, ENDPOINT_TIMEOUT once its process has ended. */
   check(): Status {
     const isRefused =
       this.#isAnnounced && this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
@@ -91,7 +91,7 @@ export class Peer {
     return identity.pidNamespace === ownIdentity().pidNamespace && isProcessStopped(identity.pid);
   }
 
-  /** The process, in words for users. */
+  /** The process, as text for users. */
   get place(): string {
     const { pid, pidNamespace } = unpackIdentity(this.#directory.packedName, 0);
     const own = ownIdentity();
@@ -99,7 +99,7 @@ export class Peer {
     return isOwn ? 'another thread of this process' : `process ${pid}`;
   }
 
-  /** Whether the thread of the interface was terminated, while its process goes on. */
+  /** Whether the thread of the interface was terminated, while its process still runs. */
   get hasThreadEnded(): boolean {
     return hasMakerEnded(this.#directory.packedName);
   }
@@ -153,7 +153,7 @@ export class Peer {
    * @returns OK, or CONNECTION_RESET if it has closed
    */
   messagePublished(): Status {
-    // Read after the message was published, as the receiver clears it before it looks at the ring for the last time.
+    // Read after the message was published: the receiver clears it before it checks the ring for the last time.
     if (this.#words[this.#polledAt] === 0) ringDoorbell(this.#words, this.#slot);
     return this.#keepProgressing();
   }
@@ -179,7 +179,7 @@ export class Peer {
       this.#slot = -1;
       return false;
     }
-    // Stored before the receiver is checked, because a receiver that closes announces that before it reads the slots for the last time.
+    // Stored before the receiver is checked: a receiver that closes announces that before it reads the slots for the last time.
     Atomics.store(this.#words, slotAt(this.#slot) + SlotWord.STATE, SlotState.CLOSED);
     this.#slot = -1;
     this.#countChange();
@@ -195,7 +195,7 @@ export class Peer {
         line?.close();
         return line === undefined;
       } catch (error) {
-        // Cannot be determined now.
+        // The state cannot be determined now.
         if (isSyscallError(error)) return false;
         throw error;
       }
@@ -230,7 +230,7 @@ const DRAIN_BYTES = 256;
 
 const ONE = new Uint8Array(1);
 
-/** The owner's end. */
+/** The owner's end of the pipe. */
 export class WakePipe {
   readonly #path: string;
   readonly #keepsPath: boolean;
@@ -283,7 +283,7 @@ export class WakePipe {
   }
 }
 
-/** A peer's end. */
+/** A peer's end of the pipe. */
 export class WakeLine {
   readonly #fd: number;
   #closed = false;

@@ -1,6 +1,6 @@
 /**
- * The two ends of a ring. The sender copies messages into it, unless it is full; its endpoint wakes the receiver. The receiver delivers the messages of
- * one sender in order, and validates their headers before use. The memory of a message in a ring is one object, moved from message to message.
+ * The two ends of a ring. The sender copies messages into it while it has free space; its endpoint wakes the receiver. The receiver delivers the messages of
+ * one sender in order, and validates their headers before use. One frame object is moved from message to message.
  */
 
 import { copyBytes, storeWords } from '../../../ucs/memory/bytes.ts';
@@ -27,7 +27,7 @@ import {
   writeRingHeader,
 } from './layout.ts';
 
-/** The sending end. */
+/** The sending end of a ring. */
 export class RingWriter {
   readonly segment: Segment;
   readonly #words: Int32Array;
@@ -114,8 +114,8 @@ export class RingWriter {
   }
 
   /**
-   * Requests to be woken when there is room again.
-   * @returns false if there is room already
+   * Requests a wake-up when the ring has free space.
+   * @returns false if it has free space already
    */
   wantRoom(): boolean {
     // Stored before TAIL is read, as the receiver stores TAIL before it reads this word.
@@ -160,7 +160,7 @@ export class RingWriter {
     return byteLength <= this.#segmentBytes ? 1 : Math.ceil(byteLength / this.#segmentBytes);
   }
 
-  /** Number of the first of `count` adjacent segments: those at the end of the ring that are too few are left out. */
+  /** Index of the first of `count` adjacent segments: if too few are left at the end of the ring, they are skipped. */
   #firstOf(count: number): number {
     const left = this.#segmentMask + 1 - (this.#segmentHead & this.#segmentMask);
     return count <= left ? this.#segmentHead : (this.#segmentHead + left) | 0;
@@ -178,7 +178,7 @@ export class RingWriter {
     Atomics.store(this.#words, element + ElementWord.SEQUENCE, head);
   }
 
-  /** Whether there is room for another message; reads the progress of the receiver. */
+  /** Whether another message fits in the ring; reads the progress of the receiver. */
   #hasRoom(): boolean {
     const tail = Atomics.load(this.#words, RingWord.TAIL);
     // A count that exceeds the number of sent messages is ignored.
@@ -190,7 +190,7 @@ export class RingWriter {
     return ((this.#head - tail) | 0) <= this.#mask;
   }
 
-  /** Whether there is room for a message in `count` adjacent segments. */
+  /** Whether `count` adjacent segments are free. */
   #hasSegments(count: number): boolean {
     const last = (this.#firstOf(count) + count - 1) | 0;
     const isKnown =
@@ -200,10 +200,10 @@ export class RingWriter {
   }
 }
 
-/** Maximum number of messages of one ring in one call of progress, so that no sender delays the others. */
+/** Maximum number of messages of one ring that one call of progress delivers, so that no sender delays the others. */
 const MESSAGES_PER_POLL = 32;
 
-/** The receiving end. */
+/** The receiving end of a ring. */
 export class RingReader {
   readonly segment: Segment;
   /** Set when the sender has closed or died: the remaining messages are delivered, then the ring is removed. */
@@ -221,7 +221,7 @@ export class RingReader {
   readonly #segments: number;
   /** Number of messages after which the sender is notified; it is also notified when there are no more. */
   readonly #releaseAfter: number;
-  /** The same for bytes in segments. */
+  /** Bytes in segments after which the sender is notified. */
   readonly #releaseAfterBytes: number;
   #head = 0;
   #published = 0;
@@ -257,7 +257,7 @@ export class RingReader {
 
   /**
    * Delivers messages, up to a limit.
-   * @returns how many; negative, -1 minus the number, if the sender sleeps until there is room and must be woken
+   * @returns how many; negative, -1 minus the number, if the sender sleeps until the ring has free space and must be woken
    */
   poll(handler: AmHandler): number {
     const words = this.#words;
@@ -268,7 +268,7 @@ export class RingReader {
       const element = RING_HEADER_BYTES / 4 + (head & this.#mask) * this.#elementWords;
       const next = (head + 1) | 0;
       if (words[element] !== next || !this.#open(element)) break;
-      // Before the handler is called, so that no message is delivered twice.
+      // Advanced before the handler is called, so that no message is delivered twice.
       this.#head = head = next;
       this.#counters.received(this.#frame.byteLength);
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
@@ -312,7 +312,7 @@ export class RingReader {
     return false;
   }
 
-  /** Publishes the progress of this end; true if the sender sleeps until that. */
+  /** Publishes the progress of this end; true if the sender sleeps until then. */
   #publish(head: number): boolean {
     this.#published = head;
     this.#unreleasedBytes = 0;
@@ -321,18 +321,18 @@ export class RingReader {
   }
 }
 
-/** A frame. */
+/** The memory of a message in a ring. */
 export class RingFrame implements AmFrame {
   readonly bytes: Uint8Array;
   readonly words: Int32Array;
   offset = 0;
   byteLength = 0;
   readonly source: string;
-  /** The element or segment with the beginning of the message. */
+  /** The element or segment at which the message begins. */
   slot = 0;
   /** Whether the sender was rejected. */
   isRejected = false;
-  /** The last part of a message in each slot, and its first byte. */
+  /** The cached view of the last message in each slot, and its first byte. */
   readonly #parts: (Uint8Array | undefined)[] = [];
   readonly #starts: number[] = [];
 

@@ -11,10 +11,10 @@ import type { RecordStream } from '../secure/session.ts';
 
 const NOTHING = new Uint8Array(0);
 
-/** A connected socket. No method blocks; a call that is not possible now is repeated when the descriptor is ready. */
+/** A connected socket. Methods do not block; the caller repeats a call that returned EAGAIN when the descriptor is ready. */
 export interface Channel {
   readonly fd: number;
-  /** True while it has bytes to send of its own, besides those of the caller. */
+  /** True while the channel itself has bytes to send, such as those of a handshake. */
   readonly hasOutput: boolean;
   /** Whether anything was received. */
   readonly hasReceived: boolean;
@@ -76,13 +76,13 @@ class PlainChannel implements Channel {
   }
 }
 
-/** A channel whose ends prove first that they have the shared key. Then bytes are sent plain or encrypted, by the security level. */
+/** A channel whose ends first prove that they have the shared key. Then bytes are sent plain or encrypted, depending on the security level. */
 class SecureChannel implements Channel {
   readonly #plain: PlainChannel;
   readonly #secure: SecureHandshake;
   readonly #staging: ScratchBlock;
   #records: RecordStream | undefined = undefined;
-  /** Plaintext of a record that was not read yet. */
+  /** Decrypted bytes of a record that were not read yet. */
   #rest: Uint8Array = NOTHING;
 
   constructor(plain: PlainChannel, secure: SecureHandshake, staging: ScratchBlock) {

@@ -29,7 +29,7 @@ import { CmFrameType, type Frame, packFrame } from './layout.ts';
 
 const NOTHING: Uint8Array = new Uint8Array(0);
 
-/** Progress of an attempt. */
+/** States of an attempt. */
 const State = { CONNECTING: 0, AWAITING_HELLO: 1, AWAITING_ANSWER: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
 type State = (typeof State)[keyof typeof State];
 
@@ -41,11 +41,11 @@ const FIRST_TRY_NS = 1e9;
 /** Maximum number of immediate reconnections to a listener that has evicted the client. */
 const RETURNS_MAX = 16;
 
-/** The attempts of one manager. */
+/** The connection attempts of one manager. */
 export class Attempts {
   readonly shared: CmShared;
   readonly all: Set<ClientAttempt> = new Set();
-  /** Attempts that have failed without a descriptor: progress reports them. */
+  /** Attempts that have failed before they had a descriptor: progress reports them. */
   readonly failed: ClientAttempt[] = [];
 
   constructor(shared: CmShared) {
@@ -53,7 +53,6 @@ export class Attempts {
   }
 }
 
-/** An attempt. */
 export class ClientAttempt implements ConnectAttempt, CmTarget {
   deadlineNs = 0;
   /** Time limit for all tries together. */
@@ -121,7 +120,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
     if (frame === 'waiting') return 0;
     if (frame === 'ended') {
       if (this.#returnsAfter(undefined)) return this.#connectAgain();
-      return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has ended the connection' });
+      return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has closed the connection' });
     }
     if (!('reason' in frame)) return this.#onFrame(frame, conversation);
     const isReset = frame.status === Status.CONNECTION_RESET;
@@ -134,14 +133,16 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
       case State.AWAITING_HELLO:
         return this.#tryAgain();
       case State.AWAITING_ANSWER:
-        return this.#answer(failedAnswer(Status.TIMED_OUT, 'no answer of the program that listens in time'));
+        return this.#answer(
+          failedAnswer(Status.TIMED_OUT, 'the program that listens did not accept or reject in time'),
+        );
       default:
         this.cancel();
         return 0;
     }
   }
 
-  /** Reports the error that creating the attempt caused. */
+  /** Reports the error that occurred when the attempt was created. */
   report(): number {
     return this.#failure === undefined ? 0 : this.#answer(this.#failure);
   }
@@ -232,7 +233,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
     if (type === CmFrameType.REJECT) {
       if (this.#returnsAfter(status)) return this.#connectAgain();
       const reason = printable(payload);
-      return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
+      return this.#answer(failedAnswer(status, reason === '' ? 'no reason given' : reason));
     }
     const { clock, config, counters } = this.#shared;
     if (type === CmFrameType.HELLO && this.#state === State.AWAITING_HELLO) {
@@ -241,7 +242,10 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
       return 0;
     }
     if (type !== CmFrameType.ACCEPT || this.#state !== State.AWAITING_ANSWER) {
-      return this.#fail({ status: Status.INVALID_PARAM, reason: `a frame of type ${type} is no answer` });
+      return this.#fail({
+        status: Status.INVALID_PARAM,
+        reason: `unexpected frame of type ${type} instead of a reply`,
+      });
     }
     counters.count(CmCounter.CONNECTED);
     this.#await(State.CONFIRMING, clock.nowNs() + config.TIMEOUT);
@@ -287,7 +291,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
   }
 }
 
-/** The answer for a failure with a description. Code ERR_TCP_CM. */
+/** The result for a failure with a description. Code ERR_TCP_CM. */
 function failedAnswer(status: Status, reason: string): ConnectAnswer {
   return { status, privateData: NOTHING, error: new UcxError({ code: 'ERR_TCP_CM', status, message: reason }) };
 }
@@ -295,7 +299,7 @@ function failedAnswer(status: Status, reason: string): ConnectAnswer {
 /** Statuses that are reported unchanged: local resources, or the time-out. Others are reported as UNREACHABLE. */
 const REPORTED: readonly Status[] = [Status.EXCEEDS_LIMIT, Status.NO_MEMORY, Status.TIMED_OUT];
 
-/** The answer for a system call that has failed. */
+/** The result for a failed system call. */
 function unreachableAnswer(error: UcxError): ConnectAnswer {
   const status = REPORTED.includes(error.status) ? error.status : Status.UNREACHABLE;
   return { status, privateData: NOTHING, error };

@@ -1,7 +1,6 @@
 /**
- * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects the end of the connection and
- * violations. The event set and deadlines of one connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until
- * the next. Counters of a connection manager: totals since its creation. The state that its clients and attempts share.
+ * The frames on one connected socket of the connection manager: sends them in order, reads them one by one, and detects closing and protocol violations. Also
+ * the state that the clients and attempts of a connection manager share: its event set with deadlines, and its counters.
  */
 
 import {
@@ -42,7 +41,7 @@ export interface Fault {
   readonly reason: string;
 }
 
-/** A conversation. */
+/** The frames on one connected socket. */
 export class Conversation {
   readonly #watch: Watch;
   readonly #channel: Channel;
@@ -52,7 +51,7 @@ export class Conversation {
   #reader: FrameReader = new FrameReader();
   #isOpen = false;
   #events: number = ReadyFor.READ;
-  /** Error of sending. Data that the peer sent earlier can still be read. */
+  /** Error number of a failed send. Data that the peer sent earlier can still be read. */
   #brokenBy = 0;
   #closed = false;
 
@@ -86,13 +85,13 @@ export class Conversation {
     return this.#brokenBy !== 0 || (this.#isOpen && this.#output.length === 0 && !this.#channel.hasOutput);
   }
 
-  /** Sends a frame, now or when there is room. */
+  /** Sends a frame, now or when the socket is writable. */
   send(packed: Uint8Array): void {
     this.#output.push(packed);
     this.flush();
   }
 
-  /** Sends as much as there is room for. */
+  /** Sends as much as the socket accepts. */
   flush(): void {
     while (this.#isOpen && this.#output.length > 0 && this.#brokenBy === 0) {
       const head = this.#output[0]!;
@@ -136,7 +135,7 @@ export class Conversation {
   silence(staging: Uint8Array): Silence | Fault {
     const received = this.#channel.read(staging.subarray(0, PROBE_BYTES));
     if (received <= 0) return this.#nothing(received);
-    return { status: Status.INVALID_PARAM, reason: 'said more than it may' };
+    return { status: Status.INVALID_PARAM, reason: 'sent data after its last frame' };
   }
 
   /** Reads and discards data of the peer; returns the number of bytes, or the reason for their absence. */
@@ -180,7 +179,7 @@ export interface CmTarget {
   onDeadline(): number;
 }
 
-/** The event set. */
+/** The event set of one connection manager: calls the handler of each ready descriptor or expired deadline, and sleeps until the next. */
 export class Watch {
   readonly #clock: Clock;
   readonly #set: EventSet = new EventSet();
@@ -237,11 +236,11 @@ export class Watch {
     this.#release(token);
   }
 
-  /** Announces a new deadline. */
+  /** Adds a deadline. */
   due(deadlineNs: number): void {
     if (deadlineNs >= this.#earliestNs) return;
     this.#earliestNs = deadlineNs;
-    // A sleep that has begun ends too late for it.
+    // A sleep that has begun may end too late for it.
     this.#sleeper.wake();
   }
 
@@ -318,9 +317,9 @@ export const CmCounter = {
   CLIENTS_DROPPED: 1,
   /** Clients that were disconnected for lack of places or descriptors. */
   CLIENTS_SENT_AWAY: 2,
-  /** Requests that were reported to the program. */
+  /** Clients that were disconnected because the limits of clients or descriptors were reached. */
   REQUESTS: 3,
-  /** Requests that were rejected because too many waited. */
+  /** Requests that were rejected because too many were pending. */
   REQUESTS_BUSY: 4,
   /** Decisions of the program on requests. */
   ACCEPTED: 5,
@@ -331,7 +330,7 @@ export const CmCounter = {
 } as const;
 export type CmCounter = (typeof CmCounter)[keyof typeof CmCounter];
 
-/** The counters of one manager. */
+/** Counters of one manager: totals since its creation. */
 export class CmCounters {
   readonly #values: number[] = NAMES.map(() => 0);
 

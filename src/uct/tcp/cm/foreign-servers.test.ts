@@ -42,7 +42,11 @@ describe('a service that is not a listener', () => {
     ['a line that is shorter than a frame', Buffer.from('220 mail\r\n'), /begins with "220 ": the peer does not use/],
     ['one byte', Buffer.from('R'), /begins with "R": the peer does not use/],
     ['bytes that are no text', Uint8Array.of(0, 1, 255), /begins with 0x0001ff: the peer does not use/],
-    ['the magic number, and another version', Buffer.from('UXCM\x09'), /has version 9, this library speaks 2/],
+    [
+      'the magic number, and another version',
+      Buffer.from('UXCM\x09'),
+      /has protocol version 9, but this library uses 2/,
+    ],
     ['the magic number of a listener with a key', Buffer.from('UCXS'), /UCX_TCP_SECURITY is none here/],
   ])('fails the attempt by %s, without waiting', async (_, bytes, reason) => {
     const to = await service(bytes);

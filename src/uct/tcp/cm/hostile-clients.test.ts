@@ -111,19 +111,19 @@ describe('a client', () => {
       Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'),
       /does not use this protocol/,
     ],
-    ['of another version', changed(4, 9), /version 9, this library speaks 2/],
+    ['of another version', changed(4, 9), /version 9, but this library uses 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
     ['with an unexpected status', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
-    ['that accepts', packFrame(CmFrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
-    ['that repeats the request of another client', request, /a request of another connection/],
+    ['that accepts', packFrame(CmFrameType.ACCEPT, Status.OK), /sent a frame of type 2 instead of a request/],
+    ['that repeats the request of another client', request, /the request of another connection/],
     [
       'that sends a request before it has received the hello',
       packFrame(CmFrameType.REQUEST, Status.OK),
-      /a request of another connection/,
+      /the request of another connection/,
     ],
-    ['that confirms', packFrame(CmFrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
+    ['that confirms', packFrame(CmFrameType.CONFIRM, Status.OK), /sent a frame of type 4 instead of a request/],
   ])('%s is dropped, and gets the reason', async (_, bytes, reason) => {
     fixture.log.allow(reason);
     const manager = fixture.open();
@@ -169,7 +169,7 @@ describe('a client', () => {
   });
 
   it('that exceeds the time-out is dropped, also if it sends some bytes in between', async () => {
-    fixture.log.allow(/took too long to ask/);
+    fixture.log.allow(/did not send its request in time/);
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);
     const { listener } = fixture.listen(manager);
@@ -189,7 +189,7 @@ describe('a client', () => {
   });
 
   it('that sends more than its request is dropped together with its request', async () => {
-    fixture.log.allow(/said more than it may/);
+    fixture.log.allow(/sent data after its last frame/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
@@ -205,9 +205,14 @@ describe('a client', () => {
   });
 
   it.each([
-    ['sends another message', packFrame(CmFrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
+    [
+      'sends another message',
+      packFrame(CmFrameType.REQUEST, Status.OK),
+      Status.CONNECTION_RESET,
+      /instead of a confirmation/,
+    ],
     ['sends garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not use this protocol/],
-    ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
+    ['sends nothing', new Uint8Array(0), Status.TIMED_OUT, /did not confirm in time/],
   ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
     fixture.log.allow(reason);
     const clock = new ManualClock();
@@ -275,7 +280,7 @@ describe('a client', () => {
 
 describe('too many clients', () => {
   it('that send nothing are evicted, the oldest first', async () => {
-    fixture.log.allow(/rejected, as others have come after it/);
+    fixture.log.allow(/evicted: it sent no request/);
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '4' });
     const { listener, requests } = fixture.listen(manager);
     // Of one address, which has half of the places.
@@ -283,13 +288,13 @@ describe('too many clients', () => {
     await fixture.until(() => counters(manager)['clients'] === 2);
     await expectServes(listener.address, fixture, requests);
     await fixture.until(silent[0]!.isEnded);
-    expect(silent[0]!.bytes().toString('latin1')).toContain('it has not sent its request');
+    expect(silent[0]!.bytes().toString('latin1')).toContain('it sent no request');
     expect(silent[1]!.isEnded()).toBe(false);
     expect(counters(manager)).toMatchObject({ clients: 3, clients_sent_away: 1 });
   });
 
   it('that send nothing, and connect repeatedly, lock no client out', async () => {
-    fixture.log.allow(/rejected, as others have come after it|more warnings/);
+    fixture.log.allow(/evicted: it sent no request|more warnings/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const silent: Raw[] = [];
@@ -302,7 +307,7 @@ describe('too many clients', () => {
   });
 
   it('let an evicted one connect again, and keep one with a request', async () => {
-    fixture.log.allow(/rejected, as others have come after it/);
+    fixture.log.allow(/evicted: it sent no request/);
     const clock = new ManualClock();
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '1' }, clock);
     const { listener, requests } = fixture.listen(manager, {}, 64);
@@ -326,7 +331,7 @@ describe('too many clients', () => {
   });
 
   it('with requests are rejected with BUSY until one is answered', async () => {
-    fixture.log.allow(/as 2 requests to connect wait/);
+    fixture.log.allow(/because 2 connection requests are pending/);
     const manager = fixture.open({ TCP_CM_MAX_REQUESTS: '2' });
     const { listener, requests } = fixture.listen(manager);
     const client = fixture.open();
@@ -342,13 +347,13 @@ describe('too many clients', () => {
   });
 
   it('for the descriptors of the process are disconnected, without spinning', async () => {
-    fixture.log.allow(/sent away: too many open files/);
+    fixture.log.allow(/disconnected a client of .*: too many open files/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const clients = [await rawClient(listener.address), await rawClient(listener.address)];
     await withoutDescriptors(() => fixture.until(() => clients.every(({ isEnded }) => isEnded())));
     expect(counters(manager)).toMatchObject({ clients: 0, clients_sent_away: 2 });
-    expect(fixture.log.records.filter(({ message }) => /sent away/.test(message))).toHaveLength(2);
+    expect(fixture.log.records.filter(({ message }) => /disconnected a client/.test(message))).toHaveLength(2);
     await expectServes(listener.address, fixture, requests);
   });
 });
@@ -356,10 +361,10 @@ describe('too many clients', () => {
 describe('a server', () => {
   it.each([
     ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not use this protocol/],
-    ['a request', request, /type 1 is no answer/],
-    ['an acceptance before the request', packFrame(CmFrameType.ACCEPT, Status.OK), /type 2 is no answer/],
-    ['a second hello', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
-    ['nothing, and disconnects', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
+    ['a request', request, /unexpected frame of type 1/],
+    ['an acceptance before the request', packFrame(CmFrameType.ACCEPT, Status.OK), /unexpected frame of type 2/],
+    ['a second hello', Buffer.concat([hello(), hello()]), /unexpected frame of type 5/],
+    ['nothing, and disconnects', new Uint8Array(0), /closed the connection|ECONNRESET|connection reset/],
   ])('that sends %s is rejected', async (_, bytes, reason) => {
     const address = await rawServer((socket) => socket.end(bytes));
     const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });

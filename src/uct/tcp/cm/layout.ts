@@ -73,7 +73,9 @@ export function packFrame(type: CmFrameType, status: Status, payload: Uint8Array
   return packed;
 }
 
-/** Reads one frame from bytes that arrive in pieces. Errors are detected as early as possible, so no payload of an invalid header is stored. */
+/**
+ * Reads one frame from bytes that arrive in any segmentation. Errors are detected as early as possible, so the payload of an invalid header is never stored.
+ */
 export class FrameReader {
   #bytes: Uint8Array = new Uint8Array(FRAME_HEADER_BYTES);
   #filled = 0;
@@ -135,10 +137,10 @@ function beginningFault(bytes: Uint8Array): string | undefined {
     if (!canBegin(bytes, HELLO_MAGIC))
       return `begins with ${beginningText(bytes)}: the peer does not use this protocol`;
     if (bytes.byteLength < MAGIC_BYTES) return undefined;
-    return 'asks for the key of UCX_TCP_KEY_FILE: UCX_TCP_SECURITY is none here';
+    return 'requests authentication by the key of UCX_TCP_KEY_FILE, but UCX_TCP_SECURITY is none here';
   }
   const version = bytes[AT_VERSION] ?? VERSION;
-  return version === VERSION ? undefined : `has version ${version}, this library speaks ${VERSION}`;
+  return version === VERSION ? undefined : `has protocol version ${version}, but this library uses ${VERSION}`;
 }
 
 function headerFault(view: DataView): string | undefined {

@@ -1,8 +1,7 @@
 /**
- * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets in one event set.
- *
- * It carries the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it
- * a request.
+ * The connection manager over TCP: listeners, their clients, and connection attempts, over nonblocking sockets in one event set.
+ * | It transfers the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it a
+ * request.
  */
 
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
@@ -29,7 +28,7 @@ const BACKLOG_MAX = 65_535;
 const PORT_MAX = 65_535;
 
 /**
- * Makes the connection manager of a worker.
+ * Creates the connection manager of a worker.
  * @param security required of clients and listeners; none if undefined
  * @throws SyscallError EMFILE
  */
@@ -120,5 +119,5 @@ class TcpConnectionManager implements ConnectionManager {
 
 function checkPlace(place: SocketAddress): void {
   checkOptions(place, 'address');
-  if (typeof place.address !== 'string') throw invalidParam('address', 'must be a text', place.address);
+  if (typeof place.address !== 'string') throw invalidParam('address', 'must be a string', place.address);
 }

@@ -1,6 +1,6 @@
 /**
- * A listening socket of the connection manager, and its clients: each is read from its connection on, kept until the program accepts or rejects it, and
- * has to confirm that. A client that violates the protocol, disconnects, or is too slow is dropped. A lack of descriptors is survived.
+ * A listening socket of the connection manager, and its clients. A client is read from its connection on, kept until the program accepts or rejects it, and
+ * must confirm an acceptance. A client that violates the protocol, disconnects, or is too slow is dropped. The listener survives a lack of descriptors.
  */
 
 import {
@@ -37,13 +37,13 @@ import { CmFrameType, NONCE_BYTES, packFrame } from './layout.ts';
 /** Time in nanoseconds for a rejected client to read the rejection and to disconnect. */
 const LINGER_NS = 1e9;
 /** Reason sent to an evicted client, which may connect again. */
-const EVICTED = 'others have come after it, and it has not sent its request';
+const EVICTED = 'evicted: it sent no request, and newer clients wait';
 /** Maximum number of bytes read from a rejected client. */
 const LINGER_BYTES_MAX = 1 << 20;
 
 const NO_DATA = new Uint8Array(0);
 
-/** Progress of a client. */
+/** States of a client. */
 const State = { AWAITING_REQUEST: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, CLOSED: 4 } as const;
 type State = (typeof State)[keyof typeof State];
 
@@ -67,13 +67,13 @@ export class Clients {
     this.unauthenticatedPeers.add(client, client.clientAddress.address);
   }
 
-  /** A client has sent its request. */
+  /** Called when a client has sent its request. */
   onRequest(client: ServerClient): void {
     this.waiting.add(client);
     this.unauthenticatedPeers.delete(client);
   }
 
-  /** A client was rejected. The connection stays open for the time it needs to read the rejection. */
+  /** Called when a client was rejected. Keeps the connection open until the client has read the rejection. */
   linger(client: ServerClient): void {
     this.unauthenticatedPeers.delete(client);
     this.unauthenticatedPeers.add(client, client.clientAddress.address);
@@ -138,7 +138,11 @@ export class ServerClient implements ClientRequest, CmTarget {
       throw invalidParam('privateData', `must be a Uint8Array of at most ${PRIVATE_DATA_BYTES_MAX} bytes`, privateData);
     }
     checkHandler(onSettled, 'onSettled');
-    if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
+    if (!this.live)
+      throw statusError(
+        Status.NOT_CONNECTED,
+        'accept a client that has disconnected, or was accepted or rejected before',
+      );
     this.#onSettled = onSettled;
     this.#shared.counters.count(CmCounter.ACCEPTED);
     this.#answer(State.ACCEPTED, this.#shared.config.TIMEOUT);
@@ -147,7 +151,7 @@ export class ServerClient implements ClientRequest, CmTarget {
 
   reject(status: Status, reason: string): void {
     if (!Number.isInteger(status) || !isFailure(status)) throw invalidParam('status', 'must be a failure', status);
-    if (typeof reason !== 'string') throw invalidParam('reason', 'must be a text', reason);
+    if (typeof reason !== 'string') throw invalidParam('reason', 'must be a string', reason);
     if (!this.live) return;
     this.#shared.counters.count(CmCounter.REJECTED);
     this.#reject(status, reason);
@@ -173,9 +177,9 @@ export class ServerClient implements ClientRequest, CmTarget {
 
   onDeadline(): number {
     if (this.#state === State.AWAITING_REQUEST)
-      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'did not send its request in time' });
     if (this.#state === State.ACCEPTED) {
-      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'did not confirm in time' });
     }
     this.close();
     return 0;
@@ -186,7 +190,7 @@ export class ServerClient implements ClientRequest, CmTarget {
     const count = this.onReady();
     if (this.#state !== State.AWAITING_REQUEST && this.#state !== State.REJECTED) return count;
     if (this.#state === State.AWAITING_REQUEST) {
-      this.#shared.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
+      this.#shared.log.warn(`${this.#name}: ${EVICTED}`);
       this.#shared.counters.count(CmCounter.CLIENTS_SENT_AWAY);
       this.#conversation.send(packFrame(CmFrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
     }
@@ -194,7 +198,7 @@ export class ServerClient implements ClientRequest, CmTarget {
     return count;
   }
 
-  /** Closes the connection without a rejection and without a report. Idempotent. */
+  /** Closes the connection without sending a rejection or reporting it. Idempotent. */
   close(): void {
     if (this.#state === State.CLOSED) return;
     if (this.live) this.#clients.waiting.delete(this);
@@ -206,19 +210,23 @@ export class ServerClient implements ClientRequest, CmTarget {
   #receiveRequest(): number {
     const frame = this.#conversation.receive(this.#shared.received);
     if (frame === 'waiting') return 0;
-    if (frame === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
+    if (frame === 'ended')
+      return this.#drop({ status: Status.CONNECTION_RESET, reason: 'disconnected before it sent its request' });
     if ('reason' in frame) return this.#drop(frame);
     if (frame.type !== CmFrameType.REQUEST) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${frame.type}` });
+      return this.#drop({
+        status: Status.INVALID_PARAM,
+        reason: `sent a frame of type ${frame.type} instead of a request`,
+      });
     }
     if (!sameSecret(frame.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
+      return this.#drop({ status: Status.INVALID_PARAM, reason: 'repeated the request of another connection' });
     }
     const waitingClients = this.#clients.waiting.size;
     if (waitingClients >= this.#shared.config.MAX_REQUESTS) {
-      this.#shared.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
+      this.#shared.log.warn(`${this.#name}: rejected, because ${waitingClients} connection requests are pending`);
       this.#shared.counters.count(CmCounter.REQUESTS_BUSY);
-      this.#reject(Status.BUSY, `${waitingClients} requests to connect wait for an answer`);
+      this.#reject(Status.BUSY, `${waitingClients} connection requests are pending`);
       return 0;
     }
     this.#state = State.WAITING;
@@ -234,7 +242,9 @@ export class ServerClient implements ClientRequest, CmTarget {
     const silence = this.#conversation.silence(this.#shared.received);
     if (silence === 'waiting') return 0;
     return this.#drop(
-      silence === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : silence,
+      silence === 'ended'
+        ? { status: Status.CONNECTION_RESET, reason: 'disconnected before it was accepted or rejected' }
+        : silence,
     );
   }
 
@@ -242,10 +252,13 @@ export class ServerClient implements ClientRequest, CmTarget {
     const frame = this.#conversation.receive(this.#shared.received);
     if (frame === 'waiting') return 0;
     if (frame === 'ended')
-      return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
+      return this.#drop({ status: Status.CONNECTION_RESET, reason: 'disconnected before it confirmed' });
     if ('reason' in frame) return this.#drop(frame);
     if (frame.type !== CmFrameType.CONFIRM) {
-      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${frame.type} to confirm` });
+      return this.#drop({
+        status: Status.INVALID_PARAM,
+        reason: `sent a frame of type ${frame.type} instead of a confirmation`,
+      });
     }
     return this.#settle(frame.status);
   }
@@ -298,7 +311,7 @@ export class ServerClient implements ClientRequest, CmTarget {
     }
     const isAnswerable = this.#state === State.AWAITING_REQUEST || this.#state === State.WAITING;
     if (isAnswerable && status !== Status.CONNECTION_RESET && this.#conversation.isOpen) {
-      this.#reject(status, `the request to connect is invalid: ${reason}`);
+      this.#reject(status, `invalid connection request: ${reason}`);
     } else this.close();
     return 0;
   }
@@ -318,7 +331,7 @@ const KEEPALIVE_PROBES = 3;
 
 const OUT_OF_DESCRIPTORS: readonly number[] = [Errno.EMFILE, Errno.ENFILE];
 const NO_CLIENT: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
-/** The connection failed before it was accepted; the next one may succeed: see accept(2). */
+/** Errors of a connection that failed before it was accepted; the next one may succeed: see accept(2). */
 const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
 
 /** A listening socket. */
@@ -398,13 +411,13 @@ export class Listening implements SocketListener, CmTarget {
       ) {
         count += oldest.evict();
       }
-      // Closed by the program in its callback for a request.
+      // The program closed the listener in its callback for a request.
       if (this.#closed) {
         channel.close();
         return count;
       }
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
-      // A waiting client may vanish without closing the connection.
+      // Keepalive detects a waiting client that has vanished without closing the connection.
       setKeepalive(fd, KEEPALIVE_S, KEEPALIVE_S, KEEPALIVE_PROBES);
       const client = new ServerClient(this.#clients, channel, addresses, this.#onRequest);
       this.#shared.counters.count(CmCounter.CLIENTS);
@@ -414,7 +427,7 @@ export class Listening implements SocketListener, CmTarget {
       // The client has disconnected, or cannot be watched.
       channel.close();
       if (!isSyscallError(error)) throw error;
-      this.#shared.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
+      this.#shared.log.diag(`lost a client of ${printAddress(this.address)}: ${error.message}`);
       return 0;
     }
   }
@@ -428,11 +441,11 @@ export class Listening implements SocketListener, CmTarget {
     if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {
       counters.count(CmCounter.CLIENTS_SENT_AWAY);
-      log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoReason(code)}`);
+      log.warn(`disconnected a client of ${printAddress(this.address)}: ${errnoReason(code)}`);
       return true;
     }
-    log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoReason(code)}`);
-    // Without this, readiness would be reported continuously.
+    log.warn(`${printAddress(this.address)} pauses accepting clients: ${errnoReason(code)}`);
+    // Otherwise the event set would report readiness continuously.
     watch.modify(this.#fd, 0, this.#token);
     this.deadlineNs = clock.nowNs() + PAUSE_NS;
     watch.due(this.deadlineNs);

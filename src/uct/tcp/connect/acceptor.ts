@@ -1,6 +1,6 @@
 /**
- * The listening socket of an interface: its port, and its behaviour when this process has no descriptors left. Also the time limit of connecting, which
- * excludes pauses of this process, because it reads no messages of the peer then.
+ * The listening socket of an interface: its port, and its behaviour if this process has no descriptors left. Also the time limit for connecting, which
+ * excludes pauses of this process, in which it does not read messages of the peer.
  */
 
 import {
@@ -16,14 +16,13 @@ import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { PortRange } from '../config.ts';
 import { ReserveDescriptor, type SocketHandler } from '../sockets.ts';
 
-/** Where a socket listens. */
+/** Address and ports to listen on. */
 interface ListenPlace {
   readonly address: string;
   readonly ports: PortRange;
   readonly backlog: number;
 }
 
-/** A listening socket. */
 export class Acceptor implements SocketHandler {
   token = 0;
   readonly wantsWrite = false;
@@ -52,7 +51,7 @@ export class Acceptor implements SocketHandler {
     this.port = tcpLocalAddress(this.fd).port;
   }
 
-  /** Accepts a connection: its descriptor, or -1 if there is none. */
+  /** Accepts a connection; returns its descriptor, or -1 if none waits. */
   accept(): number {
     const fd = tcpAccept(this.fd);
     if (fd >= 0) {
@@ -77,7 +76,7 @@ export class Acceptor implements SocketHandler {
     this.#reserve.acceptAndClose();
     if (this.#hasWarned) return;
     this.#hasWarned = true;
-    this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');
+    this.#log.warn('peers cannot connect: this process has no descriptors left (EMFILE); raise ulimit -n');
   }
 }
 
@@ -94,13 +93,13 @@ function listenIn(address: string, [first, last]: PortRange, backlog: number): n
   }
 }
 
-/** A time limit passes in at least so many polls. */
+/** Minimum number of polls within a time limit. */
 export const POLLS_MIN = 8;
 
 /**
- * A time limit, later if it is over because the program has not polled.
+ * Extends a time limit by a pause in which the program has not polled.
  * @param pauseNs time since the last poll was due, less the part of the limit that may pass between two polls (1 / {@link POLLS_MIN})
- * @param timeoutNs the whole limit: the new one is at most so far from now
+ * @param timeoutNs the whole limit: the new one is at most this far from now
  */
 export function extended(deadlineNs: number, nowNs: number, pauseNs: number, timeoutNs: number): number {
   return deadlineNs > nowNs ? deadlineNs : Math.min(deadlineNs + pauseNs, nowNs + timeoutNs);

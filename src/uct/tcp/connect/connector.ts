@@ -34,9 +34,9 @@ import { type Acceptor, extended } from './acceptor.ts';
 import { type Exchange, Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello, type HelloPolicy } from './hello.ts';
 
-/** Maximum number of sockets of peers without a hello; half as many for one address. One more evicts the oldest. */
+/** Maximum number of sockets of peers that have not sent a hello; half as many from one address. Another one evicts the oldest. */
 const UNAUTHENTICATED_PEERS_MAX = 1024;
-/** Maximum number of attempts to connect to a peer that closes the connection without sending anything: it evicts the oldest of too many. */
+/** Maximum number of attempts to connect to a peer that closes the connection without sending anything, because it evicts the oldest of too many. */
 const CONNECTS_MAX = 8;
 /**
  * Send buffer between processes of one node. Data in flight then stays in the caches, which doubles the bandwidth compared with the size to which the
@@ -45,7 +45,7 @@ const CONNECTS_MAX = 8;
 const LOCAL_SNDBUF = 262_144;
 const NS_PER_S = 1e9;
 
-/** Where an attempt connects to. */
+/** The target of an attempt. */
 interface Trial {
   readonly route: Route;
   /** Number of attempts left after it. */
@@ -60,7 +60,7 @@ class Attempt implements SocketHandler {
   readonly trial: Trial | undefined;
   readonly #connector: TcpConnector;
 
-  /** @param trial given on the end that connects */
+  /** @param trial passed on the end that connects */
   constructor(connector: TcpConnector, handshake: Handshake, name: string, trial?: Trial) {
     this.#connector = connector;
     this.handshake = handshake;
@@ -81,7 +81,6 @@ class Attempt implements SocketHandler {
   }
 }
 
-/** The connector of one interface. */
 export class TcpConnector {
   readonly #table: ConnectionTable;
   readonly #shared: TcpShared;
@@ -109,7 +108,7 @@ export class TcpConnector {
     return this.#attempts.size;
   }
 
-  /** Number of links that wait for the connection of the peer. */
+  /** Number of links that wait for the peer to connect. */
   get awaited(): number {
     return this.#awaitingAccept.size;
   }
@@ -165,7 +164,7 @@ export class TcpConnector {
     return count;
   }
 
-  /** Closes the oldest sockets of peers without a hello until there is room for one more of this address. */
+  /** Closes the oldest sockets of peers without a hello until another one from this address is allowed. */
   #makeRoom(address: string): void {
     const unauthenticatedPeers = this.#unauthenticatedPeers;
     for (
@@ -173,11 +172,11 @@ export class TcpConnector {
       oldest !== undefined;
       oldest = unauthenticatedPeers.excess(address)
     ) {
-      // Its hello may have arrived.
+      // Its hello may have arrived meanwhile.
       this.advance(oldest);
       if (!this.#attempts.has(oldest)) continue;
       this.#shared.warnings.warn(
-        `a connection from ${oldest.name} is closed for a newer one: it has not sent its hello`,
+        `evicted a connection from ${oldest.name} that has not sent its hello, because newer ones wait`,
       );
       this.#drop(oldest);
     }
@@ -197,17 +196,17 @@ export class TcpConnector {
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       tcpClose(fd);
-      this.#shared.warnings.diag(`a connection is closed: ${error.message}`);
+      this.#shared.warnings.diag(`closed a new connection: ${error.message}`);
     }
   }
 
-  /** Forgets a link that has ended. */
+  /** Removes a link that has ended. */
   forget(link: TcpConnection): void {
     this.#abandon(link);
     this.#awaitingAccept.delete(link);
   }
 
-  /** Cancels connecting a link that gets its socket from the other end or has closed. */
+  /** Cancels connecting a link that uses the connection of the other end, or has closed. */
   #abandon(link: TcpConnection): void {
     for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
   }
@@ -228,12 +227,12 @@ export class TcpConnector {
       handshake.deadlineNs = extended(handshake.deadlineNs, nowNs, pauseNs, this.#config.CONNECT_TIMEOUT);
       const leftNs = handshake.deadlineNs - nowNs;
       if (leftNs > 0) restNs = Math.min(restNs, leftNs);
-      else this.#fail(attempt, Status.TIMED_OUT, 'it does not answer');
+      else this.#fail(attempt, Status.TIMED_OUT, 'it does not reply');
     }
     return restNs;
   }
 
-  /** Continues an attempt. Called by the event set too. */
+  /** Continues an attempt. Also called by the event set. */
   advance(attempt: Attempt): number {
     const { handshake } = attempt;
     const event = handshake.advance();
@@ -263,7 +262,7 @@ export class TcpConnector {
     else this.#drop(attempt);
   }
 
-  /** Returns WELCOME, DUPLICATE, or the status of the rejection of a peer that has connected. */
+  /** WELCOME, DUPLICATE, or the status with which a peer that has connected is rejected. */
   #acceptDecisionOn(peer: Hello): number {
     const decision = this.#hellos.acceptDecisionOn(peer);
     if (decision !== Answer.WELCOME) return decision;
@@ -276,7 +275,7 @@ export class TcpConnector {
     return Answer.WELCOME;
   }
 
-  /** A peer was accepted and its socket is ready. */
+  /** Handles an accepted peer whose socket is ready. */
   #accepted(peer: Hello, fd: number, session: Session | undefined): void {
     const known = this.#table.find(peer.sender);
     const isWanted =
@@ -292,13 +291,13 @@ export class TcpConnector {
     this.#table.attach(link, fd, peer.messageBytesMax, session);
   }
 
-  /** The link has no socket yet: it uses the connection that the peer makes. */
+  /** Lets a link without a socket use the connection that the peer makes. */
   #awaitPeer(link: TcpConnection): void {
     if (link.users === 0) link.fail(Status.CANCELED, '');
     else this.#awaitingAccept.add(link);
   }
 
-  /** The attempt has failed, and the link has no socket. */
+  /** Handles a failed attempt for a link without a socket. */
   #onRejected(link: TcpConnection, status: Status, reason: string): void {
     // The listener has closed, or has closed the connection.
     if (status === Status.REJECTED || status === Status.CONNECTION_RESET) link.fail(Status.UNREACHABLE, reason);
@@ -316,8 +315,7 @@ export class TcpConnector {
     else if (status === Answer.DUPLICATE) {
       this.#drop(attempt);
       this.#awaitPeer(link);
-    } else
-      this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it does not want this connection');
+    } else this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it has rejected this connection');
   }
 
   #failed(attempt: Attempt, { status, reason, isViolation }: HandshakeFailure): void {
@@ -337,7 +335,7 @@ export class TcpConnector {
     attempt.handshake.discard();
     this.#drop(attempt);
     if (link !== undefined) this.#onRejected(link, status, `${attempt.name}: ${reason}`);
-    else this.#shared.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);
+    else this.#shared.warnings[isViolation ? 'warn' : 'diag'](`closed a connection from ${attempt.name}: ${reason}`);
   }
 
   #add(attempt: Attempt): void {
@@ -378,14 +376,14 @@ export class TcpConnector {
 /** Fraction (1/n) of CONNECT_TIMEOUT to wait for the connection of the peer before this end connects again. */
 const ACCEPT_WAITS = 10;
 
-/** How long a link waits. */
+/** The time limits of a waiting link. */
 interface AcceptWait {
   deadlineNs: number;
   /** Time at which this end connects again. */
   nextNs: number;
 }
 
-/** The links of one interface. */
+/** The links of one interface that wait for the peer to connect. */
 class AwaitingAccept {
   readonly #clock: Clock;
   readonly #timeoutNs: number;
@@ -394,7 +392,8 @@ class AwaitingAccept {
 
   /**
    * @param timeoutNs CONNECT_TIMEOUT
-   * @param reconnect connects again: the attempt of the peer may have failed, and the peer cannot report that without a connection. It accepts another one.
+   * @param reconnect connects again: the attempt of the peer may have failed, which the peer cannot report without a connection. The peer accepts a second
+   * connection.
    */
   constructor(clock: Clock, timeoutNs: number, reconnect: (link: TcpConnection) => void) {
     this.#clock = clock;
@@ -406,7 +405,7 @@ class AwaitingAccept {
     return this.#waits.size;
   }
 
-  /** The peer has announced its connection, perhaps again. */
+  /** Adds a link whose peer has announced its connection, perhaps again. */
   add(link: TcpConnection): void {
     const nowNs = this.#clock.nowNs();
     const nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
@@ -415,13 +414,13 @@ class AwaitingAccept {
     else this.#waits.set(link, { deadlineNs: nowNs + this.#timeoutNs, nextNs });
   }
 
-  /** The link has its connection, or has failed. */
+  /** Removes a link that has its connection, or has failed. */
   delete(link: TcpConnection): void {
     this.#waits.delete(link);
   }
 
   /**
-   * Fails the links whose time is over, and reconnects others; returns the time in nanoseconds until the next limit.
+   * Fails the links whose time limit has expired, and reconnects others; returns the time in nanoseconds until the next limit.
    * @param pauseNs see {@link extended}
    */
   expire(pauseNs: number): number {

@@ -9,9 +9,9 @@ describe('a peer that does not speak the protocol', () => {
   const net = new TcpInterfaces();
 
   it.each([
-    ['one byte', Buffer.from('R'), /does not speak this protocol: it begins with "R"/],
-    ['a line', Buffer.from('220 ok\n'), /does not speak this protocol: it begins with "220 "/],
-    ['another version', Buffer.from('UCXT\xff\xff', 'latin1'), /speaks version 65535 of this protocol/],
+    ['one byte', Buffer.from('R'), /does not use this protocol: its first bytes are "R"/],
+    ['a line', Buffer.from('220 ok\n'), /does not use this protocol: its first bytes are "220 "/],
+    ['another version', Buffer.from('UCXT\xff\xff', 'latin1'), /uses version 65535 of this protocol/],
     ['the beginning of a key exchange', Buffer.from('UCXS'), /UCX_TCP_SECURITY is none here/],
   ])('is disconnected at %s, on both ends', async (_, bytes, reason) => {
     net.log.allow(reason);

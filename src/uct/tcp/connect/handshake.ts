@@ -1,9 +1,9 @@
 /**
  * A connection that is being established: the socket until both ends have exchanged hellos.
  *
- *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has come
+ *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has arrived
  *                                      '---------------'
- *   end that is connected to:  securing --> receiving --> greeted --reply()--> sending --> done     `answered`: the answer is sent
+ *   end that is connected to:  securing --> receiving --> greeted --reply()--> sending --> done     `answered`: the reply is sent
  *
  * Without security, `securing` is left out. A failure ends the handshake in any state: the caller closes the socket.
  */
@@ -31,16 +31,16 @@ const INCOMING = 256;
 /** State of a handshake: see the diagram above. */
 type HandshakeState = 'connecting' | 'securing' | 'sending' | 'receiving' | 'greeted' | 'done';
 
-/** An event: the hello of the peer has arrived, the answer is sent, or the handshake has failed. */
+/** An event: the hello of the peer has arrived, the reply is sent, or the handshake has failed. */
 export type HandshakeEvent =
   | { readonly kind: 'greeted'; readonly peer: Hello }
   | ({ readonly kind: 'answered' } & Exchange)
   | HandshakeFailure;
 
-/** The hellos of the end that was connected to. */
+/** The hellos of the accepting end. */
 export interface Exchange {
   readonly peer: Hello;
-  /** The answer to it. */
+  /** The reply to it. */
   readonly answer: Hello;
 }
 
@@ -53,22 +53,21 @@ export interface HandshakeFailure {
   readonly isViolation: boolean;
 }
 
-/** Parameters of the end that connects. */
+/** Parameters of the connecting end. */
 export interface Opening {
   readonly link: TcpConnection;
   readonly hello: Hello;
 }
 
-/** A connection that is being established. */
 export class Handshake {
   readonly fd: number;
-  /** The link to connect; undefined on the end that was connected to. */
+  /** The link to connect; undefined on the accepting end. */
   readonly link: TcpConnection | undefined;
-  /** Its owner ends it after this time. */
+  /** Deadline, at which its owner ends it. */
   deadlineNs: number;
   /** Keys agreed on before the hellos; undefined without security, and until the key exchange has ended. */
   session: Session | undefined = undefined;
-  /** The connection was established, and the peer has closed it without sending anything. */
+  /** The connection was established, but the peer has closed it without sending anything. */
   wasHungUp = false;
   readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
   /** The key exchange that precedes the hellos. */
@@ -84,7 +83,7 @@ export class Handshake {
   /**
    * Takes ownership of a socket.
    * @param security required of the peer; undefined for none
-   * @param opening given on the end that connects; undefined on the end that answers
+   * @param opening passed on the connecting end; undefined on the accepting end
    */
   constructor(fd: number, deadlineNs: number, security: Security | undefined, opening?: Opening) {
     this.fd = fd;
@@ -101,7 +100,7 @@ export class Handshake {
     return this.#state === 'connecting' || this.#state === 'sending' || this.#secure?.hasOutput === true;
   }
 
-  /** Answers the hello of the peer. */
+  /** Replies to the hello of the peer. */
   reply(peer: Hello, answer: Hello): void {
     this.#exchange = { peer, answer };
     this.#state = this.#say(answer);
@@ -125,7 +124,7 @@ export class Handshake {
     return this.#state === 'receiving' ? this.#receive() : undefined;
   }
 
-  /** Reads and discards the remaining input. Closing a socket with unread bytes would discard data on its way to the peer. */
+  /** Reads and discards the remaining input. Closing a socket with unread bytes would discard data in flight to the peer. */
   discard(): void {
     tcpRecv(this.fd, this.#block.address + INCOMING, INCOMING);
   }
@@ -143,7 +142,7 @@ export class Handshake {
     if (received === -Errno.EAGAIN) return undefined;
     this.wasHungUp = this.#received === 0 && (received === 0 || received === -Errno.ECONNRESET);
     if (received < 0) return failed(-received);
-    if (received === 0) return refused('it has hung up', false);
+    if (received === 0) return refused('it has closed the connection', false);
     this.#received += received;
     const begun = this.#block.u8.subarray(INCOMING, INCOMING + this.#received);
     const objection = this.session === undefined ? objectionToBeginning(begun) : undefined;
@@ -151,7 +150,7 @@ export class Handshake {
     if (this.#received < this.#bytes) return undefined;
     const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);
     const bytes = this.session === undefined ? sealed : this.session.openHello(sealed);
-    const peer = bytes === undefined ? 'its hello is not its own' : unpackHello(bytes);
+    const peer = bytes === undefined ? 'its hello is a copy of the hello of this end' : unpackHello(bytes);
     if (typeof peer === 'string') return refused(peer, true);
     this.#state = this.link === undefined ? 'greeted' : 'done';
     return { kind: 'greeted', peer };
@@ -177,7 +176,7 @@ export class Handshake {
     return undefined;
   }
 
-  /** Starts with the hello on the end that connects. */
+  /** Sends the hello on the connecting end. */
   #open(): HandshakeState {
     return this.#opening === undefined ? 'receiving' : this.#say(this.#opening);
   }
@@ -193,7 +192,7 @@ export class Handshake {
   /** Sends the rest of a hello. */
   #send(): HandshakeEvent | undefined {
     const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#bytes - this.#sent);
-    // Not connected yet: the kernel reports when it is.
+    // Not connected yet: the kernel will report when it is.
     if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
     if (sent < 0) return failed(-sent);
     this.#sent += sent;

@@ -1,10 +1,9 @@
 /**
- * The hello of both ends of a new connection: the ids of the sender and of the interface that it addresses. The length is fixed, so that no field has
- * to be used before it is checked.
- *
- * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32
- * longest message that the sender accepts, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender (below), zeros in a
- * rejection.
+ * The hello that both ends of a new connection exchange: the ids of the sender and of the addressed interface. Its length is fixed, so that every field can be
+ * checked before it is used. Also the cryptographic identity of an interface: its id, which peers get from its address, is the digest of a public key, and
+ * with the private key it proves to one peer that the id is its own. This does not prevent observers from reading the connection.
+ * | Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32 longest
+ * message that the sender accepts, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender, zeros in a rejection.
  */
 
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
@@ -17,11 +16,6 @@ import { TCP_VERSION } from '../layout.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 import { beginningText, canBegin, MAGIC_BYTES } from '../secure/security.ts';
 
-/*
- * Cryptographic identity of an interface. Its id, which peers get from its address, is the digest of a public key; with the private key it proves to
- * a peer that the id is its own. A proof is valid for one peer only. Observers of the connection are not prevented from reading it.
- */
-
 /** Bytes of a public key of Ed25519. */
 const PUBLIC_KEY_BYTES = 32;
 /** Bytes of a proof: a signature of Ed25519. */
@@ -31,7 +25,7 @@ const PROOF_BYTES = 64;
 const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b6570032100', 'hex');
 const WHAT: Buffer = Buffer.from('gaudi-ucx tcp interface 2');
 
-/** Claim of an interface about its identity, for one peer. */
+/** An interface's claim about its identity, for one peer. */
 interface Claim {
   readonly sender: Uint8Array;
   /** Id of the peer. */
@@ -40,7 +34,6 @@ interface Claim {
   readonly proof: Uint8Array;
 }
 
-/** The identity of one interface. */
 export class Identity {
   readonly id: Uint8Array;
   readonly publicKey: Uint8Array;
@@ -88,16 +81,15 @@ const AT_PROOF: number = AT_PUBLIC_KEY + PUBLIC_KEY_BYTES;
 const MESSAGE_BYTES_MIN = 1024;
 const MESSAGE_BYTES_MAX = 2 ** 20;
 
-/** Answers of the end that was connected to, in addition to the negative statuses of ucs. */
+/** Replies of the accepting end, in addition to the negative statuses of ucs. */
 export const Answer = {
   WELCOME: 0,
   /** Both ends have connected at the same time: the other connection is used. */
   DUPLICATE: 1,
 } as const;
 
-/** The fields. */
 export interface Hello extends Claim {
-  /** In an answer: {@link Answer}, or a negative status. */
+  /** In a reply: {@link Answer}, or a negative status. */
   readonly status: number;
   readonly messageBytesMax: number;
 }
@@ -117,16 +109,17 @@ export function packHello(hello: Hello, target: Uint8Array): void {
   target.set(proof, AT_PROOF);
 }
 
-/** The objection to the bytes of a hello that have been received so far; undefined if there is none. */
+/** What is wrong with the bytes of a hello that have been received so far; undefined if nothing is. */
 export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   if (!canBegin(bytes, MAGIC)) {
-    if (!canBegin(bytes, HELLO_MAGIC)) return `it does not speak this protocol: it begins with ${beginningText(bytes)}`;
+    if (!canBegin(bytes, HELLO_MAGIC))
+      return `it does not use this protocol: its first bytes are ${beginningText(bytes)}`;
     if (bytes.byteLength < MAGIC_BYTES) return undefined;
-    return 'it authenticates itself and wants that of this end: UCX_TCP_SECURITY is none here';
+    return 'it requires authentication, but UCX_TCP_SECURITY is none here';
   }
   if (bytes.byteLength < AT_STATUS) return undefined;
   const version = new DataView(bytes.buffer, bytes.byteOffset).getUint16(AT_VERSION, true);
-  if (version !== TCP_VERSION) return `it speaks version ${version} of this protocol, this library ${TCP_VERSION}`;
+  if (version !== TCP_VERSION) return `it uses version ${version} of this protocol, this library ${TCP_VERSION}`;
   return undefined;
 }
 
@@ -137,7 +130,7 @@ export function unpackHello(bytes: Uint8Array): Hello | string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, PEER_HELLO_BYTES);
   const messageBytesMax = view.getUint32(AT_BYTES_MAX, true);
   if (messageBytesMax < MESSAGE_BYTES_MIN || messageBytesMax > MESSAGE_BYTES_MAX) {
-    return `it takes messages of ${messageBytesMax} bytes`;
+    return `its maximum message size is ${messageBytesMax} bytes`;
   }
   return {
     sender: bytes.slice(AT_SENDER, AT_RECEIVER),
@@ -149,20 +142,15 @@ export function unpackHello(bytes: Uint8Array): Hello | string {
   };
 }
 
-/*
- * The hellos of an interface: what it states about itself, and whether it accepts what a peer states. The connector sends them; the interface decides
- * which link they are for.
- */
-
 const NO_PROOF: Uint8Array = new Uint8Array(0);
 
-/** Why an answer to a hello is not accepted. */
+/** The reason why a reply to a hello is not accepted. */
 export interface HelloObjection {
   readonly status: Status;
   readonly reason: string;
 }
 
-/** The hellos of one interface. */
+/** The hellos of one interface: makes its own, and checks those of peers. The connector sends them. */
 export class HelloPolicy {
   readonly #config: TcpConfig;
   readonly #warnings: LimitedLog;
@@ -184,12 +172,12 @@ export class HelloPolicy {
     return this.#self.id;
   }
 
-  /** Whether the interface has connected to itself: the two ends are two links. */
+  /** Whether the interface has connected to itself: the two ends are then two links. */
   isOwn(peer: Hello): boolean {
     return sameSecret(peer.sender, this.#self.id);
   }
 
-  /** Whether a connection of this interface is used if both ends have connected at the same time. The order of their ids determines that. */
+  /** Whether, if both ends have connected at the same time, the connection of this interface is used. The order of their ids decides. */
   precedes(peer: Hello): boolean {
     return Buffer.compare(this.#self.id, peer.sender) < 0;
   }
@@ -197,29 +185,27 @@ export class HelloPolicy {
   /** A hello to the interface `receiver`. */
   hello(receiver: Uint8Array, status: number): Hello {
     const { id: sender, publicKey } = this.#self;
-    // A rejected peer has not proved its identity, so it receives no proof for that interface.
+    // A rejected peer has not proved its identity, so it does not get a proof for that interface.
     const proof = status >= 0 ? this.#self.prove(receiver) : NO_PROOF;
     return { sender, receiver, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
   }
 
-  /** WELCOME, or the status of the rejection of a peer that has connected. */
+  /** WELCOME, or the status with which a peer that has connected is rejected. */
   acceptDecisionOn(peer: Hello): number {
     if (!sameSecret(peer.receiver, this.#self.id)) return Status.UNREACHABLE;
     if (!isProven(peer)) {
-      this.#warnings.warn(
-        'a connection from a peer is closed: it does not prove that it is the interface that it names',
-      );
+      this.#warnings.warn('closed a connection from a peer: its proof of identity is invalid');
       return Status.REJECTED;
     }
     return peer.messageBytesMax < sendBytesMax(this.#config) ? Status.UNSUPPORTED : Answer.WELCOME;
   }
 
-  /** The objection to the answer of a peer that must be the interface `peerId`; undefined if there is none. */
+  /** What is wrong with the reply of a peer that must be the interface `peerId`; undefined if nothing is. */
   objectionTo(peer: Hello, peerId: Uint8Array): HelloObjection | undefined {
     const isWanted = sameSecret(peer.sender, peerId) && isProven(peer);
-    if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
+    if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface has replied' };
     const { messageBytesMax } = peer;
     if (messageBytesMax >= sendBytesMax(this.#config)) return undefined;
-    return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
+    return { status: Status.UNSUPPORTED, reason: `its maximum message size is only ${messageBytesMax} bytes` };
   }
 }

@@ -1,7 +1,4 @@
-/**
- * Memory that all connections of one interface share: one frame is built and one batch is received at a time, so that idle connections need no
- * memory.
- */
+/** Memory that all connections of one interface share: one frame is built and one batch is received at a time, so that idle connections do not need memory. */
 
 import { type MappedMemory, mapAnonymous, TcpPieces } from '../../../sys/index.ts';
 import type { AmFrame } from '../../api/iface.ts';
@@ -9,7 +6,7 @@ import { HEADER_BYTES, HEADER_BYTES_MAX } from '../layout.ts';
 import { RECORD_PLAIN_BYTES_MAX } from '../secure/session.ts';
 import { OutgoingPool } from './queue.ts';
 
-/** Offset at which frames are built, with room for an acknowledgement before them. */
+/** Offset at which frames are built; the bytes before are for an acknowledgement. */
 export const TX_START: number = HEADER_BYTES;
 
 /** Frames of the longest length in one read. */
@@ -30,8 +27,8 @@ class TcpFrame implements AmFrame {
 }
 
 /**
- * An address that is passed to the kernel often. As a field that also had another type than number, V8 keeps it as an object, and passes that; for a number of
- * its own it would make one in each call.
+ * An address that is often passed to the kernel. A field that held values of other types before is an object in V8 and is passed as such; a plain number would
+ * be boxed in each call.
  */
 class Address {
   value: number | undefined = undefined;
@@ -41,7 +38,6 @@ class Address {
   }
 }
 
-/** The memory. */
 export class TcpBuffers {
   readonly txBytesMax: number;
   readonly rxBytesMax: number;
@@ -54,15 +50,15 @@ export class TcpBuffers {
   readonly txAddress: Address;
   /** Address at which frames are built in `tx`. */
   readonly txFrameAddress: Address;
-  /** Least room for a read: the longest frame, or a record. */
+  /** Minimum free bytes for a read: the longest frame, or a record. */
   readonly rxReadBytes: number;
   readonly rxFrame: TcpFrame;
-  /** Whether received frames are being delivered: a handler that calls progress does not receive over them. */
+  /** True while received frames are being delivered: progress in a handler must not receive over them. */
   isDelivering = false;
-  /** For one call at a time. */
+  /** Scratch list of ranges, used by one call at a time. */
   readonly pieces: TcpPieces = new TcpPieces();
   readonly pool: OutgoingPool;
-  /** The function of the connection that has received last: the beginning of its next frame may be in the memory. */
+  /** The function of the connection that has received last: the memory may contain the beginning of its next frame. */
   #vacate: (() => void) | undefined;
 
   /**
@@ -80,7 +76,7 @@ export class TcpBuffers {
     this.txFrameAddress = new Address(this.tx.address + TX_START);
     const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
     this.rxReadBytes = isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes;
-    // The rest of a frame, and what is read behind it: several frames, of which at most one is incomplete.
+    // The rest of a frame, and the bytes that are read behind it: several frames, of which at most one is incomplete.
     this.rx = mapAnonymous(restBytes + FRAMES_PER_READ * this.rxReadBytes);
     this.rxFrame = new TcpFrame(this.rx);
     this.rxAddress = new Address(this.rx.address);
@@ -88,7 +84,7 @@ export class TcpBuffers {
   }
 
   /**
-   * Called by a connection before it receives: what another one has left in the memory goes to that one.
+   * A connection calls this before it receives: the previous connection then copies what it still needs of the memory.
    * @param vacate copies what the connection still needs of the memory; the same function in each call
    */
   claim(vacate: () => void): void {

@@ -10,13 +10,12 @@ import { INTERVALS } from './liveness.ts';
 
 const NS_PER_MS = 1e6;
 
-/** The connections. */
 export class ConnectionTable {
   readonly shared: TcpShared;
   readonly reports: ConnectionReports;
   /** Sockets of links: polled by progress only. */
   readonly ready: ReadySet = new ReadySet();
-  /** The listening socket, sockets before the hello, and the room of those of links: the event loop also serves them, so that peers do not wait for progress. */
+  /** The listening socket, sockets before the hello, and blocked sockets of links: the event loop also serves them, so that peers do not wait for progress. */
   readonly making: ReadySet = new ReadySet();
   #makingAlarm: EventAlarm | undefined = undefined;
   /** The link for new endpoints, by the id of the peer. */
@@ -28,7 +27,7 @@ export class ConnectionTable {
 
   /**
    * @param connect requests a connected socket for a link
-   * @param onDown called when a link has left the table at its end, before its descriptor is closed
+   * @param onDown called when a link has left the table, before its descriptor is closed
    */
   constructor(
     shared: TcpShared,
@@ -59,7 +58,7 @@ export class ConnectionTable {
     return new TcpConnection(this.shared, this.reports, peerId);
   }
 
-  /** Makes a link the one that new endpoints use. */
+  /** Makes new endpoints use this link. */
   add(link: TcpConnection): void {
     this.#links.set(link.identity, link);
     this.#all.add(link);
@@ -99,16 +98,16 @@ export class ConnectionTable {
     if (ready.size > (hot === undefined ? 0 : 1)) count += ready.poll();
     for (const link of blocked) {
       if (link.hasMore) count += link.progress(1);
-      // The only one stays: V8 allocates a set again that has become empty.
+      // A single one stays in the set: V8 allocates a set again after it became empty.
       if (link.hasMore || (link.isUp && blocked.size === 1)) continue;
       blocked.delete(link);
-      // A sleep may have enabled notification of room. Once the socket has room, that would end every later sleep.
+      // A sleep may have watched the socket for writability, which would end every later sleep once it is writable.
       if (link.isUp) ready.update(link);
     }
     return count;
   }
 
-  /** Sends acknowledgements, and watches blocked sockets for room. False if a link has failed, which progress has to end. */
+  /** Sends acknowledgements, and watches blocked sockets for writability. False if a link has failed, which progress has to end. */
   prepareSleep(): boolean {
     for (const link of this.reports.blocked) {
       link.acknowledge();

@@ -38,7 +38,7 @@ export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
 /** Which ends have announced (BYE) that they have no more endpoints. */
 export type Departure = 'none' | 'self' | 'peer' | 'both';
 
-/** Maximum number of receive calls for the data of a peer before its connection is closed. */
+/** Maximum number of receive calls for remaining data of a peer before its connection is closed. */
 const DRAIN_POLLS = 64;
 
 /** Addresses of a connection. */
@@ -49,9 +49,9 @@ export interface Route {
   readonly source: string | undefined;
 }
 
-/** Where the connections of one interface report what they need and what has become of them. */
+/** Where the connections of one interface report their needs and their end. */
 export class ConnectionReports {
-  /** Connections whose socket has no room, that have pending acknowledgements, or whose sending has failed. */
+  /** Connections whose socket is not writable, that have pending acknowledgements, or whose sending has failed. */
   readonly blocked: Set<TcpConnection> = new Set();
   /** The connection that received last. */
   hot: TcpConnection | undefined = undefined;
@@ -66,14 +66,13 @@ export class ConnectionReports {
   }
 }
 
-/** The connection. */
 export class TcpConnection implements SocketHandler {
   readonly peerId: Uint8Array;
   /** The id of the peer as text, for messages. */
   readonly identity: string;
   /** The link in the event set of the interface. */
   token = 0;
-  /** The watch of its socket by the event loop; undefined until it is connected. */
+  /** Watches the socket from the event loop; undefined until it is connected. */
   room: Room | undefined = undefined;
   /** Undefined for a link that the peer has connected. */
   route: Route | undefined = undefined;
@@ -87,7 +86,7 @@ export class TcpConnection implements SocketHandler {
   users = 0;
   readonly inbound: Inbound;
   readonly transmitter: Transmitter;
-  /** Those of {@link inbound}, which every operation uses. */
+  /** The pending puts of {@link inbound}, which every operation uses. */
   readonly puts: PendingOperations;
   readonly gets: PendingOperations;
   readonly #shared: TcpShared;
@@ -95,7 +94,7 @@ export class TcpConnection implements SocketHandler {
   readonly #flushes: Flushes;
   #parser: FrameParser | undefined = undefined;
   #records: RecordStream | undefined = undefined;
-  /** Whether this end has no more endpoints, and tells the peer (BYE). */
+  /** Whether this end has no more endpoints, and notifies the peer (BYE). */
   #hasLeft = false;
 
   constructor(shared: TcpShared, reports: ConnectionReports, peerId: Uint8Array) {
@@ -122,7 +121,7 @@ export class TcpConnection implements SocketHandler {
     return hasBye ? 'peer' : 'none';
   }
 
-  /** Whether frames wait for room in the socket. */
+  /** Whether frames wait until the socket is writable. */
   get wantsWrite(): boolean {
     return this.transmitter.isBlocked;
   }
@@ -147,7 +146,7 @@ export class TcpConnection implements SocketHandler {
     return this.progress(this.#shared.pollsMax);
   }
 
-  /** Uses a socket that is connected after the exchange of hellos. */
+  /** Uses a socket that is connected, after the exchange of hellos. */
   attach(fd: number, peerBytesMax: number, session: Session | undefined): void {
     this.#records = session?.recordsOver(fd);
     this.fd = fd;
@@ -171,7 +170,7 @@ export class TcpConnection implements SocketHandler {
     if (this.state !== 'up' || parser === undefined) return 0;
     const { inbound } = this;
     const before = inbound.events;
-    // One acknowledgement for a run of puts saves calls of the kernel; a sleep does not wait for its end.
+    // One acknowledgement for a run of puts saves system calls; a sleep does not wait for the end of the run.
     if (!parser.isInRun) this.acknowledge();
     const received = this.#receive(parser, polls);
     if (this.isUp && this.transmitter.isBlocked) this.#sendMore();
@@ -180,14 +179,17 @@ export class TcpConnection implements SocketHandler {
     return inbound.events - before;
   }
 
-  /** Sends the frames that wait to be sent together. */
+  /** Sends the frames of the batch. */
   endBatch(): void {
     if (!this.isUp) return;
     this.check(this.transmitter.endBatch());
     this.#closeIfUnused();
   }
 
-  /** The socket has room, and the program may make no progress: sends frames that were reported as sent. No operation ends in here. Returns 1 if bytes have moved. */
+  /**
+   * Called when the socket is writable, because the program may not call progress: sends frames that were reported as sent. No operation ends in here. Returns
+   * 1 if bytes have moved.
+   */
   sendReported(): number {
     const { transmitter } = this;
     if (!this.isUp || this.isBroken || !this.wantsWrite) return 0;
@@ -210,7 +212,7 @@ export class TcpConnection implements SocketHandler {
     try {
       received = parser.receive(polls);
     } catch (error) {
-      // Of a handler or a completion: answers to earlier frames leave all the same.
+      // An exception of a handler or a completion: replies to earlier frames are sent all the same.
       if (this.hasMore) this.#noteBlocked();
       throw error;
     }
@@ -247,7 +249,7 @@ export class TcpConnection implements SocketHandler {
     if (this.wantsWrite) this.room?.await();
   }
 
-  /** Starts a flush, after everything before has reached the peer; see UctEndpoint.flush. */
+  /** Starts a flush of all earlier operations; see UctEndpoint.flush. */
   flush(completion: Completion | undefined, owner: object): Status {
     this.endBatch();
     if (this.state === 'down') return this.puts.takeFailure() || this.status;
@@ -266,10 +268,10 @@ export class TcpConnection implements SocketHandler {
     this.#flushes.cancel(owner);
   }
 
-  /** Whether the peer works: returns OK, or the failure of the link. */
+  /** Returns OK if the peer responds, else the failure of the link. */
   checkPeer(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
-    // Also without progress of the program: detects a peer that has closed, with no unread data left.
+    // Independent of progress of the program: detects a peer that has closed, with no unread data left.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
       this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
       return this.status;
@@ -285,7 +287,7 @@ export class TcpConnection implements SocketHandler {
     return this.status;
   }
 
-  /** Sends a heartbeat, which its node must acknowledge. @param intervalMs time until the next call */
+  /** Sends a heartbeat, which the peer's host must acknowledge. @param intervalMs time until the next call */
   heartbeat(intervalMs: number): void {
     this.endBatch();
     if (!this.isUp) return;
@@ -302,7 +304,7 @@ export class TcpConnection implements SocketHandler {
     this.#hasLeft = true;
     if (this.state === 'idle') this.fail(Status.CANCELED, '');
     else if (this.state === 'up') this.#sendBye();
-    // If the peer already uses the connection, it is notified once this end is connected too.
+    // If the peer already uses the connection, it is notified when this end is connected too.
   }
 
   /** Whether new endpoints may use the link. A retired link can be used again until the peer was notified. */
@@ -320,7 +322,7 @@ export class TcpConnection implements SocketHandler {
     this.#closeIfUnused();
   }
 
-  /** Ends the link because its interface closes. The data of the peer is read first: the kernel would otherwise discard undelivered data for the peer. */
+  /** Ends the link because its interface closes. Reads the data of the peer first: the kernel would otherwise discard undelivered data for the peer. */
   close(): void {
     this.endBatch();
     if (this.fd >= 0) {
@@ -362,10 +364,8 @@ export class TcpConnection implements SocketHandler {
 
   #endReceiving({ end, failure, violation }: FrameParser): void {
     if (end === 'violation') {
-      this.#shared.warnings.warn(
-        `the connection to ${this.name} is closed: the peer sent what makes no sense: ${violation}`,
-      );
-      this.fail(Status.CONNECTION_RESET, `the peer sent what makes no sense: ${violation}`);
+      this.#shared.warnings.warn(`closed the connection to ${this.name}: protocol violation by the peer: ${violation}`);
+      this.fail(Status.CONNECTION_RESET, `protocol violation by the peer: ${violation}`);
     } else if (this.isBroken) this.#endBroken();
     else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));
     // Ends that have both sent BYE close without an error.

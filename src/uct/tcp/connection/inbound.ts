@@ -1,6 +1,6 @@
 /**
- * Processes the frames of a peer: passes messages to their handler, bodies to memory and replies to their operations, and replies to gets. A protocol
- * violation ends the connection.
+ * Processes the frames of a peer: passes messages to their handler, bodies to memory and replies to their operations, and serves gets. A protocol violation
+ * ends the connection.
  */
 
 import { Ring } from '../../../ucs/datastruct/ring.ts';
@@ -27,12 +27,12 @@ import { NO_MEMORY, PendingGet, PendingOperations, type ShortTarget, type TcpIov
 import type { Outgoing } from './queue.ts';
 import type { Transmitter } from './sender.ts';
 
-/** Maximum number of queued frames for a peer that does not read its answers: more than a peer that respects the limits can cause. */
+/** Maximum number of queued frames for a peer that does not read its replies: more than a peer within the limits can cause. */
 const WAITING_MAX: number = PUTS_MAX + 1024;
-/** Result of a frame that is no violation. */
+/** Result of a frame that is not a violation. */
 export const NO_VIOLATION = '';
 
-/** A body that is being received directly into memory: pieces in order, or none. One for each connection that receives one. */
+/** A body that is being received directly into memory, which consists of ranges in order. One object for each connection that receives one. */
 export class Payload {
   /** Bytes that have not been received. */
   left = 0;
@@ -53,7 +53,7 @@ export class Payload {
     this.#piece = 0;
   }
 
-  /** Adds a piece of memory. */
+  /** Adds a range of memory. */
   add(memory: HostMemory | ShortTarget, offset: number, byteLength: number): void {
     if (byteLength === 0) return;
     this.#memories[this.#count] = memory;
@@ -62,7 +62,7 @@ export class Payload {
     this.#count += 1;
   }
 
-  /** Adds the part `[from, from + byteLength)` of a list. */
+  /** Adds the range `[from, from + byteLength)` of a list. */
   addIov(iov: readonly TcpIovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
@@ -116,7 +116,7 @@ export class Payload {
     }
   }
 
-  /** Whether the next byte has a destination. Once one has none, no later one has. */
+  /** Whether the next byte has a destination. Once a byte has none, no later byte has one. */
   #isKept(): boolean {
     if (this.isLost) return false;
     const memory = this.#memories[this.#piece]!;
@@ -126,13 +126,13 @@ export class Payload {
   }
 }
 
-/** Answers to the gets of a peer: frames with the bytes of memory that it may read. */
+/** Replies to the gets of a peer: frames with bytes of memory that it may read. */
 class GetAnswers {
-  /** Answers that are not sent. */
+  /** Replies that are not sent yet. */
   queued = 0;
   readonly #buffers: TcpBuffers;
   readonly #keys: TcpKeyTable;
-  /** Counts answers that were sent. */
+  /** Counts replies that were sent. */
   readonly #sent: Completion = {
     count: 1,
     failure: Status.OK,
@@ -147,7 +147,7 @@ class GetAnswers {
     this.#keys = keys;
   }
 
-  /** The answer to a GET whose length is checked: its bytes, or a refusal. */
+  /** The reply to a GET whose length is checked: its bytes, or a NACK. */
   answerTo(words: Int32Array, at: number): Outgoing {
     const { pool } = this.#buffers;
     const byteLength = getLengthOf(words, at);
@@ -165,7 +165,7 @@ class GetAnswers {
   }
 }
 
-/** The effects of the frames of one connection. Functions with a text as result return the violation that a frame is, or {@link NO_VIOLATION}. */
+/** Processes the frames of one connection. Functions that return a string return the violation that a frame causes, or {@link NO_VIOLATION}. */
 export class Inbound {
   /** Whether frames may be delivered: false before the connection is up, and from its end on, which a handler may cause. */
   isUp = false;
@@ -203,7 +203,7 @@ export class Inbound {
     return this.#shared.handler !== undefined;
   }
 
-  /** Registers a frame of a get that is sent, for a part of a list. The caller has checked that at most {@link GETS_MAX} wait. */
+  /** Registers a sent frame of a get, for a range of its list. The caller has checked that at most {@link GETS_MAX} are pending. */
   expectGet(iov: readonly TcpIovEntry[], from: number, byteLength: number, owner: object): void {
     const get = this.#freeGets.pop() ?? new PendingGet();
     get.owner = owner;
@@ -246,7 +246,7 @@ export class Inbound {
     if (memory !== undefined) this.payload.add(memory, offsetOf(words, at), valueIn(words, at));
   }
 
-  /** Address of the memory of a put whose bytes come behind those of others; 0 for none. */
+  /** Address of the memory of a put whose bytes follow those of others; 0 if it has none. */
   placeOfPut(words: Int32Array, at: number): number {
     const memory = memoryOfPut(this.#shared.keys, words, at);
     return memory === undefined ? 0 : memory.location + offsetOf(words, at);
@@ -256,7 +256,7 @@ export class Inbound {
     const get = this.#pendingGets.peek();
     const isComplete = byteLength === get?.byteLength;
     if (get === undefined || !(isComplete || byteLength === 0)) {
-      return `an answer of ${byteLength} bytes that no get waits for`;
+      return `unexpected reply to a get, ${byteLength} bytes`;
     }
     this.#pendingGets.shift();
     this.#isPut = false;
@@ -270,34 +270,36 @@ export class Inbound {
     return NO_VIOLATION;
   }
 
-  /** The body of a put, or the data of a get, is complete, with this status. */
+  /** Called when the body of a put, or the data of a get, is complete, with this status. */
   onPayloadEnd(outcome: number): string {
     this.events += 1;
     const end = outcome === Status.OK ? this.#bodyStatus : failureOfPeer(outcome);
     // The memory was released while its bytes were being received.
     const status = this.payload.isLost ? Status.INVALID_ADDR : end;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
-    else if (this.transmitter.length > WAITING_MAX) return 'puts, without reading the answers';
+    else if (this.transmitter.length > WAITING_MAX) return 'too many puts without reading the replies';
     else if (status === Status.OK) this.transmitter.addPendingAck();
     else this.transmitter.sendNack(status);
     return NO_VIOLATION;
   }
 
   onGet(words: Int32Array, at: number): string {
-    if (this.#getAnswers.queued >= GETS_MAX) return `more than ${GETS_MAX} gets at a time`;
+    if (this.#getAnswers.queued >= GETS_MAX) return `more than ${GETS_MAX} pending gets`;
     const byteLength = getLengthOf(words, at);
-    if (byteLength > FRAME_BODY_BYTES_MAX) return `a get of ${byteLength} bytes`;
+    if (byteLength > FRAME_BODY_BYTES_MAX) return `get with invalid length ${byteLength}`;
     this.transmitter.push(this.#getAnswers.answerTo(words, at));
     return NO_VIOLATION;
   }
 
   onAcknowledged(count: number): string {
-    return this.#answered(this.puts, count, Status.OK) ? NO_VIOLATION : `${count} acknowledgements too many`;
+    return this.#answered(this.puts, count, Status.OK)
+      ? NO_VIOLATION
+      : `acknowledgement of ${count} puts that are not pending`;
   }
 
   onNack(status: number): string {
-    if (status >= 0) return `a refusal with status ${status}`;
-    return this.#answered(this.puts, 1, failureOfPeer(status)) ? NO_VIOLATION : 'a refusal of nothing';
+    if (status >= 0) return `NACK with invalid status ${status}`;
+    return this.#answered(this.puts, 1, failureOfPeer(status)) ? NO_VIOLATION : 'unexpected NACK: no put is pending';
   }
 
   onHeartbeat(intervalMs: number): void {

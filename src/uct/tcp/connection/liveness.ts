@@ -1,6 +1,6 @@
 /**
- * Liveness of the peer of a connection: its process by its frames, its host by the TCP acknowledgements that the kernel receives. The peer of a
- * connection: its name for logs, and its received statuses, of which only known failures are accepted.
+ * Liveness of the peer of a connection: its process by its frames, its host by the TCP acknowledgements that the kernel receives. Also the name of the peer
+ * for logs, and the statuses that it may send.
  */
 
 import { Errno, printAddress, tcpAckedMs, tcpRemoteAddress, tcpUnreadBytes } from '../../../sys/index.ts';
@@ -9,23 +9,22 @@ import { Status, statusOf } from '../../../ucs/type/status.ts';
 /** Number of heartbeat intervals without a heartbeat after which the peer counts as failed. A heartbeat may be late or lost. */
 export const INTERVALS = 3;
 
-/** Signs of life of a peer. */
 export class Liveness {
   /** Interval of the peer's heartbeats; 0 until the first. */
   heartbeatMs = 0;
-  /** Time since which the node of the peer has had data to acknowledge. */
+  /** Time since which the peer's host has had data to acknowledge. */
   #askedMs = 0;
-  /** Number of signs of life at the last look, and when it was found to have changed. */
+  /** Number of signs of life at the last check, and when it was found to have changed. */
   #signs = 0;
   #seenMs = 0;
 
-  /** Call before data is sent that the node of the peer must acknowledge. */
+  /** Call before sending data that the peer's host must acknowledge. */
   ask(fd: number, nowMs: number): void {
     // Without unacknowledged data the time starts now, because this process may have slept since the last heartbeat.
     if (tcpAckedMs(fd) === 0) this.#askedMs = nowMs;
   }
 
-  /** Takes note of what has been received: call it from time to time. @param signs see Receiver.signsOfLife */
+  /** Records what has been received; call it periodically. @param signs see Receiver.signsOfLife */
   look(signs: number, nowMs: number): void {
     if (signs === this.#signs) return;
     this.#signs = signs;
@@ -43,7 +42,7 @@ export class Liveness {
 
 const FAILURES: ReadonlySet<number> = new Set(Object.values(Status).filter((value) => value < 0));
 
-/** The failure in a word of a peer; IO_ERROR for an unknown status, or one that would cause a repetition. */
+/** The failure in a word of a peer; IO_ERROR for an unknown status, or for one that would cause a retry. */
 export function failureOfPeer(word: number): Status {
   return FAILURES.has(word) && word !== Status.NO_RESOURCE ? statusOf(word) : Status.IO_ERROR;
 }
@@ -59,6 +58,6 @@ export function remoteName(fd: number): string {
   try {
     return printAddress(tcpRemoteAddress(fd));
   } catch {
-    return 'a peer that has gone';
+    return 'a disconnected peer';
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Operations that need a reply of the peer, in the order of the replies: puts that it acknowledges, and gets. Flushes of a connection that wait for
- * earlier puts, gets and messages, in order. The destination of a short get: a buffer of the program that is not registered, so its bytes are copied
- * after they are received.
+ * Operations that need a reply of the peer, in the order of the replies: puts, which it acknowledges, gets, and flushes of a connection, which wait for
+ * earlier operations. Also the destination of a short get: a buffer of the program that is not registered, into which the bytes are copied after they are
+ * received.
  */
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -14,7 +14,7 @@ import { TCP_NAME } from '../key.ts';
 
 const NO_BYTES: Uint8Array = new Uint8Array(0);
 
-/** The buffer, which later gets set anew. */
+/** The buffer of a short get; later gets reuse the object. */
 export class ShortTarget implements MdMemory {
   readonly mdName: string = TCP_NAME;
   readonly memoryType: MemoryType = MemoryType.HOST;
@@ -32,7 +32,7 @@ export class ShortTarget implements MdMemory {
   }
 }
 
-/** An entry of the local side of a put or get that the peer answers. */
+/** An entry of the local list of a put or get that the peer replies to. */
 export interface TcpIovEntry extends IovEntry {
   readonly memory: HostMemory | ShortTarget;
 }
@@ -41,7 +41,7 @@ export interface TcpIovEntry extends IovEntry {
 export const NO_MEMORY: readonly TcpIovEntry[] = [];
 /** Memory of an entry that is not in use. */
 const NOTHING: ShortTarget = new ShortTarget();
-/** Number of operations for which there is room at first. */
+/** Initial capacity for operations. */
 const OPERATIONS_MIN = 8;
 
 /** An entry of a list, which later operations reuse. */
@@ -58,10 +58,10 @@ class Operation {
   last = 0;
   /** The endpoint that has started it. */
   owner: object | undefined = undefined;
-  /** Undefined for one that was cancelled: its frames are answered all the same. */
+  /** Undefined for a cancelled operation: the peer still replies to its frames. */
   completion: Completion | undefined = undefined;
   failure: Status = Status.OK;
-  /** Local memory, which counts as in flight: a copy, because the list is the caller's again when its call returns. */
+  /** Local memory, which counts as in flight: a copy, because the caller may reuse its list when the call returns. */
   readonly iov: Entry[] = [];
   /** The memory of a short get. */
   readonly target: ShortTarget = new ShortTarget();
@@ -72,7 +72,7 @@ class Operation {
       const { memory, offset, byteLength } = iov[count]!;
       this.setEntry(count, memory, offset, byteLength);
     }
-    // Not that of the list, which may be an object without a length: then it is empty.
+    // Not the length of the caller's list, which may be an object without one: then it is empty.
     this.iov.length = count;
   }
 
@@ -88,7 +88,7 @@ class Operation {
     entry.byteLength = byteLength;
   }
 
-  /** Uses none of its memory any more. */
+  /** Drops its references to user memory after a cancel. */
   releaseMemory(): void {
     for (let i = 0; i < this.iov.length; i++) {
       const entry = this.iov[i]!;
@@ -106,12 +106,12 @@ export class Outstanding {
 
 /** The operations of one kind on one connection. Frames are numbered from 1. */
 export class PendingOperations {
-  /** Frames that were sent, and frames that were answered. */
+  /** Frames that were sent, and frames that the peer has replied to. */
   sent = 0;
   done = 0;
   /** First failure that no completion has reported; a flush reports it. */
   failure: Status = Status.OK;
-  /** A ring, whose length is a power of two: `#count` operations from `#first` on, and those that later ones reuse. */
+  /** A ring, whose length is a power of two: `#count` operations from `#first` on, and objects to reuse. */
   #operations: Operation[] = [];
   #first = 0;
   #count = 0;
@@ -121,14 +121,14 @@ export class PendingOperations {
     this.#outstanding = outstanding;
   }
 
-  /** Number of unanswered frames. */
+  /** Number of frames without a reply. */
   get inFlight(): number {
     return this.sent - this.done;
   }
 
   /**
    * Adds the operation of an endpoint that consists of the last `frames` sent frames.
-   * @returns the copy of the list that is valid until the last of them is answered
+   * @returns the copy of the list, valid until the reply to the last of them
    */
   expect(frames: number, completion: Completion, iov: readonly TcpIovEntry[], owner: object): readonly TcpIovEntry[] {
     const operation = this.#add(frames, completion, owner);
@@ -177,7 +177,7 @@ export class PendingOperations {
     this.#first = 0;
   }
 
-  /** Ends the operations of an endpoint with CANCELED, whether the peer has answered or not. */
+  /** Ends the operations of an endpoint with CANCELED, whether the peer has replied or not. */
   cancel(owner: object): void {
     const ended: Completion[] = [];
     for (let i = 0; i < this.#count; i++) {
@@ -191,7 +191,7 @@ export class PendingOperations {
     for (const completion of ended) completeOne(completion, Status.CANCELED);
   }
 
-  /** Answers the next `count` frames with `status`; false if there are not as many. */
+  /** Processes the replies to the next `count` frames, with `status`; false if fewer are pending. */
   answer(count: number, status: Status): boolean {
     if (!(count > 0 && count <= this.inFlight)) return false;
     this.done += count;
@@ -242,12 +242,12 @@ export class PendingOperations {
     }
     operation.releaseMemory();
     this.#outstanding.count -= 1;
-    // If memory was detached, the sent bytes were not its bytes, or the received ones are lost.
+    // If memory was detached, wrong bytes were sent, or the received ones are lost.
     completeOne(completion, isLost && status === Status.OK ? Status.INVALID_ADDR : status);
   }
 }
 
-/** A frame of a get that the peer has to answer. Later ones reuse it. */
+/** A frame of a get that the peer has to reply to. Objects are reused. */
 export class PendingGet {
   owner: object | undefined = undefined;
   /** Its bytes are discarded. */
@@ -257,7 +257,7 @@ export class PendingGet {
   byteLength = 0;
 }
 
-/** A flush. Messages must have been sent. */
+/** A pending flush. Its messages must have been sent. */
 interface PendingFlush {
   readonly puts: number;
   readonly gets: number;

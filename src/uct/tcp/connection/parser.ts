@@ -30,15 +30,15 @@ import { type Inbound, NO_VIOLATION, type Payload } from './inbound.ts';
 
 /** Longer bodies are received directly into memory, so their header is read without the bytes that follow it. */
 const BULK_BYTES_MIN = 65_536;
-/** Bytes to read if headers with long bodies are expected: those of a PUT_RUN. */
+/** Bytes of a header read if headers with long bodies are expected: those of a PUT_RUN. */
 const HEADER_READ_BYTES = PUT_RUN_HEADER_BYTES;
 
-/** Received bytes of a body that show as much life as a frame: the frames behind a long body come late on a slow network. */
+/** Received bytes of a body that count as one sign of life: frames behind a long body arrive late on a slow network. */
 const BODY_BYTES_PER_SIGN = 4096;
 
-/** Stands for the headers of a connection that has received no run. */
+/** Placeholder for a connection that has not received a run. */
 const NO_HEADERS = new Int32Array(0);
-/** The end of the shared memory, where padding goes. */
+/** The end of the shared memory, into which padding is received. */
 const JUNK_BYTES = 8;
 
 /** Reason for the end of receiving. */
@@ -53,7 +53,7 @@ class PutRun {
   /** The next header whose body is received. */
   #next = 0;
 
-  /** Number of bodies that have not begun, once no header is missing. */
+  /** Number of bodies that have not begun, when no header is missing. */
   get left(): number {
     return this.#count - this.#next;
   }
@@ -66,7 +66,7 @@ class PutRun {
     this.#next = count;
   }
 
-  /** Keeps the next header; true if it is the last one. */
+  /** Stores the next header; true if it is the last one. */
   add(words: Int32Array, word: number): boolean {
     copyPutToRun(this.headers, this.#count - this.missing, words, word);
     this.missing -= 1;
@@ -75,7 +75,7 @@ class PutRun {
     return true;
   }
 
-  /** Place of one of the next headers among all. */
+  /** Word index of one of the next headers. */
   wordOf(index: number): number {
     return putWordInRun(this.#next + index);
   }
@@ -85,7 +85,7 @@ class PutRun {
     return valueIn(this.headers, this.wordOf(index));
   }
 
-  /** Takes the next header: its place among all. */
+  /** Takes the next header: returns its word index. */
   take(): number {
     const at = this.wordOf(0);
     this.#next += 1;
@@ -109,10 +109,10 @@ export class FrameParser {
   readonly #records: RecordStream | undefined;
   readonly #buffers: TcpBuffers;
   readonly #sink: Inbound;
-  /** Received part of an incomplete frame: where it is in the shared memory, with end 0 if there is none or if another connection has received since. */
+  /** Where the received part of an incomplete frame is in the shared memory; end 0 if there is none or if another connection has received since. */
   #partialAt = 0;
   #partialEnd = 0;
-  /** The same in memory of its own. */
+  /** A private copy of that part. */
   #partial: Uint8Array | undefined = undefined;
   /** Called before another connection receives. */
   readonly #vacate: () => void = () => {
@@ -125,7 +125,7 @@ export class FrameParser {
   #inPayload = false;
   /** Whether an end follows the body and its padding. */
   #expectsEnd = false;
-  /** A message in the stored rest waits for a message handler. */
+  /** True while a message in the stored rest waits for a message handler. */
   #isStalled = false;
   #expectsBulk = false;
   readonly #run: PutRun = new PutRun();
@@ -171,7 +171,7 @@ export class FrameParser {
       }
       total += received;
       if (isDirect) this.#bodyBytes += received;
-      // Answers do not wait for the data behind their requests.
+      // Send replies before reading the data behind their requests.
       if (transmitter.queued !== queued) return total;
       // A record that is shorter than the buffer does not mean that there is no more data.
       if ((received < bytesMax && this.#records === undefined) || this.end !== undefined) return total;
@@ -180,8 +180,8 @@ export class FrameParser {
   }
 
   /**
-   * Reads into the memory of the body and, if that is its last piece, into that of the puts behind it, and then the bytes that follow: one call of the
-   * kernel instead of one for each.
+   * Reads into the memory of the body and, if that is its last range, into that of the puts behind it, then the bytes that follow: one system call instead of
+   * one for each.
    */
   #receiveBody(payload: Payload, bytesMax: number): number {
     const { rx, pieces } = this.#buffers;
@@ -210,7 +210,7 @@ export class FrameParser {
     const run = this.#run;
     let padding = this.#padding;
     let count = 0;
-    // One piece is for the rest of the current body, and one for the bytes behind the last body.
+    // One range is for the rest of the current body, and one for the bytes behind the last body.
     for (let free = TCP_PIECES_MAX - 2; count < run.left && free >= 2; free -= 2, count++) {
       const byteLength = run.lengthOf(count);
       const place = byteLength === 0 ? 0 : this.#sink.placeOfPut(run.headers, run.wordOf(count));
@@ -222,7 +222,7 @@ export class FrameParser {
     return count;
   }
 
-  /** Takes note of bytes that were received into the current body and `chained` ones of the run; returns how many came behind those. */
+  /** Processes bytes that were received into the current body and `chained` ones of the run; returns how many followed those. */
   #endBodies(received: number, chained: number): number {
     const { payload } = this.#sink;
     let left = received;
@@ -250,7 +250,7 @@ export class FrameParser {
     return -rest & 7;
   }
 
-  /** Bytes of room for the next read. */
+  /** Free bytes for the next read. */
   #room(): number {
     return this.#expectsBulk && !this.#hasPartial ? HEADER_READ_BYTES : this.#buffers.rx.byteLength - this.#start;
   }
@@ -290,7 +290,7 @@ export class FrameParser {
     this.#partialEnd = isInPlace ? end : end - at;
   }
 
-  /** The start of the incomplete frame in the shared memory, from where its frame is read next. */
+  /** The start of the incomplete frame in the shared memory, from which parsing continues. */
   #takePartial(): number {
     const at = this.#partialEnd > 0 ? this.#partialAt : 0;
     if (this.#partial !== undefined) this.#buffers.rx.u8.set(this.#partial);
@@ -299,7 +299,7 @@ export class FrameParser {
     return at;
   }
 
-  /** Delivers the frames of one read. Their answers are sent together: each call of the kernel costs time, and a short segment at its end costs more. */
+  /** Delivers the frames of one read. Their replies are sent together, which saves system calls and short TCP segments. */
   #consume(from: number, end: number): void {
     const { transmitter } = this.#sink;
     const { isCorked } = transmitter;
@@ -335,7 +335,7 @@ export class FrameParser {
       }
       const type = typeOf(words, word);
       if (this.#run.missing > 0 && type !== FrameType.PUT)
-        return this.#violate(`a frame of type ${type} in a run of puts`, end);
+        return this.#violate(`frame of type ${type} in a run of puts`, end);
       if (type === FrameType.AM || type === FrameType.AM_ZCOPY || type === FrameType.AM_AFTER_PUTS) {
         const next = this.#message(at, end, type);
         if (next === 0) break;
@@ -343,7 +343,7 @@ export class FrameParser {
         at = next;
       } else {
         const headerBytes = headerBytesOf(type);
-        if (headerBytes === 0) return this.#violate(`a frame of type ${type}`, end);
+        if (headerBytes === 0) return this.#violate(`frame of unknown type ${type}`, end);
         if (end - at < headerBytes) break;
         this.#frames += 1;
         if (!this.#control(type, word)) return end;
@@ -360,7 +360,7 @@ export class FrameParser {
     const frame = this.#buffers.rxFrame;
     const byteLength = valueIn(frame.words, at >> 2);
     if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {
-      return this.#violate(`a message of ${byteLength >>> 0} bytes`, end);
+      return this.#violate(`message with invalid length ${byteLength >>> 0}`, end);
     }
     const behind = at + headerBytes + padded(byteLength);
     const next = hasEnd ? behind + END_BYTES : behind;
@@ -389,7 +389,7 @@ export class FrameParser {
       case FrameType.PUT:
       case FrameType.GET_DATA:
         if (value < 0 || value > FRAME_BODY_BYTES_MAX) {
-          this.#violate(`a body of ${value >>> 0} bytes`, 0);
+          this.#violate(`body with invalid length ${value >>> 0}`, 0);
           return false;
         }
         if (this.#run.missing > 0) return this.#addToRun(words, word);
@@ -401,7 +401,7 @@ export class FrameParser {
         return this.#sink.isUp;
       case FrameType.PUT_RUN:
         if (value < 1 || value > PUT_RUN_MAX) {
-          this.#violate(`a run of ${value >>> 0} puts`, 0);
+          this.#violate(`run with invalid number of puts ${value >>> 0}`, 0);
           return false;
         }
         this.#run.begin(value);
@@ -421,7 +421,7 @@ export class FrameParser {
     }
   }
 
-  /** Keeps a header of a run; behind the last one, the first body begins. */
+  /** Stores a header of a run; after the last one, the first body begins. */
   #addToRun(words: Int32Array, word: number): boolean {
     if (!this.#run.add(words, word)) return true;
     this.#expectsBulk = true;
@@ -430,7 +430,7 @@ export class FrameParser {
     return this.#sink.isUp;
   }
 
-  /** Begins the next body of the run if there is one and nothing is left of the one before. */
+  /** Begins the next body of the run if the previous one is complete and another one follows. */
   #beginNextOfRun(): void {
     const run = this.#run;
     if (this.#padding > 0 || run.left === 0 || !this.#sink.isUp) return;
@@ -451,7 +451,7 @@ export class FrameParser {
     this.#beginNextOfRun();
   }
 
-  /** Bytes of padding have been received. */
+  /** Counts received bytes of padding. */
   #endPadding(byteLength: number): void {
     this.#padding -= byteLength;
     this.#beginNextOfRun();
@@ -481,7 +481,7 @@ export class FrameParser {
     this.end = received === 0 ? 'closed' : 'failed';
   }
 
-  /** Takes the result of the sink; false for a violation. */
+  /** Handles the result of the sink; false for a violation. */
   #accept(violation: string): boolean {
     if (violation === NO_VIOLATION) return true;
     this.#violate(violation, 0);

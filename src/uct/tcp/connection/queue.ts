@@ -19,11 +19,11 @@ import {
 } from '../layout.ts';
 
 const ZERO_BYTES = 16_384;
-/** Address of a piece whose memory was lost. */
+/** Address of a range whose memory was lost. */
 const LOST = 0;
 /** Copied messages up to this length, including the header, use a shorter frame, so that a queue of short messages takes little memory. */
 const COMMON_BYTES = 8256;
-/** Likewise for the shortest: many links may have a batch of them at the same time. */
+/** Messages up to this length use the shortest frame, because many links may have a batch of them at the same time. */
 const SHORT_BYTES = 512;
 const NO_RUN = -1;
 /** Index of the end in small frames. */
@@ -36,27 +36,27 @@ export class Outgoing {
   /** Header, or the whole frame. */
   readonly block: ScratchBlock;
   readonly words: Int32Array;
-  /** Frames of its length that are free. */
+  /** The free list for frames of its length. */
   readonly home: Outgoing[];
   next: Outgoing | undefined = undefined;
-  /** Pieces in order: addresses and lengths, the header first. */
+  /** Addresses and lengths of the ranges in order, the header first. */
   readonly addresses: number[] = [];
   readonly lengths: number[] = [];
   count = 0;
-  /** The piece that is being sent, and the number of its bytes that were sent. */
+  /** The range that is being sent, and the number of its bytes that were sent. */
   piece = 0;
   offset = 0;
-  /** Registered memory of each piece, if any. It is in use until all pieces are sent. */
+  /** Registered memory of each range, if any. It is in use until all ranges are sent. */
   readonly memories: (HostMemory | undefined)[] = [];
   /** Whether it is the rest of a frame whose beginning was sent before it was queued. */
   isRest = false;
   /** Whether it overtakes frames that were queued before. */
   hasOvertaken = false;
-  /** The endpoint of the operation that it belongs to, if it has registered memory or a completion. */
+  /** The endpoint of its operation, if it has registered memory or a completion. */
   owner: object | undefined = undefined;
   /** Completed when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
-  /** Puts of a PUT_RUN; -1 for any other frame. The words of the rest of a frame may be anything. */
+  /** Puts of a PUT_RUN; -1 for any other frame. The words of the rest of a frame may have any value. */
   runLength: number = NO_RUN;
   /** Number of copied message bytes in it. */
   copied = 0;
@@ -79,12 +79,12 @@ export class Outgoing {
     this.addHeader(HEADER_BYTES);
   }
 
-  /** Whether it is a PUT_RUN with room for one more put. */
+  /** Whether it is a PUT_RUN to which another put can be added. */
   get takesPut(): boolean {
     return this.runLength >= 0 && this.runLength < PUT_RUN_MAX && !this.isStarted;
   }
 
-  /** Counts one more put of a PUT_RUN. @returns index of the first word of its header, which is the caller's to write */
+  /** Counts another put of a PUT_RUN. @returns index of the first word of its header, which the caller writes */
   addRunHeader(): number {
     this.runLength += 1;
     writeSignal(this.words, 0, FrameType.PUT_RUN, this.runLength);
@@ -93,7 +93,7 @@ export class Outgoing {
     return at >> 2;
   }
 
-  /** Adds the part `[from, from + byteLength)` of a list. */
+  /** Adds the range `[from, from + byteLength)` of a list. */
   addIov(iov: readonly HostIovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
@@ -118,7 +118,7 @@ export class Outgoing {
     this.#added(padding, undefined);
   }
 
-  /** Adds a piece of registered memory, which counts as in flight until it is sent. */
+  /** Adds a range of registered memory, which counts as in flight until it is sent. */
   addMemory(memory: HostMemory, offset: number, byteLength: number): void {
     memory.inFlight += 1;
     this.addresses[this.count] = memory.location + offset;
@@ -132,13 +132,13 @@ export class Outgoing {
     this.#added(END_BYTES, undefined);
   }
 
-  /** Adds the first bytes of its own memory: the header, or the whole frame. */
+  /** Adds the first bytes of the private memory: the header, or the whole frame. */
   addHeader(byteLength: number): void {
     this.addresses[this.count] = this.block.address;
     this.#added(byteLength, undefined);
   }
 
-  /** Completes a piece whose address is written: as an argument V8 would make an object of it. */
+  /** Adds a range whose address is written already: as an argument V8 would box it. */
   #added(byteLength: number, memory: HostMemory | undefined): void {
     this.lengths[this.count] = byteLength;
     this.memories[this.count] = memory;
@@ -158,7 +158,7 @@ export class Outgoing {
     }
   }
 
-  /** Uses none of its memory any more, as its operation was cancelled: the same as if all of it had been detached. */
+  /** Drops its references to user memory after a cancel, as if all of it had been detached. */
   release(): void {
     for (let i = this.piece; i < this.count; i++) {
       const memory = this.memories[i];
@@ -174,19 +174,19 @@ export class Outgoing {
     if (!isPut(typeOf(this.words, 0))) writeEnd(this.words, END_WORD, this.failure);
   }
 
-  /** Unsent bytes of a piece. */
+  /** Unsent bytes of a range. */
   restOf(piece: number): number {
     return this.lengths[piece]! - (piece === this.piece ? this.offset : 0);
   }
 
-  /** Address of the unsent bytes of a piece. @param zeros replace lost memory */
+  /** Address of the unsent bytes of a range. @param zeros replacement for lost memory */
   placeOf(piece: number, zeros: ScratchBlock): number {
     const address = this.addresses[piece]!;
     if (address === LOST) return zeros.address;
     return address + (piece === this.piece ? this.offset : 0);
   }
 
-  /** Bytes from {@link placeOf} on that can be sent in one piece: the block of zeros may be shorter than the lost memory. */
+  /** Contiguous bytes from {@link placeOf} on: the block of zeros may be shorter than the lost memory. */
   runOf(piece: number, zeros: ScratchBlock): number {
     const rest = this.restOf(piece);
     return this.addresses[piece] === LOST ? Math.min(rest, zeros.byteLength) : rest;
@@ -238,7 +238,7 @@ export class OutgoingPool {
     }));
   }
 
-  /** A frame with room for a header and an end. */
+  /** A frame for a header and an end. */
   takeSmall(): Outgoing {
     return this.#takeOf(this.#classes[0]!);
   }
@@ -250,7 +250,7 @@ export class OutgoingPool {
     return run;
   }
 
-  /** A frame with room for `byteLength` bytes, at most those of the longest frame. */
+  /** A frame for `byteLength` bytes, at most those of the longest frame. */
   take(byteLength: number): Outgoing {
     let index = 0;
     while (this.#classes[index]!.byteLength < byteLength) index += 1;

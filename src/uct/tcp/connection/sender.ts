@@ -1,8 +1,7 @@
 /**
- * The sending half of a connection: frames in order, sent at once if the kernel accepts them, and the rest when it does again.
- *
- * A batch saves system calls: it begins when a short frame is sent, and later ones wait until progress ends it or until there are enough
- * of them. The first frame is never delayed, so the latency of single messages does not change.
+ * The sending half of a connection: sends frames in order, at once if the kernel accepts them, otherwise when the socket is writable.
+ * | A batch saves system calls: it begins when a short frame is sent; later frames wait until progress ends the batch or it is large enough. The first frame
+ * is never delayed, so the latency of single messages does not change.
  */
 
 import { Errno, type ScratchBlock, TCP_PIECES_MAX, type TcpPieces, tcpSend } from '../../../sys/index.ts';
@@ -17,17 +16,16 @@ import type { Outgoing } from './queue.ts';
 
 /** Maximum number of frames of the application in the queue of one link; more cause NO_RESOURCE. */
 export const QUEUE_MAX = 64;
-/** Likewise for the message bytes that were copied into them. */
+/** Maximum number of message bytes that were copied into queued frames of one link; more cause NO_RESOURCE. */
 const COPIED_BYTES_MAX = 524_288;
 /** Longest frame that waits in a batch: for a longer one the copy would cost more than its system call. */
 const BATCHED_BYTES_MAX = 8256;
 /** Number of frames, and of message bytes, from which a batch is sent. */
 const BATCH_FRAMES = 32;
 const BATCH_BYTES = 65_536;
-/** Likewise for the memory of the batches of all links. */
+/** Maximum bytes of the batches of all links. */
 const BATCHES_BYTES = 2 ** 20;
 
-/** The transmitter. */
 export class Transmitter {
   readonly #buffers: TcpBuffers;
   #fd = -1;
@@ -37,9 +35,9 @@ export class Transmitter {
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and are not acknowledged yet. */
   #pendingAcks = 0;
-  /** Puts of the peer that have arrived since the last one that was refused. */
+  /** Puts of the peer that have arrived since the last one that failed. */
   putsInRow = 0;
-  /** The last queued NACK of a put. Answers have the order of the puts, so no acknowledgement may overtake it. */
+  /** The last queued NACK of a put. Replies have the order of the puts, so no acknowledgement may overtake it. */
   #lastNack: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it is up. */
   failure = 0;
@@ -72,12 +70,12 @@ export class Transmitter {
     this.#records = records;
   }
 
-  /** Whether the application may not send more: the queue has reached its bound of frames, or of copied bytes. */
+  /** Whether the application may not send more: the maximum number of queued frames, or of copied bytes, is reached. */
   get isFull(): boolean {
     return this.length >= QUEUE_MAX || this.#copied >= COPIED_BYTES_MAX;
   }
 
-  /** Whether frames wait for room in the socket. */
+  /** Whether frames wait until the socket is writable. */
   get isBlocked(): boolean {
     return this.#head !== undefined && !this.#isBatching;
   }
@@ -94,8 +92,8 @@ export class Transmitter {
   }
 
   /**
-   * Sends the frame that was built in the shared memory, after the pending acknowledgements. It is queued after other queued frames, and to the
-   * extent that the kernel does not accept it.
+   * Sends the frame that was built in the shared memory, after the pending acknowledgements. It is queued if other frames are queued, or as far as the kernel
+   * does not accept it.
    * @param byteLength of the frame with its padding
    * @returns OK, or IO_ERROR: see {@link failure}
    */
@@ -155,7 +153,7 @@ export class Transmitter {
     return this.isCorked ? Status.OK : this.sendMore();
   }
 
-  /** Queues a copy of a part of the shared memory. Returns the frame. */
+  /** Queues a copy of a range of the shared memory. Returns the frame. */
   #keep(from: number, end: number): Outgoing {
     const rest = this.#buffers.pool.take(end - from);
     rest.copied = end - from;
@@ -174,7 +172,7 @@ export class Transmitter {
     return waits ? Status.OK : this.sendMore();
   }
 
-  /** The last frame, if it is a PUT_RUN that takes one more put of the endpoint; undefined for any other. */
+  /** The last frame, if it is a PUT_RUN to which another put of the endpoint can be added; undefined for any other. */
   openRunOf(owner: object): Outgoing | undefined {
     const run = this.#tail;
     return this.isCorked && run?.takesPut === true && run.owner === owner && !this.#isSealing ? run : undefined;
@@ -192,7 +190,7 @@ export class Transmitter {
     for (const completion of ended) completeOne(completion, Status.CANCELED);
   }
 
-  /** A pending record contains the beginning of the queue. */
+  /** True while a pending record contains the beginning of the queue. */
   get #isSealing(): boolean {
     return this.#records?.isPending === true;
   }
@@ -202,7 +200,7 @@ export class Transmitter {
     return this.#pendingAcks > 0;
   }
 
-  /** Counts one more pending acknowledgement of a put: it is sent with the next frame, or by {@link acknowledge}. */
+  /** Adds a pending acknowledgement of a put: it is sent with the next frame, or by {@link acknowledge}. */
   addPendingAck(): void {
     this.putsInRow += 1;
     this.#pendingAcks += 1;
@@ -216,7 +214,7 @@ export class Transmitter {
     return this.#insert(ack);
   }
 
-  /** Reports the failure of the next put after those that are acknowledged. */
+  /** Reports the failure of the put that follows the acknowledged ones. */
   sendNack(status: Status): Status {
     this.putsInRow = 0;
     const acknowledged = this.acknowledge();
@@ -235,7 +233,7 @@ export class Transmitter {
   /** Sends queued frames, as far as the kernel accepts them. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
     const status = this.#records === undefined ? this.#gatherMore() : this.#sealMore(this.#records);
-    // The remaining frames wait for room in the socket.
+    // The remaining frames wait until the socket is writable.
     if (this.#head !== undefined) this.#isBatching = false;
     return status;
   }
@@ -267,7 +265,7 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Collects the pieces for one call of the kernel; returns their bytes. */
+  /** Collects ranges for one system call; returns their bytes. */
   #gather(list: TcpPieces, zeros: ScratchBlock): number {
     list.clear();
     let pieces = 0;
@@ -310,7 +308,7 @@ export class Transmitter {
     if (last !== undefined) this.#release(last, Status.OK);
   }
 
-  /** Removes the frames up to `last` from the queue, and then reports them, because a completion may send more. */
+  /** Removes the frames up to `last` from the queue, then reports them, because a completion may send more. */
   #release(last: Outgoing, status: Status): void {
     let each = this.#head;
     this.#head = last.next;

@@ -51,11 +51,10 @@ const NAME = 'gaudi-ucx tcp security 1';
 /** Prefix of a public key of X25519 in X.509; the key follows (RFC 8410). */
 const SPKI_PREFIX: Buffer = Buffer.from('302a300506032b656e032100', 'hex');
 
-/** The end of the connection. */
+/** The end of a connection. */
 export type Role = 'connecting' | 'accepting';
 const ROLES: readonly Role[] = ['connecting', 'accepting'];
 
-/** One end of an exchange. */
 export class KeyExchange {
   /** The first message of this end. */
   readonly hello: Uint8Array;
@@ -81,31 +80,32 @@ export class KeyExchange {
   }
 
   /**
-   * The objection to the beginning of the peer's hello; undefined if there is none.
+   * What is wrong with the beginning of the peer's hello; undefined if nothing is.
    * @param bytes received so far, at most {@link HELLO_BYTES}
    */
   objectionTo(bytes: Uint8Array): string | undefined {
-    if (!canBegin(bytes, HELLO_MAGIC)) return 'it does not authenticate itself: UCX_TCP_SECURITY is none there';
+    if (!canBegin(bytes, HELLO_MAGIC)) return 'it does not authenticate itself: its UCX_TCP_SECURITY is none';
     if (bytes.byteLength < HELLO_BYTES) return undefined;
     const hello = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    if (hello[AT_VERSION] !== VERSION) return `it authenticates itself by version ${hello[AT_VERSION]}, not ${VERSION}`;
+    if (hello[AT_VERSION] !== VERSION)
+      return `it uses version ${hello[AT_VERSION]} of the authentication, this library ${VERSION}`;
     const level = SECURITY_LEVELS[hello[AT_LEVEL]!];
     if (level !== this.#security.level) {
       return `it has UCX_TCP_SECURITY=${level ?? hello[AT_LEVEL]}, this end ${this.#security.level}`;
     }
     const isOther = ROLES[hello[AT_ROLE]!] === peerOf(this.#role) && hello[AT_ZERO] === 0;
-    return isOther ? undefined : 'it repeats what it has heard, or makes no sense';
+    return isOther ? undefined : 'it has sent a reflected or invalid hello';
   }
 
   /**
    * Processes the hello of the peer.
-   * @returns the proof for the peer, or the objection to the hello
+   * @returns the proof for the peer, or what is wrong with the hello
    */
   receiveHello(hello: Uint8Array): Uint8Array | string {
     const objection = this.objectionTo(hello);
     if (objection !== undefined) return objection;
     const shared = this.#agree(hello.subarray(AT_PUBLIC));
-    if (shared === undefined) return 'its public key is none';
+    if (shared === undefined) return 'its public key is invalid';
     const [first, second] = this.#role === 'connecting' ? [this.hello, hello] : [hello, this.hello];
     const transcript = createHash('sha256').update(first).update(second).digest();
     const own = deriveKeys(shared, this.#security, transcript, this.#role);
@@ -159,13 +159,11 @@ function proofOf(key: Buffer, transcript: Buffer, role: Role): Buffer {
   return createHmac('sha256', key).update(`${NAME}: proof of the ${role} end`).update(transcript).digest();
 }
 
-/* A key exchange over a nonblocking socket, driven by its readiness. It does not own the socket and has no time limit. */
-
 const MESSAGES_BYTES: number = HELLO_BYTES + PROOF_BYTES;
 const LOST: readonly number[] = [Errno.ECONNRESET, Errno.EPIPE];
 const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
 
-/** A handshake. */
+/** A key exchange over a nonblocking socket, driven by its readiness. It does not own the socket and has no time limit. */
 export class SecureHandshake {
   /** Description of the failure, which completes "the peer: ...". */
   reason = '';
@@ -188,7 +186,7 @@ export class SecureHandshake {
     this.#block.u8.set(this.#exchange.hello);
   }
 
-  /** Whether it waits for room in the socket. */
+  /** Whether it waits until the socket is writable. */
   get hasOutput(): boolean {
     return this.#sent < this.#toSend;
   }
@@ -239,7 +237,7 @@ export class SecureHandshake {
     if (this.#received < MESSAGES_BYTES) return undefined;
     this.#session = this.#exchange.verify(received.subarray(HELLO_BYTES));
     return this.#session === undefined
-      ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one'
+      ? 'it does not have the key: the key files of both ends (UCX_TCP_KEY_FILE) differ'
       : undefined;
   }
 
@@ -257,8 +255,8 @@ export class SecureHandshake {
     return this.#fail(
       status,
       this.#received < HELLO_BYTES
-        ? 'it has hung up instead of authenticating itself: UCX_TCP_SECURITY may be none there'
-        : 'it has hung up: its UCX_TCP_SECURITY or its key may be another one',
+        ? 'it closed the connection instead of authenticating itself: its UCX_TCP_SECURITY may be none'
+        : 'it closed the connection: its UCX_TCP_SECURITY or its key may differ',
     );
   }
 

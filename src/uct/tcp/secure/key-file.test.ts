@@ -53,7 +53,7 @@ describe('a file of another user', () => {
       const error = errorOf(() => readKeyFile(path, own + 1));
       expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
       expect(error.message).toContain(
-        `must belong to the user of this process, ${own + 1}, and belongs to user ${own}`,
+        `must belong to the user of this process, ${own + 1}, but belongs to user ${own}`,
       );
     }
   });
@@ -75,7 +75,7 @@ describe('the security of connections', () => {
     });
     const error = errorOf(() => openSecurity({ SECURITY: 'auth', KEY_FILE: '' }, log.log));
     expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
-    expect(error.message).toBe('UCX_TCP_SECURITY=auth needs a shared key: UCX_TCP_KEY_FILE names no file');
+    expect(error.message).toBe('UCX_TCP_SECURITY=auth needs a shared key: set UCX_TCP_KEY_FILE');
     log.expectQuiet();
   });
 

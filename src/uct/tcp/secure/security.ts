@@ -1,7 +1,6 @@
 /**
- * Security required of connections: none, proof of the shared key, or encryption in addition. The file of the shared key: its permissions and the
- * format of the key. The magic number at the start of a message, checked from its first byte on: a foreign peer may send less than a header, and then
- * wait.
+ * Security required of connections: none, proof of the shared key, or encryption in addition. Also the file of the shared key (permissions and format), and
+ * the check of magic numbers from the first byte on: a foreign peer may send less than a header, then wait.
  */
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
@@ -15,7 +14,6 @@ export const SECURITY_LEVELS = ['none', 'auth', 'encrypt'] as const;
 /** One of {@link SECURITY_LEVELS}. */
 export type SecurityLevel = (typeof SECURITY_LEVELS)[number];
 
-/** The settings. */
 export interface SecurityConfig {
   readonly SECURITY: SecurityLevel;
   /** Path; empty for none. */
@@ -35,14 +33,14 @@ export interface Security {
  */
 export function openSecurity({ SECURITY, KEY_FILE }: SecurityConfig, log: Log): Security | undefined {
   if (SECURITY === 'none') {
-    if (KEY_FILE !== '') log.warn('UCX_TCP_KEY_FILE is not used: UCX_TCP_SECURITY=none asks no peer for the key');
+    if (KEY_FILE !== '') log.warn('UCX_TCP_KEY_FILE is not used, because UCX_TCP_SECURITY is none');
     return undefined;
   }
   if (KEY_FILE === '') {
     throw new UcxError({
       code: 'ERR_TCP_KEY_FILE',
       status: Status.INVALID_PARAM,
-      message: `UCX_TCP_SECURITY=${SECURITY} needs a shared key: UCX_TCP_KEY_FILE names no file`,
+      message: `UCX_TCP_SECURITY=${SECURITY} needs a shared key: set UCX_TCP_KEY_FILE`,
     });
   }
   return { level: SECURITY, key: readKeyFile(KEY_FILE) };
@@ -80,7 +78,7 @@ function readKey(fd: number, path: string, user: number): Uint8Array {
   const status = fstatSync(fd);
   if (!status.isFile()) throw keyFileError(path, 'must be a regular file');
   if (status.uid !== user) {
-    throw keyFileError(path, `must belong to the user of this process, ${user}, and belongs to user ${status.uid}`);
+    throw keyFileError(path, `must belong to the user of this process, ${user}, but belongs to user ${status.uid}`);
   }
   if ((status.mode & OTHERS) !== 0) {
     const mode = (status.mode & PERMISSIONS).toString(8).padStart(4, '0');
@@ -118,7 +116,7 @@ export function canBegin(bytes: Uint8Array, magic: number): boolean {
   return true;
 }
 
-/** The bytes of a magic number that were received, as text for a message. */
+/** The received bytes of a magic number, as text for a message. */
 export function beginningText(bytes: Uint8Array): string {
   const text = Buffer.from(bytes.subarray(0, MAGIC_BYTES)).toString('latin1');
   return /^[\x20-\x7e]*$/.test(text) ? JSON.stringify(text) : `0x${Buffer.from(text, 'latin1').toString('hex')}`;

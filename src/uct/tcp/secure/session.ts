@@ -1,6 +1,6 @@
 /**
- * The result of a key exchange: the keys of both directions, and how each end authenticates its first message. A socket whose data is sent in encrypted
- * records: outgoing bytes are copied and encrypted, and incoming records are decrypted as a whole before any byte is returned.
+ * The result of a key exchange: the keys of both directions, the authentication of the first message of each end, and encrypted records. Outgoing bytes are
+ * copied and encrypted; incoming records are decrypted as a whole before any byte is returned.
  */
 
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
@@ -10,10 +10,8 @@ import type { Security } from './security.ts';
 
 /*
  * One direction of an encrypted connection: records of AES-256-GCM, in order. A record that was changed, omitted, repeated or moved fails to decrypt.
- * No socket.
- *
- * Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the
- * number of the record. A key serves {@link RECORDS_PER_KEY} records; the next is derived from it.
+ * | Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the number of
+ * the record. A key serves {@link RECORDS_PER_KEY} records; the next is derived from it.
  */
 
 /** Bytes before the ciphertext. */
@@ -79,9 +77,10 @@ export class RecordCipher {
     return plain;
   }
 
-  /** Sets the nonce, and derives a new key if it is due. The numbers exceed 2^53 after more records than can be sent. */
+  /** Sets the nonce, and derives a new key if it is due. Record numbers would exceed 2^53 only after more records than can be sent. */
   #advance(): void {
-    if (this.#records >= Number.MAX_SAFE_INTEGER) throw new RangeError('a connection has no numbers left for records');
+    if (this.#records >= Number.MAX_SAFE_INTEGER)
+      throw new RangeError('the record numbers of the connection are exhausted');
     if (this.#records > 0 && this.#records % this.#recordsPerKey === 0) {
       this.#key = Buffer.from(hkdfSync('sha256', this.#key, '', 'gaudi-ucx tcp security 1: next key', KEY_BYTES));
     }
@@ -168,7 +167,7 @@ function macOf({ mac }: DirectionKeys, hello: Uint8Array): Buffer {
   return createHmac('sha256', mac).update(hello).digest();
 }
 
-/** The socket. */
+/** A socket whose data is sent in encrypted records. */
 export class RecordStream {
   readonly #fd: number;
   readonly #sealing: RecordCipher;
@@ -193,7 +192,7 @@ export class RecordStream {
     this.#opening = opening;
   }
 
-  /** Whether a record waits for room in the socket. Its plaintext does not count as sent, and {@link flush} continues. */
+  /** Whether a record waits until the socket is writable. Its plaintext does not count as sent; {@link flush} continues. */
   get isPending(): boolean {
     return this.#pending > 0;
   }
@@ -229,7 +228,7 @@ export class RecordStream {
 
   /**
    * Receives one record, and does not read beyond it, so that the readiness of the socket shows whether there is more.
-   * @param target room for {@link RECORD_PLAIN_BYTES_MAX} bytes from `at` on
+   * @param target has {@link RECORD_PLAIN_BYTES_MAX} bytes from `at` on
    * @returns bytes of plaintext, 0 if the peer has closed; or -errno: -EAGAIN, -ECONNRESET, -EBADMSG: see {@link violation}
    */
   receive(target: Uint8Array, at: number): number {
@@ -237,12 +236,12 @@ export class RecordStream {
     for (;;) {
       const hasHeader = this.#received >= RECORD_HEADER_BYTES;
       const plainBytes = hasHeader ? plainBytesOf(view, 0) : 0;
-      if (plainBytes === undefined) return this.#violate('a record of a length that none has');
+      if (plainBytes === undefined) return this.#violate('record with an invalid length');
       const end = hasHeader ? plainBytes + RECORD_OVERHEAD_BYTES : RECORD_HEADER_BYTES;
       if (hasHeader && this.#received === end) {
         this.#received = 0;
         const plain = this.#opening.open(u8.subarray(0, end));
-        if (plain === undefined) return this.#violate('a record that was changed, repeated, moved or left out');
+        if (plain === undefined) return this.#violate('record that was changed, repeated, reordered or omitted');
         target.set(plain, at);
         return plain.byteLength;
       }

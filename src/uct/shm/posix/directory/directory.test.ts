@@ -95,7 +95,7 @@ describe('there is news', () => {
 describe('a sender that cannot be attached for lack of descriptors', () => {
   it('is tried again after 5 ms, keeps its file until then, and once is enough', async () => {
     const { from, to } = ends();
-    stations.log.allow(/the messages of a sender wait/);
+    stations.log.allow(/the messages of a sender are delayed/);
     const sender = stations.sender(from, to).announce();
     sender.publish(7);
     const { directory } = to;
@@ -116,7 +116,7 @@ describe('a sender that cannot be attached for lack of descriptors', () => {
 });
 
 describe('delivering', () => {
-  it('goes on after a handler that throws', () => {
+  it('continues after a handler that throws', () => {
     const { from, to } = ends();
     const [sender] = attached(from, to, 1);
     for (const value of [1, 2]) sender!.send(value);
@@ -329,8 +329,8 @@ describe('a message whose doorbell was lost', () => {
 });
 
 describe('a ring that cannot be used', () => {
-  it('is removed, and its sender is told', () => {
-    stations.log.allow(/is no ring of this version/);
+  it('is removed, and its sender is notified', () => {
+    stations.log.allow(/is not a ring of this version/);
     const { from, to } = ends();
     const sender = stations.sender(from, to);
     sender.ring.segment.words[RingWord.VERSION] = 9;

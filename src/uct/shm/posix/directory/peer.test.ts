@@ -29,10 +29,10 @@ describe('a sender', () => {
     const { to } = ends();
     const { packedName } = to.directory.segment;
     to.words[DirectoryWord.VERSION]! += 1;
-    expect(() => Peer.attach(packedName, SEGMENT_FOLDER)).toThrow('its directory has another version');
+    expect(() => Peer.attach(packedName, SEGMENT_FOLDER)).toThrow('the directory of the peer has another version');
     to.words[DirectoryWord.VERSION]! -= 1;
     to.pipe.close();
-    expect(() => Peer.attach(packedName, SEGMENT_FOLDER)).toThrow('its process has ended');
+    expect(() => Peer.attach(packedName, SEGMENT_FOLDER)).toThrow('the process of the peer has ended');
   });
 
   it('finds the end of the process, and of the interface', () => {

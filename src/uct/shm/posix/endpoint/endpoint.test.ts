@@ -225,10 +225,10 @@ describe('a folder without space', () => {
     const endpoints = [iface.connect(iface.address), iface.connect(iface.address)];
     const last = iface.connect(iface.address);
     rmSync(folder, { recursive: true });
-    log.allow(/posix does not carry the messages/);
+    log.allow(/cannot send messages through posix/);
     expect(send(last)).toBeLessThan(0);
     for (const endpoint of endpoints) expect(endpoint.openMessages!()).toMatch(/no space for a ring .*ENOENT/);
-    expect(log.records.filter(({ message }) => /does not carry/.test(message))).toHaveLength(1);
+    expect(log.records.filter(({ message }) => /cannot send messages/.test(message))).toHaveLength(1);
     other.close();
   });
 });
@@ -333,7 +333,7 @@ describe('a sleep', () => {
   });
 
   it('is as short as the time until a sender can be attached', async () => {
-    log.allow(/the messages of a sender wait/);
+    log.allow(/the messages of a sender are delayed/);
     send(connect());
     await withoutDescriptors(() => {
       receiver.progress();
@@ -368,7 +368,7 @@ describe('an interface', () => {
     }
   });
 
-  it('that is asked for a peer keeps nothing, and connects to nothing once it is closed', () => {
+  it('keeps nothing of a peer that it has checked, and connects to nothing once it is closed', () => {
     expect(sender.unreachableReason(receiver.address)).toBeUndefined();
     const { address } = receiver;
     receiver.close();

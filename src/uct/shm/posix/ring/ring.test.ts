@@ -71,7 +71,7 @@ class Pair implements Disposable {
   }
 }
 
-it('gives the part of a message that is asked for, whichever part was kept before', () => {
+it('gives the part of a message that is requested, whichever part was cached before', () => {
   const bytes = contentOf(1, 64);
   const frame = new RingFrame(bytes, new Int32Array(bytes.buffer), '');
   const places = [

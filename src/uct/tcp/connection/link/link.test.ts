@@ -105,7 +105,7 @@ describe('puts of the peer', () => {
     expect(line.frames()).toEqual([[FrameType.ACK, 1]]);
   });
 
-  it('cannot be acknowledged to a peer that has gone, which the interface learns', () => {
+  it('cannot be acknowledged to a disconnected peer, which the interface detects', () => {
     const line = lines.up();
     const { link, reports } = line;
     line.write(acknowledged(line.keyed(64)));

@@ -29,38 +29,38 @@ function progress(line: TcpLine, count = 4): void {
 
 describe('a violation', () => {
   it.each<readonly [string, readonly Uint8Array[]]>([
-    ['a frame of type 0', [signalFrame(0, 0)]],
-    ['a frame of type 12', [signalFrame(12, 0)]],
-    ['a message of 4294967295 bytes', [amFrame(1, EIGHT, -1)]],
-    ['a message of 65537 bytes', [amFrame(1, EIGHT, 65_537)]],
-    [`a body of ${2 ** 30 + 1} bytes`, [putFrame(KEY, 0, EIGHT, FRAME_BODY_BYTES_MAX + 1)]],
-    ['a body of 4294967288 bytes', [putFrame(KEY, 0, EIGHT, -8)]],
-    ['a run of 0 puts', [signalFrame(FrameType.PUT_RUN, 0)]],
-    ['a run of 31 puts', [signalFrame(FrameType.PUT_RUN, 31)]],
+    ['frame of unknown type 0', [signalFrame(0, 0)]],
+    ['frame of unknown type 12', [signalFrame(12, 0)]],
+    ['message with invalid length 4294967295', [amFrame(1, EIGHT, -1)]],
+    ['message with invalid length 65537', [amFrame(1, EIGHT, 65_537)]],
+    [`body with invalid length ${2 ** 30 + 1}`, [putFrame(KEY, 0, EIGHT, FRAME_BODY_BYTES_MAX + 1)]],
+    ['body with invalid length 4294967288', [putFrame(KEY, 0, EIGHT, -8)]],
+    ['run with invalid number of puts 0', [signalFrame(FrameType.PUT_RUN, 0)]],
+    ['run with invalid number of puts 31', [signalFrame(FrameType.PUT_RUN, 31)]],
     [
-      'a frame of type 1 in a run of puts',
+      'frame of type 1 in a run of puts',
       [signalFrame(FrameType.PUT_RUN, 2), putFrame(KEY, 0, EIGHT).subarray(0, PUT_HEADER_BYTES), amFrame(1, EIGHT)],
     ],
-    [`a get of ${2 ** 30 + 1} bytes`, [getFrame(KEY, 0, FRAME_BODY_BYTES_MAX + 1)]],
-    ['1 acknowledgements too many', [signalFrame(FrameType.ACK, 1)]],
-    ['0 acknowledgements too many', [signalFrame(FrameType.ACK, 0)]],
-    ['a refusal of nothing', [signalFrame(FrameType.NACK, Status.INVALID_ADDR)]],
-    ['a refusal with status 0', [signalFrame(FrameType.NACK, 0)]],
-    ['an answer of 8 bytes that no get waits for', [signalFrame(FrameType.GET_DATA, 8, EIGHT)]],
+    [`get with invalid length ${2 ** 30 + 1}`, [getFrame(KEY, 0, FRAME_BODY_BYTES_MAX + 1)]],
+    ['acknowledgement of 1 puts that are not pending', [signalFrame(FrameType.ACK, 1)]],
+    ['acknowledgement of 0 puts that are not pending', [signalFrame(FrameType.ACK, 0)]],
+    ['unexpected NACK: no put is pending', [signalFrame(FrameType.NACK, Status.INVALID_ADDR)]],
+    ['NACK with invalid status 0', [signalFrame(FrameType.NACK, 0)]],
+    ['unexpected reply to a get, 8 bytes', [signalFrame(FrameType.GET_DATA, 8, EIGHT)]],
   ])('is %s', (reason, frames) => {
     const line = lines.up();
-    line.log.allow(/makes no sense/);
+    line.log.allow(/protocol violation/);
     line.write(...frames, amFrame(3, EIGHT));
     progress(line);
     expect(line.ends).toMatchObject([
-      { status: Status.CONNECTION_RESET, reason: `the peer sent what makes no sense: ${reason}` },
+      { status: Status.CONNECTION_RESET, reason: `protocol violation by the peer: ${reason}` },
     ]);
     expect(line.messages).toEqual([]);
   });
 
   it('is one get more than 64 at a time, and not the 64th', () => {
     const line = lines.up();
-    line.log.allow(/more than 64 gets at a time/);
+    line.log.allow(/more than 64 pending gets/);
     const { words } = line.keyed(8);
     const gets = Array.from({ length: GETS_MAX }, () => getFrame(words, 0, 8));
     line.write(...gets);
@@ -76,7 +76,7 @@ describe('a violation', () => {
 
   it('is a peer that puts without reading its answers, at a limit', () => {
     const line = lines.up();
-    line.log.allow(/puts, without reading the answers/);
+    line.log.allow(/too many puts without reading the replies/);
     const { transmitter } = line.link;
     const put = putFrame(KEY, 0, EIGHT);
     transmitter.length = PUTS_MAX + 1024;
@@ -92,7 +92,7 @@ describe('a violation', () => {
 
   it('is an answer with other bytes than its get wants', () => {
     const line = lines.up();
-    line.log.allow(/an answer of 7 bytes/);
+    line.log.allow(/unexpected reply to a get, 7 bytes/);
     const get = new NotedCompletion();
     line.endpoint().getShort(new Uint8Array(8), 0, 8, 0, FOREIGN_KEY, get);
     line.write(signalFrame(FrameType.GET_DATA, 7, EIGHT));

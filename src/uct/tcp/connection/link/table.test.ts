@@ -159,7 +159,7 @@ describe('before a sleep', () => {
 });
 
 describe('polling', () => {
-  it('goes on with each of several connections that have no room', () => {
+  it('continues each of several connections whose sockets are not writable', () => {
     const other = lines.idle();
     other.shrink();
     const links = [attached(), attached(other, 8)];
@@ -185,7 +185,7 @@ describe('polling', () => {
     expect(link.wantsWrite).toBe(false);
   });
 
-  it('by the event loop goes on after the first connection', async () => {
+  it('by the event loop continues after the first connection', async () => {
     let count = 0;
     table.making.add({
       token: 0,
