@@ -201,7 +201,7 @@ export const UCP_CONNECTIONS: Area = {
     {
       file: 'src/ucp/wireup/connections.ts',
       before:
-        '      this.#refuse(address, remoteId);\n      return true;\n    }\n    const connection = this.#accept(address);',
+        '      this.#reject(address, remoteId);\n      return true;\n    }\n    const connection = this.#accept(address);',
       after: '      return true;\n    }\n    const connection = this.#accept(address);',
       breaks: 'a peer learns that it is refused',
     },
@@ -256,13 +256,13 @@ export const UCP_CONNECTIONS: Area = {
     },
     {
       file: 'src/ucp/wireup/connections.ts',
-      before: '        this.#unclaimed -= 1;\n        // Its half',
-      after: '        // Its half',
+      before: '        this.#unclaimed -= 1;\n        // This half',
+      after: '        // This half',
       breaks: 'a dropped half makes room for another',
     },
     {
       file: 'src/ucp/wireup/connections.ts',
-      before: 'if (connection === undefined && address !== undefined) this.#refuse(address, remoteId);',
+      before: 'if (connection === undefined && address !== undefined) this.#reject(address, remoteId);',
       after: '',
       breaks: 'a client that comes late learns that its half is gone',
     },

@@ -14,7 +14,7 @@ export const UCP_MESSAGES: Area = {
     },
     {
       file: 'src/ucp/tag/tag.ts',
-      before: "      this.#host.breaksProtocol(connection, 'it sends tagged messages without credit');\n      return;",
+      before: "      this.#host.breaksProtocol(connection, 'it sent a tagged message without credit');\n      return;",
       after: '',
       breaks: 'a message without credit ends its connection',
     },
@@ -190,8 +190,7 @@ export const UCP_MESSAGES: Area = {
     },
     {
       file: 'src/ucp/stream/stream.ts',
-      before:
-        "      this.#host.breaksProtocol(connection, 'it sends bytes of its stream without credit');\n      return;",
+      before: "      this.#host.breaksProtocol(connection, 'it sent stream data without credit');\n      return;",
       after: '',
       breaks: 'bytes without credit end the connection',
     },
@@ -276,13 +275,13 @@ export const UCP_MESSAGES: Area = {
     },
     {
       file: 'src/ucp/stream/outgoing.ts',
-      before: 'if (this.#hasTold || !isLong) return;',
+      before: 'if (this.#hasNotified || !isLong) return;',
       after: 'if (!isLong) return;',
       breaks: 'a peer learns once that bytes wait',
     },
     {
       file: 'src/ucp/stream/outgoing.ts',
-      before: '    this.#hasTold = false;\n    this.#drain();',
+      before: '    this.#hasNotified = false;\n    this.#drain();',
       after: '    this.#drain();',
       breaks: 'a peer is notified again after credit that does not suffice',
     },
@@ -337,7 +336,7 @@ export const UCP_MESSAGES: Area = {
     },
     {
       file: 'src/ucp/am/active-message.ts',
-      before: "      this.#host.breaksProtocol(connection, 'it sends active messages without credit');\n      return;",
+      before: "      this.#host.breaksProtocol(connection, 'it sent an active message without credit');\n      return;",
       after: '',
       breaks: 'a message without credit ends its connection',
     },

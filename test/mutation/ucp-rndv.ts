@@ -20,7 +20,7 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',
-      before: 'const isNext = from === transfer.asked &&',
+      before: 'const isNext = from === transfer.requested &&',
       after: 'const isNext = from >= 0 &&',
       breaks: 'windows are asked for in order, each once',
     },
@@ -68,13 +68,13 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',
-      before: 'connection.renew(request);\n    transfer.asked = byteLength;',
-      after: 'transfer.asked = byteLength;',
+      before: 'connection.renew(request);\n    transfer.requested = byteLength;',
+      after: 'transfer.requested = byteLength;',
       breaks: 'an early answer does not end a write to the receiver',
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',
-      before: 'transfer.asked = byteLength;',
+      before: 'transfer.requested = byteLength;',
       after: '',
       breaks: 'no window is sent of a message that is written at once',
     },
@@ -98,7 +98,8 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/rendezvous.ts',
-      before: 'if (connection?.takenBack.delete(asked) === true) postReply(connection, peerRequest, Status.CANCELED);',
+      before:
+        'if (connection?.takenBack.delete(requested) === true) postReply(connection, peerRequest, Status.CANCELED);',
       after: '',
       breaks: 'a peer learns of a message that was taken back when it asks for it',
     },
@@ -110,7 +111,7 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/send.ts',
-      before: 'return this.state === SendState.OFFERED && this.asked === 0;',
+      before: 'return this.state === SendState.OFFERED && this.requested === 0;',
       after: 'return this.state === SendState.OFFERED;',
       breaks: 'a message that was asked for is not taken back',
     },
@@ -140,8 +141,8 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/send.ts',
-      before: '    if (this.#answerTo !== undefined) {\n      postReply(',
-      after: '    if (this.#answerTo === undefined) {\n      postReply(',
+      before: '    if (this.#replyTo !== undefined) {\n      postReply(',
+      after: '    if (this.#replyTo === undefined) {\n      postReply(',
       breaks: 'the receiver learns of a failure of the sender',
     },
     {
@@ -164,7 +165,7 @@ export const UCP_RNDV: Area = {
     },
     {
       file: 'src/ucp/rndv/send.ts',
-      before: 'offset: offset + from - this.#asked.from,',
+      before: 'offset: offset + from - this.#requested.from,',
       after: 'offset: offset + from,',
       breaks: 'a part of a window is written to its place in the window',
     },

@@ -1,6 +1,4 @@
-/**
- * Active messages: sending them, and the handlers that receive them. The data of a long message stays at the sender until the handler fetches it.
- */
+/** Active messages: sends, and the AM handlers of received messages. The data of a long message stays at the sender until the handler fetches it. */
 
 import { type MessageHandler, type MessageHandlers, ReceivedMessage } from '../../api/awaited/messages.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, checkAmHeader, checkAmId, isAmId } from '../../api/contract/active-message.ts';
@@ -36,9 +34,9 @@ import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } fro
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 
-/** Where the data of a long message waits. */
+/** Where the data of a long message is kept. */
 export interface WaitingData {
-  /** True once its sender has taken it back: it is not received any more. */
+  /** True once the sender has withdrawn the message: it can no longer be received. */
   isWithdrawn: boolean;
   /** True once the program has received or discarded it. */
   isTaken: boolean;
@@ -51,18 +49,17 @@ export interface WaitingData {
 export type PeerMessage = ReceivedMessage<Connection, WaitingData>;
 
 const NO_BYTES = new Uint8Array(0);
-/** The data of a message that has only a header. */
+/** Empty data, for messages that consist of a header only. */
 const NO_DATA: readonly LocalPiece[] = [{ memory: NO_BYTES, offset: 0, byteLength: 0, start: 0 }];
-/** The id of notifications: behind those of applications. */
+/** AM id of notifications, above the ids of applications. */
 export const NOTIFICATION_ID: number = AM_IDS;
 
-/** Active messages of one worker. */
 export class ActiveMessages implements MessageHandlers {
   readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
   /** Null for an id whose handler was removed: its messages are dropped on purpose. */
   readonly #handlers: (MessageHandler | null | undefined)[] = [];
-  /** The message that is passed to handlers: a single object, because handlers run one after the other. */
+  /** The message that is passed to handlers: one reused object, because handlers run one after the other. */
   readonly #view: PeerMessage;
   #heldBytes = 0;
 
@@ -80,7 +77,7 @@ export class ActiveMessages implements MessageHandlers {
     this.#handlers[id] = handler ?? null;
   }
 
-  /** Bytes of messages that wait in queues. */
+  /** Memory of queued messages, in bytes. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
@@ -90,8 +87,8 @@ export class ActiveMessages implements MessageHandlers {
   }
 
   /**
-   * Sends a few bytes of host memory, without a header, without a request, if it can.
-   * @returns OK or a failure if it has ended; NO_RESOURCE if it has to be sent with a request, which also checks the arguments
+   * Sends a few bytes of host memory without a header and without a request, if possible.
+   * @returns OK or a failure if the send has ended; NO_RESOURCE if it needs a request, whose start also checks the arguments
    */
   tryShort(connection: Connection, id: number, local: LocalBuffer, localOffset: number, byteLength: number): Status {
     const bytes = plainBytesOf(local, this.#host.context);
@@ -107,7 +104,7 @@ export class ActiveMessages implements MessageHandlers {
     return status;
   }
 
-  /** Sends a message with a request: see Endpoint.amSendNbx. */
+  /** See Endpoint.amSendNbx. */
   send(call: UcpCall): Status | Request {
     checkAmId(call.amId);
     const { connection, pieces } = call;
@@ -116,7 +113,7 @@ export class ActiveMessages implements MessageHandlers {
     return this.#start(call, connection.messageLane(), pieces ?? [pieceOf(call)]);
   }
 
-  /** Sends a notification: a message of the library, without data. */
+  /** Sends a notification: an internal active message without data. */
   notify(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, params: RequestParams): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const call = this.#host.call.begin(connection, params);
@@ -131,8 +128,8 @@ export class ActiveMessages implements MessageHandlers {
   }
 
   /**
-   * Sends a notification behind the last puts of the lane of messages, which may be in flight: the peer gets it only if they arrive.
-   * @returns OK, or why it has to wait for the end of the puts
+   * Sends a notification behind the last puts of the message lane, which may be in flight: the peer receives it only if they arrive.
+   * @returns OK, or the reason why it has to wait until the puts have ended
    */
   notifyAfterPuts(connection: Connection, { bytes, id = NOTIFICATION_ID }: Notice, puts: number): Status {
     const { credit, remoteId } = connection;
@@ -150,21 +147,21 @@ export class ActiveMessages implements MessageHandlers {
     return status;
   }
 
-  /** @param isVoid a notification whose puts have failed: it is not delivered */
+  /** @param isVoid true for a notification whose puts have failed: it is not delivered */
   onEager(frame: AmFrame, isVoid = false): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { inbound } = connection;
     const cost = frame.byteLength - AM_BYTES + KEPT_OVERHEAD_BYTES;
     if (!inbound.arrive(cost)) {
-      this.#host.breaksProtocol(connection, 'it sends active messages without credit');
+      this.#host.breaksProtocol(connection, 'it sent an active message without credit');
       return;
     }
     if (isVoid || !this.#handleEager(frame, connection, cost)) inbound.release(cost);
     else inbound.settle();
   }
 
-  /** @returns true where the message was put into a queue */
+  /** @returns true if the message was queued */
   #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
     const { handler, headerBytes, headerAt, dataAt, dataBytes } = readAm(frame);
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || dataBytes < 0) return false;
@@ -184,7 +181,7 @@ export class ActiveMessages implements MessageHandlers {
     return true;
   }
 
-  /** A message has left its queue. */
+  /** Called when a message leaves its queue. */
   taken({ sender, waiting, cost, headerLength, byteLength }: PeerMessage): void {
     if (sender === undefined) return;
     const { inbound } = sender;
@@ -216,18 +213,18 @@ export class ActiveMessages implements MessageHandlers {
     view.waiting = waiting;
     view.cost = 0;
     if (!connection.inbound.keepOffer()) {
-      this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
+      this.#host.breaksProtocol(connection, 'it offered more messages than a worker has requests');
       return;
     }
     this.#count(WorkerCounter.AM_RX_RNDV, handler);
     this.#call(view);
     if (!view.isQueued) connection.inbound.releaseOffer();
-    // A handler that does not want the data releases the sender.
+    // The handler does not want the data: release the sender.
     if (!view.isTaken && !view.isReceived) postReply(connection, peerRequest, Status.OK);
     else if (!view.isReceived && !waiting.isTaken) connection.offers.set(peerRequest, waiting);
   }
 
-  /** Forgets a message of a peer that the program has kept and not received: receiving it fails with CANCELED. False if there is none with this number. */
+  /** Drops a message of a peer that the program keeps and has not received: receiving it fails with CANCELED. False if no message has this number. */
   forget({ offers }: Connection, request: number): boolean {
     const waiting = offers.get(request);
     if (waiting === undefined) return false;
@@ -236,13 +233,13 @@ export class ActiveMessages implements MessageHandlers {
     return true;
   }
 
-  /** Tells the sender of a rendezvous that its data is not wanted. */
+  /** Notifies the sender of a rendezvous that its data is not needed. */
   release({ sender, waiting }: PeerMessage): void {
     if (sender === undefined || waiting === undefined) return;
     if (takes(sender, waiting)) postReply(sender, waiting.peerRequest, Status.OK);
   }
 
-  /** Puts the data of a message into local memory: see AmMessageBase.receiveNbx. */
+  /** Receives the data of a message into local memory: see AmMessageBase.receiveNbx. */
   receiveData(
     message: PeerMessage,
     given: GivenMemory<LocalMemory>,
@@ -277,7 +274,7 @@ export class ActiveMessages implements MessageHandlers {
     return this.#host.start(request, params);
   }
 
-  /** Sends a message of checked pieces with a request. */
+  /** Sends a message whose memory is checked, with a request. */
   #start(call: UcpCall, lane: Lane, pieces: readonly LocalPiece[]): Status | Request {
     const { connection, amId: id, amHeader: header = NO_BYTES, protocol: wish, params } = call;
     checkAmHeader(header);
@@ -285,7 +282,8 @@ export class ActiveMessages implements MessageHandlers {
       throw invalidParam('protocol', 'must be eager or rendezvous', wish);
     }
     const total = bytesOf(pieces);
-    // The caller may reuse the header when the call returns, and the data only when the request has ended. Detached bytes cannot be copied.
+    // The caller may reuse the header when the call returns, but the data only when the request has ended. Copying before the checks would throw for a
+    // detached header.
     const kept = header.byteLength === 0 ? NO_BYTES : header.slice();
     const padded = paddedTo8(kept.byteLength);
     const fits = AM_BYTES + padded + total <= connection.amBcopyMax;
@@ -297,7 +295,7 @@ export class ActiveMessages implements MessageHandlers {
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
-    request.canceller = this.#askBack;
+    request.canceller = this.#withdraw;
     request.operation = 'am';
     request.byteLength = total;
     request.amId = id;
@@ -316,13 +314,13 @@ export class ActiveMessages implements MessageHandlers {
     return this.#host.start(request, params);
   }
 
-  /** Asks the peer to give a message back, which ends by its answer. */
-  readonly #askBack = (request: SendRequest): boolean => {
+  /** Sends a WITHDRAW to the peer; its reply ends the request. */
+  readonly #withdraw = (request: SendRequest): boolean => {
     this.#rendezvous.withdraw(request);
     return false;
   };
 
-  /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
+  /** Sends a message with its data; without credit, offers it by rendezvous or waits. */
   readonly #sendEager = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const { amHeader, pieces } = request;
@@ -366,11 +364,11 @@ export class ActiveMessages implements MessageHandlers {
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  /** The view for a message; undefined for an id without a handler, which is a warning if it has never had one. */
+  /** The view of a message. Undefined for an id without a handler; warns if the id never had one. */
   #take(connection: Connection, id: number): PeerMessage | undefined {
     const handler = this.#handlers[id];
     if (handler === undefined && id !== NOTIFICATION_ID) {
-      this.#host.warnings.warn(`an active message was dropped: its id ${id} has no handler`);
+      this.#host.warnings.warn(`active message dropped: no handler for id ${id}; set one with worker.setAmHandler()`);
     }
     if (handler === undefined || handler === null) return undefined;
     const view = this.#view;
@@ -398,7 +396,7 @@ export class ActiveMessages implements MessageHandlers {
   }
 }
 
-/** Takes the data of a message; false if its sender has taken it back. */
+/** Marks the data of a message as taken; false if the sender has withdrawn it. */
 function takes({ offers }: Connection, waiting: WaitingData): boolean {
   waiting.isTaken = true;
   offers.delete(waiting.peerRequest);
@@ -412,7 +410,7 @@ function partsOf({ amHeader, pieces }: SendRequest): readonly LocalPiece[] {
   return [pieceAt(amHeader, 0), ...pieces.map((piece) => ({ ...piece, start: piece.start + padded }))];
 }
 
-/** Bytes at a place of a message: padding in front of it is not written. */
+/** Bytes at an offset of a message. The padding in front of them is not written. */
 function pieceAt(memory: Uint8Array, start: number): LocalPiece {
   return { memory, offset: 0, byteLength: memory.byteLength, start };
 }

@@ -31,10 +31,10 @@ function memoryKeyOf({ context }: FakeLanes, memory: MemoryHandle): Uint8Array {
 }
 
 /** The answer to an operation that a peer asks for, by default an addition of 5 to the word of 8 bytes at 8. */
-function ask(peer: FakePeer, key: Uint8Array, asked: Partial<AtomicFields> = {}) {
+function ask(peer: FakePeer, key: Uint8Array, requested: Partial<AtomicFields> = {}) {
   peer.am.sent.length = 0;
   const fields = { request: 7, remoteOffset: 8, operation: AtomicOperation.ADD, wordBytes: 8, value: 5n, compare: 0n };
-  peer.deliver(MessageId.ATOMIC, writeAtomic(peer.connection.id, { ...fields, ...asked }), key);
+  peer.deliver(MessageId.ATOMIC, writeAtomic(peer.connection.id, { ...fields, ...requested }), key);
   const [reply] = peer.got(MessageId.REPLY);
   return reply && readReply(reply);
 }
@@ -67,9 +67,9 @@ describe('an owner', () => {
     ['across two words', { remoteOffset: 4, wordBytes: 8 }],
     ['that is not aligned', { remoteOffset: 2, wordBytes: 4 }],
     ['for an operation that does not exist', { operation: 6 }],
-  ])('refuses a word %s', (_name, asked) => {
+  ])('refuses a word %s', (_name, requested) => {
     const { bytes, key, peer } = owner();
-    expect(ask(peer, key, asked)).toMatchObject({ request: 7, status: Status.INVALID_ADDR });
+    expect(ask(peer, key, requested)).toMatchObject({ request: 7, status: Status.INVALID_ADDR });
     expect([...wordsOf(bytes)]).toEqual([1n, 10n, 100n]);
   });
 
@@ -105,7 +105,7 @@ describe('an owner', () => {
     expect([peer.got(MessageId.REPLY), other.got(MessageId.REPLY), wordsOf(bytes)[1]]).toEqual([[], [], 10n]);
   });
 
-  it('leaves the word to a transport of its own that has atomic operations, so that both exclude each other', () => {
+  it('modifies the word by a local transport with atomic operations, so that both exclude each other', () => {
     const { stack, key, peer } = owner([MESSAGES, ATOMIC_LOOPBACK]);
     expect(ask(peer, key)?.status).toBe(Status.OK);
     const [endpoint] = stack.ifaces[1]!.endpoints;
@@ -139,11 +139,11 @@ describe('a requester', () => {
     const { peer, rkey } = asking();
     const request = peer.endpoint.atomicNbx('add', 3, rkey, 16, { bits: 64 }) as Request;
     const [message] = peer.got(MessageId.ATOMIC);
-    const asked = readAtomic(message!);
-    expect(asked).toMatchObject({ remoteOffset: 16, wordBytes: 8, value: 3n });
-    expect(message!.bytes.subarray(asked.keyAt, asked.keyAt + asked.keyBytes)).toEqual(memoryKey);
+    const requested = readAtomic(message!);
+    expect(requested).toMatchObject({ remoteOffset: 16, wordBytes: 8, value: 3n });
+    expect(message!.bytes.subarray(requested.keyAt, requested.keyAt + requested.keyBytes)).toEqual(memoryKey);
     expect([request.isCompleted, peer.connection.remoteOperations]).toEqual([false, 1]);
-    const word = { request: asked.request, status: Status.OK, low: -1, high: 1 };
+    const word = { request: requested.request, status: Status.OK, low: -1, high: 1 };
     peer.deliver(MessageId.REPLY, writeReply(peer.connection.id, word));
     expect([request.status, request.atomicResult]).toEqual([Status.OK, 2n ** 33n - 1n]);
     expect(peer.connection.remoteOperations).toBe(0);
@@ -160,7 +160,7 @@ describe('a requester', () => {
     expect(ends).toEqual([Status.INVALID_ADDR]);
   });
 
-  it('sends the question once, with one number, when there is no room at first', () => {
+  it('sends the request once, with one id, if there are no resources at first', () => {
     const { stack, peer, rkey } = asking();
     peer.am.answers.amShort = Status.NO_RESOURCE;
     const request = peer.endpoint.atomicNbx('add', 3, rkey, 16, { bits: 64 }) as Request;

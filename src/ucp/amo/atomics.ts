@@ -1,6 +1,6 @@
 /**
- * Atomic operations on words of remote memory: by a transport that supports them, otherwise by the worker of the peer, which executes them one after
- * the other. Only operations of one kind are atomic with each other, so a program accesses each word by one kind only.
+ * Atomic operations on words of remote memory: offloaded to a transport that supports them, otherwise executed by the worker of the peer, one after the
+ * other. Operations of different kinds are not atomic with each other, so a program must access each word by one kind only.
  */
 
 import { ATOMIC_ACCESS } from '../../api/contract/memory.ts';
@@ -37,7 +37,7 @@ const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOpera
 export class AtomicProtocol {
   readonly #host: WorkerCore;
   readonly #deviceWords: DeviceWords;
-  /** The operation that is being started. */
+  /** Arguments of the operation that is being started. */
   readonly word: WordOperation = new WordOperation();
 
   constructor(host: WorkerCore, rendezvous: Rendezvous) {
@@ -45,7 +45,7 @@ export class AtomicProtocol {
     this.#deviceWords = new DeviceWords(rendezvous.staging);
   }
 
-  /** Starts the operation {@link word} on the remote memory of the record: see Endpoint.atomicNbx. */
+  /** Starts the operation in {@link word} on remote memory: see Endpoint.atomicNbx. */
   start(call: UcpCall): Status | Request {
     const { requests } = this.#host;
     const { connection, rkey, remoteOffset } = call;
@@ -55,7 +55,7 @@ export class AtomicProtocol {
     const lane = laneFor(connection, rkey, word.wordBytes);
     const isImmediate = call.isImmediate && !connection.hasPending && !isObserved();
     if (isImmediate && lane !== undefined && (lane.iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0) {
-      // An operation that the transport refuses here is started again below, which reports the reason.
+      // A failure of the transport is not reported here: the start with a request below repeats and reports it.
       const status = lane.endpoint.atomic(word, remoteOffset, rkey.parts[lane.md.index]!, ENDED_IN_CALL);
       if (status === Status.OK) return status;
     }
@@ -68,17 +68,25 @@ export class AtomicProtocol {
     request.byteLength = word.wordBytes;
     request.protocolName = lane === undefined ? 'amo/am' : 'amo/offload';
     request.isRemote = lane === undefined;
-    request.starter = lane === undefined ? askOwner : startOffload;
+    request.starter = lane === undefined ? requestFromOwner : startOffload;
     return this.#host.start(request, call.params);
   }
 
-  /** The peer asks for an operation on memory of this worker. */
+  /** Executes an operation that a peer requests on memory of this worker. */
   onAtomic(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
-    const { operation } = asked;
-    const wordBytes = asked.wordBytes === 8 ? 8 : 4;
+    const {
+      request: peerRequest,
+      remoteOffset: from,
+      keyAt,
+      keyBytes,
+      value,
+      compare,
+      ...requested
+    } = readAtomic(frame);
+    const { operation } = requested;
+    const wordBytes = requested.wordBytes === 8 ? 8 : 4;
     const isKeyed = keyBytes >= MEMORY_KEY_BYTES;
     const memory = isKeyed ? this.#host.context.memory.exported.find(frame.bytes, keyAt, ATOMIC_ACCESS) : undefined;
     const isAligned = from % wordBytes === 0;
@@ -95,7 +103,7 @@ export class AtomicProtocol {
     else this.#deviceWords.modify(memory, from, call, replied);
   }
 
-  /** Modifies a word that this process can access: by a transport, so that it is atomic with peers that use the transport too, or by itself. */
+  /** Modifies a word that this process can access. Uses a transport, if possible, so that the operation is atomic with those of peers on that transport. */
   #modify(memory: MemoryHandle, offset: number, call: WordOperation): Status {
     if (memory.memoryType === MemoryType.HOST) {
       let key: RemoteKey;
@@ -118,8 +126,8 @@ function replyWith(connection: Connection, peerRequest: number, status: Status, 
   postWord(connection, peerRequest, status, result);
 }
 
-/** Asks the worker of the peer, which owns the memory. */
-function askOwner(request: AtomicRequest, connection: Connection): Status {
+/** Requests the operation from the worker that owns the memory. */
+function requestFromOwner(request: AtomicRequest, connection: Connection): Status {
   const { call, remoteOffset } = request;
   const rkey = request.rkey!;
   const { memoryKey } = rkey;
@@ -130,43 +138,42 @@ function askOwner(request: AtomicRequest, connection: Connection): Status {
     connection.expect(request);
   }
   const { operation, wordBytes, value, compare } = call;
-  const asked = { request: request.requestId, remoteOffset, operation, wordBytes, value, compare };
-  const header = writeAtomic(connection.remoteId, asked);
+  const requested = { request: request.requestId, remoteOffset, operation, wordBytes, value, compare };
+  const header = writeAtomic(connection.remoteId, requested);
   const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
   return status === Status.OK ? Status.INPROGRESS : status;
 }
 
-/** Ends an operation with the answer of the owner. */
+/** Ends an operation with the reply of the owner. */
 function endWithWord(request: Request, status: Status, low: number, high: number): void {
   (request as AtomicRequest).call.result = joinBig(low, high);
   request.end(status);
 }
 
-/** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */
+/** The error if no transport supports atomics on the memory of a key and its worker cannot execute them either. */
 function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
   const reasons = reasonsOf(planFor({ operation: Operation.PUT, connection, local: NO_BYTES, rkey }), rkey);
   const memory = memoryTypeName(rkey.memoryType);
   return new UcxError({
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,
-    message: `nothing has atomic operations on this remote ${memory} memory (${reasons})`,
+    message: `no lane supports atomics on remote ${memory} memory (${reasons})`,
     details: { reasons },
   });
 }
 
-/** Whether a number of a message names an operation. */
+/** True if a number from a message is a known operation. */
 function isAtomicOperation(value: number): value is AtomicOperation {
   return ATOMIC_OPERATIONS.has(value);
 }
 
-/** Starts the operation on the lane of the request. */
 function startOffload(request: AtomicRequest): Status {
   const { endpoint, md, activity } = request.lane!;
   activity.busy = true;
   return endpoint.atomic(request.call, request.remoteOffset, request.rkey!.parts[md.index]!, request);
 }
 
-/** The lane with atomic operations on words of this memory that has the lowest latency: chosen once for a key. */
+/** The lane with the lowest latency that supports atomics on words of this memory; chosen once for each key. */
 function laneFor(connection: Connection, rkey: RemoteKey, wordBytes: number): Lane | undefined {
   const { lanes } = connection;
   if (wordBytes === 4) {
@@ -177,7 +184,7 @@ function laneFor(connection: Connection, rkey: RemoteKey, wordBytes: number): La
   return lanes[rkey.atomicLane64];
 }
 
-/** The index of that lane; -1 if there is none. */
+/** Index of that lane; -1 for none. */
 function fastestLane(lanes: readonly Lane[], rkey: RemoteKey, flag: number): number {
   let fastest = -1;
   for (const [index, { iface, md }] of lanes.entries()) {

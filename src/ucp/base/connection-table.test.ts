@@ -46,8 +46,8 @@ describe('ConnectionTable', () => {
   it('refuses more connections than there are numbers', () => {
     const table = new ConnectionTable();
     const connections = Array.from({ length: CONNECTIONS_MAX }, () => added(table));
-    expect(() => table.checkRoom()).toThrow('at most 65535 connections');
+    expect(() => table.checkFreeSlot()).toThrow('at most 65535 connections');
     table.remove(connections[7]!);
-    table.checkRoom();
+    table.checkFreeSlot();
   });
 });

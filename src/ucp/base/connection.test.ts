@@ -260,7 +260,7 @@ describe('the end of a connection', () => {
     expect([request.status, peer.connection.waiting.size, lane!.isClosed]).toEqual([Status.ENDPOINT_TIMEOUT, 0, true]);
   });
 
-  it('is told to the peer once', () => {
+  it('is reported to the peer once', () => {
     const { peer } = opened();
     peer.connection.fail(Status.EXCEEDS_LIMIT);
     peer.connection.sendClose();

@@ -1,4 +1,4 @@
-/** A connection to a worker: the requests that wait on it for resources or for the peer, and the end of all of them when it ends. */
+/** A connection to a worker, with the requests on it that wait for resources or for the peer. All of them end with the connection. */
 
 import { writeClose } from '../../api/layout/control.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
@@ -17,56 +17,56 @@ import { CreditMessage, PostedMessage } from './own-messages.ts';
 import { changeOf, type LaneSettings, PeerLanes } from './peer-lanes.ts';
 import { PendingQueue, type Queued, start } from './queued.ts';
 
-/** Messages of the protocol that may wait for room; a peer that causes more is broken or hostile. */
+/** Limit of queued protocol messages; only a faulty or hostile peer causes more. */
 const POSTED_MAX = 65_536;
 
-/** The bytes behind the keys of a peer that are kept, at most. */
+/** Limit of the bytes of cached remote keys of one peer. */
 const KEY_BYTES_MAX = 256 * 2 ** 20;
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends LaneSettings {
-  /** The memory for messages that arrive before the receiver asks for them. */
+  /** Memory for messages that arrive before they are received. */
   readonly budget: CreditBudget;
-  /** Its connections with requests that wait for resources: progress starts them again. */
+  /** Connections with requests that wait for resources: progress restarts those. */
   readonly pending: Set<Connection>;
 }
 
-/** Numbers of requests; then they begin again. */
+/** Highest request id; the next one is 1 again. */
 const REQUEST_ID_MAX = 0x7fff_ffff;
 
-/** What a connection expects of its peer: requests that wait for an answer, and the flushes behind them. */
-abstract class ExpectedAnswers extends PeerLanes {
-  /** Requests that wait for the peer, by the number that the peer knows. */
+/** Requests that wait for a reply of the peer, and the flushes that wait for those. */
+abstract class PendingReplies extends PeerLanes {
+  /** Requests that wait for the peer, by request id. */
   readonly waiting: Map<number, Queued> = new Map();
-  /** Numbers of messages that were taken back while the peer could not answer: it learns so when it asks for them. */
+  /** Request ids of messages that were withdrawn while the peer could not reply. The peer learns of it when it requests their data. */
   readonly takenBack: Set<number> = new Set();
   #nextRequestId = 1;
   #remoteOperations = 0;
   readonly #flushes: Queued[] = [];
 
-  /** Whether one more offer may be sent that the peer has to keep. */
+  /** True if one more offer may be sent, which the peer has to keep. */
   get canOffer(): boolean {
     return this.waiting.size + this.takenBack.size < OFFERS_MAX;
   }
 
-  /** Operations in flight that only the peer can end, and that a flush waits for. */
+  /** Number of operations in flight that only the peer can end; flushes wait for them. */
   get remoteOperations(): number {
     return this.#remoteOperations;
   }
 
-  /** Gives a request a number by which the peer can answer it. */
+  /** Gives a request an id, which the peer names in its reply. */
   expect(request: Queued): void {
     this.#name(request);
     if (request.isRemote) this.#remoteOperations += 1;
   }
 
-  /** Gives a request a new number: messages of the peer to the old one are ignored. */
+  /** Gives a request a new id: messages of the peer with the old one are ignored. */
   renew(request: Queued): void {
     this.waiting.delete(request.requestId);
     this.#name(request);
   }
 
-  /** Releases the number of a request, which the peer does not answer any more. */
+  /** Releases the id of a request that expects no more messages of the peer. */
   forget(request: Queued): void {
     this.waiting.delete(request.requestId);
     request.requestId = 0;
@@ -76,7 +76,7 @@ abstract class ExpectedAnswers extends PeerLanes {
     for (const flush of this.#flushes.splice(0)) flush.complete(Status.OK);
   }
 
-  /** Adds one count to `flush` if operations are in flight that only the peer can end. */
+  /** Adds one count to `flush` if any operation in flight can be ended only by the peer. */
   awaitRemote(flush: Queued): void {
     if (this.#remoteOperations === 0) return;
     flush.count += 1;
@@ -103,38 +103,37 @@ abstract class ExpectedAnswers extends PeerLanes {
   }
 }
 
-/** A connection. */
-export class Connection extends ExpectedAnswers {
-  /** Messages of the peer that the program has kept, and whose data it has not received, by the number of the request of the peer. */
+export class Connection extends PendingReplies {
+  /** Offered messages that the program keeps and whose data it has not received, by the request id of the peer. */
   readonly offers: Map<number, { isWithdrawn: boolean }> = new Map();
-  /** Keys that messages of the peer have brought. */
+  /** Remote keys from messages of the peer. */
   readonly rkeys: KeyCache<RemoteKey> = new KeyCache({ keysMax: KEYS_MAX, bytesMax: KEY_BYTES_MAX });
-  /** Keys of own memory for messages to and from the peer. */
+  /** Keys of local memory that messages give to the peer. */
   readonly messageKeys: MessageKeys = new MessageKeys();
   /** The order of notifications. */
   readonly notifications: NotifyOrder = new NotifyOrder();
-  /** Bytes that this end may send before the peer asks for them, and those that the peer may send. */
+  /** Bytes that each side may send before the receiver requests them. */
   readonly credit: OutboundCredit = new OutboundCredit();
   readonly inbound: InboundWindow;
-  /** Why the connection has ended: OK while it has not. */
+  /** Why the connection has ended; OK while it is open. */
   failure: Status = Status.OK;
-  /** Whether the peer has announced that it ends its half. */
+  /** True once the peer has announced that it closes its half. */
   closedByPeer = false;
-  /** Whether it has failed within a call, and progress has to report the failure. */
+  /** True if the connection failed within a call and progress still has to report it. */
   isUnreported = false;
   readonly #owner: ConnectionOwner;
   readonly #pending: PendingQueue = new PendingQueue();
-  /** Messages of the protocol itself: they must not wait behind a fence of the application. */
+  /** Protocol messages, in a separate queue: they must not wait behind a fence of the application. */
   readonly #posted: PendingQueue = new PendingQueue();
   #postedCount = 0;
-  /** Made at the first return of credit. */
+  /** Created when credit is first returned. */
   #creditMessage: CreditMessage | undefined = undefined;
-  /** Why waiting was cancelled; OK while requests may wait. */
-  #givenUp: Status = Status.OK;
-  /** Number of wire-up messages among the posted ones: before they are sent, the peer does not know where to answer. */
+  /** Status of requests that would have to wait, once waiting was cancelled; OK while requests may wait. */
+  #cancelledWith: Status = Status.OK;
+  /** Number of wire-up messages in the queue of protocol messages. Before they are sent, the peer has no address to reply to. */
   #hellos = 0;
   #keptFailure: Status = Status.OK;
-  /** Whether no close message is due: the peer was told that this half has ended, never learned of it, or has ended the other half itself. */
+  /** True if no close message must be sent: it was sent already, the peer never knew this endpoint, or the peer closed first. */
   #hasLeft = false;
   #areLanesClosed = false;
 
@@ -144,33 +143,33 @@ export class Connection extends ExpectedAnswers {
     this.inbound = new InboundWindow(owner.budget, () => this.#returnCredit());
   }
 
-  /** True while requests wait for resources; later ones queue up behind them. */
+  /** True while requests wait for resources; later ones are queued behind them. */
   get hasPending(): boolean {
     return !this.#pending.isEmpty || this.#hellos > 0;
   }
 
-  /** True when nothing is left that this end could send. */
+  /** True if this side has nothing left to send. */
   get isDrained(): boolean {
     return this.#pending.isEmpty && this.#posted.isEmpty;
   }
 
   /**
-   * Whether a message can go without a request: nothing waits in front of it, and the peer has given credit for it, which a connection that is not established
-   * does not have.
+   * True if a message can be sent without a request: no message is queued before it, and there is credit for it. A connection that is not established has
+   * none.
    */
   canSendAtOnce(cost: number): boolean {
     return this.credit.bytes >= cost && !this.hasPending && this.failure === Status.OK && !isObserved();
   }
 
   /**
-   * Sends a message of the protocol itself, now or when there is room.
-   * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
+   * Sends a protocol message, now or when there are resources.
+   * @returns OK; or the reason why the message was dropped: the connection has ended, or the transport cannot send
    */
   post(messageId: number, header: Int32Array, payload?: Uint8Array): Status {
-    return this.failure === Status.OK ? this.#say(messageId, header, payload) : this.failure;
+    return this.failure === Status.OK ? this.#send(messageId, header, payload) : this.failure;
   }
 
-  #say(messageId: number, header: Int32Array, payload: Uint8Array | undefined): Status {
+  #send(messageId: number, header: Int32Array, payload: Uint8Array | undefined): Status {
     const bytes = payload?.byteLength ?? 0;
     if (this.#posted.isEmpty) {
       const status = sendMessage(this, messageId, header, payload, 0, bytes);
@@ -182,21 +181,21 @@ export class Connection extends ExpectedAnswers {
     return Status.OK;
   }
 
-  /** Starts a request of the protocol itself, behind no request of the application. */
+  /** Starts a protocol request, which does not wait behind requests of the application. */
   run(request: Queued): void {
     const status = this.#posted.isEmpty ? start(request) : Status.NO_RESOURCE;
-    if (status === Status.NO_RESOURCE && this.#givenUp !== Status.OK) this.#abandon(request, this.#givenUp);
+    if (status === Status.NO_RESOURCE && this.#cancelledWith !== Status.OK) this.#abandon(request, this.#cancelledWith);
     else if (status === Status.NO_RESOURCE) this.#post(request);
     else if (status !== Status.INPROGRESS) request.end(status);
   }
 
-  /** Queues a request of the application behind the others. */
+  /** Queues a request of the application. */
   queue(request: Queued): void {
     this.#pending.push(request);
     this.#owner.pending.add(this);
   }
 
-  /** Starts a request of the protocol itself that must not overtake those of the application. */
+  /** Starts a protocol request that must not overtake those of the application. */
   enqueue(request: Queued): void {
     const status = this.hasPending ? Status.NO_RESOURCE : start(request);
     if (status === Status.NO_RESOURCE) this.queue(request);
@@ -208,55 +207,52 @@ export class Connection extends ExpectedAnswers {
     return this.#pending.remove(request);
   }
 
-  /** Starts waiting requests, as far as there are resources; returns how many were started or ended. */
+  /** Restarts queued requests as far as there are resources; returns how many were started or ended. */
   restart(): number {
     const started = this.#restart(this.#posted);
     return this.#hellos > 0 ? started : started + this.#restart(this.#pending);
   }
 
-  /** Keeps a failure that a check of the lanes has found, for the next flush. */
+  /** Stores a failure that a check of the lanes has found; the next flush reports it. */
   keepFailure(status: Status): void {
     if (this.#keptFailure === Status.OK) this.#keptFailure = status;
   }
 
-  /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
+  /** Takes the stored failure of a lane, if any: the next flush reports it, once. */
   takeFailure(): Status {
     const kept = this.#keptFailure;
     this.#keptFailure = Status.OK;
     return kept;
   }
 
-  /**
-   * Sends the close message, once. If the peer has not answered yet, it has to wait for the answer: call again then; see
-   * {@link isClosePending}.
-   */
+  /** Sends the close message, once. Until the peer has replied to the connection request, it cannot be sent: see {@link isClosePending}. */
   sendClose(): void {
     if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
     this.#hasLeft = true;
-    // A loopback with one half only would close itself.
+    // A loopback with only one half would close that half.
     if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
-    this.#say(MessageId.CLOSE, writeClose(this.remoteId), undefined);
+    this.#send(MessageId.CLOSE, writeClose(this.remoteId), undefined);
   }
 
-  /** Whether the close message has still to be sent. */
+  /** True if the close message still has to be sent. */
   get isClosePending(): boolean {
     return !this.#hasLeft && this.am !== undefined;
   }
 
-  /** Called when the peer has ended its half. */
+  /** Called when the peer has closed its half. */
   endedByPeer(): void {
     this.#hasLeft = true;
     if (this.failure === Status.OK) this.closedByPeer = true;
     this.fail(Status.CONNECTION_RESET);
   }
 
-  /** Ends everything that waits here, once, and tells the peer; later operations fail with the same status. */
+  /** Ends all requests on the connection, once, and notifies the peer; later operations fail with the same status. */
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
-    // Before the requests end: the peer may not know that they do.
+    // Before the requests end, as the peer may not know of their end yet.
     this.messageKeys.revoke();
-    // While the hello is not sent, the peer has no half of the connection.
+    // Until the wire-up message is sent, the peer has no half of the connection.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers && this.#owner.observation.isTold)
@@ -274,7 +270,7 @@ export class Connection extends ExpectedAnswers {
   }
 
   /**
-   * Ends one of several requests. A request whose memory transports still use ends when they no longer use it, and is waited for until then; it is told so
+   * Ends one request. If transports still use its memory, it ends when they no longer do, and is waited for until then. Each request is notified only
    * once, however often its connection is given up.
    */
   #abandon(request: Queued, status: Status): void {
@@ -282,13 +278,13 @@ export class Connection extends ExpectedAnswers {
     if (request.requestId !== 0) this.forget(request);
     const { generation } = request;
     request.onAbandoned(status);
-    // The request may have ended, and the object may belong to another operation.
+    // The request may have ended, and its object may belong to another operation.
     if (request.generation !== generation || request.isCompleted || request.isFlush) return;
     request.isAbandoned = true;
     this.expect(request);
   }
 
-  /** Ends requests that wait for the peer, and those that have not been sent. The end of one may start another that was waiting, which does not wait then. */
+  /** Ends requests that wait for the peer, and those that were not sent. The end of one may start another, which then does not wait. */
   #abandonAll(waiting: readonly Queued[], unsent: readonly Queued[], status: Status): void {
     for (const request of waiting) {
       if (this.waiting.get(request.requestId) === request) this.#abandon(request, status);
@@ -296,9 +292,9 @@ export class Connection extends ExpectedAnswers {
     for (const request of unsent) this.#abandon(request, status);
   }
 
-  /** Ends the requests that wait for the peer, in transports too, and those that have not been sent; messages to the peer are still sent, and flushes end. */
+  /** Ends the requests that wait for the peer, also those in transports, and those that were not sent; messages to the peer are still sent, and flushes end. */
   cancelWaiting(status: Status): void {
-    this.#givenUp = status;
+    this.#cancelledWith = status;
     this.messageKeys.revoke();
     this.failFlushes(status);
     const waiting = [...this.waiting.values()];
@@ -307,15 +303,15 @@ export class Connection extends ExpectedAnswers {
       if (request.requestId === 0) ended.push(request);
     };
     this.#pending.sift((request) => request.isFlush, take);
-    // Removes parts of transfers that no transport works on yet, but not messages to the peer.
+    // Removes transfers that no transport has started yet, but keeps messages to the peer.
     this.#postedCount -= this.#posted.sift((request) => request instanceof PostedMessage, take);
     this.#abandonAll(waiting, ended, status);
     for (const { endpoint } of [...this.lanes]) endpoint.cancel?.();
   }
 
   /**
-   * Closes the lanes of a connection that the peer has closed, or whose peer has ended, if no request uses them: the program may keep its endpoint, with their
-   * descriptors and mappings, for as long as it runs.
+   * Closes the lanes, to free their descriptors and mappings, if the peer has closed or failed and no request uses them: the program may keep its endpoint
+   * for long.
    */
   releaseLanes(): void {
     if (this.failure === Status.OK || this.waiting.size > 0 || !this.isDrained) return;
@@ -323,7 +319,6 @@ export class Connection extends ExpectedAnswers {
     if (isOver) this.#closeLanes();
   }
 
-  /** Closes the lanes. */
   close(): void {
     this.#hasLeft = true;
     this.fail(Status.CANCELED);
@@ -343,7 +338,7 @@ export class Connection extends ExpectedAnswers {
     for (let head = queue.head; head !== undefined; head = queue.head) {
       const status = start(head);
       if (status === Status.NO_RESOURCE) break;
-      // A start may end the connection, and with it everything that is queued.
+      // The start may have ended the connection, and with it the whole queue.
       if (queue.head !== head) continue;
       queue.shift();
       started += 1;
@@ -351,7 +346,7 @@ export class Connection extends ExpectedAnswers {
         this.#postedCount -= 1;
         const isHello = head instanceof PostedMessage && head.messageId === MessageId.WIREUP;
         if (isHello) this.#hellos -= 1;
-        // Whatever the error handling of the endpoint: without it there is no connection, and the peer answers nothing.
+        // Regardless of the error handling mode: without a wire-up message the peer never replies.
         if (isHello && isFailure(status)) {
           this.isUnreported = true;
           this.fail(status);
@@ -362,7 +357,7 @@ export class Connection extends ExpectedAnswers {
     return started;
   }
 
-  /** Returns the free credit, now or when there is room; false on a connection that is not established. */
+  /** Returns the free credit, now or when there are resources; false on a connection that is not established. */
   #returnCredit(): boolean {
     if (this.failure !== Status.OK || this.remoteId === NO_ENDPOINT) return false;
     this.#creditMessage ??= new CreditMessage(this, this.inbound);

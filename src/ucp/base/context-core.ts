@@ -1,4 +1,4 @@
-/** The core of a context, below its API: the settings, the opened memory domains, the memory mapped with them, and the unpacking of remote keys. */
+/** The core of a context, below its API: settings, open memory domains, mapped memory and the unpacking of remote keys. */
 
 import { ClosableContext } from '../../api/awaited/context.ts';
 import type { Engine } from '../../api/contract/explanation.ts';
@@ -24,7 +24,6 @@ import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts'
 import { type OpenMd, Resources } from '../resources/resources.ts';
 import type { PeerLanes } from './peer-lanes.ts';
 
-/** The parts of a context that this one is made of. */
 export interface CoreParams {
   readonly components: readonly Component[];
   readonly config: Config;
@@ -32,37 +31,37 @@ export interface CoreParams {
   readonly clock: Clock;
   /** The engine, as the context reports it. */
   readonly engine: Engine;
-  /** Makes an eventfd, for workers. */
+  /** Creates an eventfd, for workers. */
   readonly newSignal: () => SignalFd;
-  /** Returns foreign host memory by its address. Throws UcxError for a range that is not mapped. */
+  /** Looks up host memory of other libraries by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
-  /** Host memory that is a dma-buf, or can be exported as one; closed with the context. */
+  /** Host memory that is a dma-buf or can be exported as one; closed with the context. */
   readonly hostDmabufs: HostDmabufs;
-  /** How far cards are from network devices: see {@link DistanceOf}. */
+  /** Distance between cards and network devices: see {@link DistanceOf}. */
   readonly distanceOf: DistanceOf;
 }
 
-/** Options of unpacking a key. */
+/** Options of unpackRkey. */
 export interface UnpackOptions {
-  /** False for a key that is used by transports only: the peer is not asked to move the bytes. */
+  /** False for a key that only transports use: the worker of the peer is not requested to move the bytes. */
   readonly messages?: boolean;
 }
 
-/** A context, as its workers and their protocols see it. */
+/** A context, as seen by its workers and their protocols. */
 export abstract class ContextCore<W extends Worker = Worker> extends ClosableContext<W> {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
   readonly engine: Engine;
   readonly resources: Resources;
-  /** Mapped memory, and the memory that peers may ask for. */
+  /** Mapped and exported memory. */
   readonly memory: MemoryMap;
   protected readonly memoryTypes: MemoryTypes;
-  /** Copies the memory of this context, for its handles. */
+  /** Copies to and from memory of this context, for its handles. */
   readonly copier: MemoryCopier = new MemoryCopier(this, (memory) => this.packOwnRkey(memory as MemoryHandle));
-  /** Makes an eventfd, for workers. */
+  /** Creates an eventfd, for workers. */
   readonly newSignal: () => SignalFd;
-  /** How far cards are from network devices. */
+  /** Distance between cards and network devices. */
   readonly distanceOf: DistanceOf;
   /** See UCX_PROGRESS_SPIN, UCX_REQUESTS_MAX, UCX_KEEPALIVE_INTERVAL, UCX_UNEXP_MAX_BYTES and UCX_PROTO_INFO. */
   readonly progressSpinNs: number;
@@ -70,8 +69,8 @@ export abstract class ContextCore<W extends Worker = Worker> extends ClosableCon
   readonly keepaliveNs: number;
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
-  /** See UCX_ADDRESS_DEBUG_INFO: addresses of workers have their names. */
-  readonly tellsNames: boolean;
+  /** See UCX_ADDRESS_DEBUG_INFO: worker addresses contain a name. */
+  readonly addsNames: boolean;
   /** See UCX_RNDV_THRESH, UCX_BCOPY_THRESH and UCX_ZCOPY_THRESH. */
   readonly thresholds: Thresholds;
   /** See UCX_RNDV_SCHEME. */
@@ -79,7 +78,7 @@ export abstract class ContextCore<W extends Worker = Worker> extends ClosableCon
   /** See UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT. */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
-  /** Limits for dividing a long rendezvous, and a long put or get, between devices. */
+  /** Limits for dividing long transfers between network devices. */
   readonly rails: RailLimits;
   readonly rmaRails: RailLimits;
 
@@ -97,7 +96,7 @@ export abstract class ContextCore<W extends Worker = Worker> extends ClosableCon
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.requestsMax = config.REQUESTS_MAX;
-    this.tellsNames = config.ADDRESS_DEBUG_INFO;
+    this.addsNames = config.ADDRESS_DEBUG_INFO;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.thresholds = thresholdsOf(config);
     this.distanceOf = params.distanceOf;
@@ -125,7 +124,6 @@ export abstract class ContextCore<W extends Worker = Worker> extends ClosableCon
     });
   }
 
-  /** The opened memory domains. */
   get mds(): readonly OpenMd[] {
     return this.resources.mds;
   }
@@ -150,19 +148,19 @@ export abstract class ContextCore<W extends Worker = Worker> extends ClosableCon
     return new RemoteKey(connection, fields, parts, memoryKey);
   }
 
-  /** A key for endpoints to workers of this context: it permits everything, whatever peers may do with the memory. */
+  /** Packs a key for endpoints to workers of this context. It permits all accesses, whatever peers are allowed. */
   packOwnRkey(handle: MemoryHandle): Uint8Array {
     return this.memory.packOwnRkey(handle);
   }
 
-  /** Allocates host memory that every transport reaches; for staging. */
+  /** Allocates host memory that every transport can use; for staging. */
   allocateHost(byteLength: number): MemoryHandle {
     this.checkOpen();
     return this.memory.map({ allocate: byteLength });
   }
 }
 
-/** One part of a remote key; undefined for memory that its memory domain cannot reach from here. */
+/** Unpacks one part of a remote key; undefined for memory that its memory domain cannot reach from this process. */
 function unpackPart(md: MemoryDomain, key: Uint8Array): UctRemoteKey | undefined {
   try {
     return md.rkeyUnpack(key);

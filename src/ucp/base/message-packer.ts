@@ -11,7 +11,7 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import { WorkerCounter, type WorkerCounters } from './observation.ts';
 import type { PeerLanes } from './peer-lanes.ts';
 
-/** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs only during the call that it is passed to. */
+/** Writes a header, and a payload from host memory or from a list. A single instance: a packer runs only during the call that it is passed to. */
 class MessagePacker implements AmPacker {
   #header: Int32Array = new Int32Array(0);
   #bytes: Uint8Array | undefined = undefined;
@@ -19,7 +19,7 @@ class MessagePacker implements AmPacker {
   #offset = 0;
   #byteLength = 0;
 
-  /** Holds one message, with the bytes of its payload, until {@link passed}. */
+  /** Holds one message with a contiguous payload until {@link passed}. */
   hold(header: Int32Array, bytes: Uint8Array | undefined, offset: number, byteLength: number): this {
     this.#header = header;
     this.#bytes = bytes;
@@ -28,13 +28,13 @@ class MessagePacker implements AmPacker {
     return this;
   }
 
-  /** Holds one message, with its payload in pieces. */
+  /** Holds one message whose payload is a list. */
   holdPieces(header: Int32Array, pieces: readonly LocalPiece[], offset: number, byteLength: number): this {
     this.#pieces = pieces;
     return this.hold(header, undefined, offset, byteLength);
   }
 
-  /** The message was passed to the transport, or refused: its memory must not live longer because it was sent. Returns its status. */
+  /** Drops the references to the memory of the message, whether the transport accepted it or not, and traces it. Returns its status. */
   passed({ id, trace }: PeerLanes, messageId: number, status: Status): Status {
     this.#bytes = undefined;
     this.#pieces = undefined;
@@ -59,9 +59,9 @@ const PACKER = new MessagePacker();
 const NO_BYTES = new Uint8Array(0);
 
 /**
- * Sends a message whose payload is one piece of host memory.
+ * Sends a message whose payload is contiguous host memory.
  * @param header an even number of words
- * @returns OK, NO_RESOURCE, UNREACHABLE on a connection without messages, EXCEEDS_LIMIT for one longer than a frame, or a failure
+ * @returns OK, NO_RESOURCE, UNREACHABLE on a connection without a message lane, EXCEEDS_LIMIT for a message longer than a frame, or a failure
  */
 export function sendMessage(
   connection: PeerLanes,
@@ -87,7 +87,7 @@ export function sendMessage(
 }
 
 /**
- * The host memory of a message that goes by short; undefined for a message that is packed (bcopy), because it is longer or in several pieces.
+ * The host memory of a message that is sent by short; undefined for a message that must be packed (bcopy), because it is longer or a list.
  * @param byteLength bytes of the payload
  */
 export function shortBytes(
@@ -97,12 +97,12 @@ export function shortBytes(
   byteLength: number,
 ): Uint8Array | undefined {
   if (headerBytes + byteLength > connection.amShortMax) return undefined;
-  // Empty memory may be detached.
+  // Empty memory may be detached: do not touch it.
   if (byteLength === 0) return NO_BYTES;
   return pieces.length === 1 ? hostBytes(pieces[0]!.memory) : undefined;
 }
 
-/** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
+/** Sends a message whose payload is a range of a list of host memory. Returns like {@link sendMessage}. */
 export function sendPieces(
   connection: PeerLanes,
   messageId: number,
@@ -127,14 +127,14 @@ export function sendPieces(
 /** A message that follows puts. */
 export interface FollowingMessage {
   readonly messageId: number;
-  /** The id with which the peer gets it if the puts fail. */
+  /** Message id that the peer receives instead if the puts fail. */
   readonly failedId: number;
   readonly header: Int32Array;
   readonly payload: Uint8Array;
 }
 
 /**
- * Sends a message behind the puts of its lane that were started last: see UctEndpoint.amAfterPuts.
+ * Sends a message behind the last puts of its lane: see UctEndpoint.amAfterPuts.
  * @param puts the number of the puts
  * @returns like {@link sendMessage}; UNSUPPORTED on a lane whose messages may overtake puts
  */
@@ -150,7 +150,7 @@ export function sendAfterPuts(connection: PeerLanes, message: FollowingMessage, 
 
 /**
  * Counts a message that lacks credit.
- * @returns true if it is to be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
+ * @returns true if it must be offered by rendezvous; false if it waits, because credit arrives as soon as the receiver makes progress
  */
 export function lacksCredit(credit: OutboundCredit, cost: number, counters: WorkerCounters): boolean {
   if (credit.isFirstLack()) counters.count(WorkerCounter.TX_NO_CREDIT);

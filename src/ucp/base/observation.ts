@@ -1,7 +1,6 @@
 /**
- * Reports the ended operations of a worker to observers, through the diagnostics channels. While a channel has subscribers, every operation has a
- * request, even one that could end without it. Counters of the protocols of one worker, for statistics. Bytes are counted by the interfaces that move
- * them.
+ * Reports ended operations of a worker to observers through the diagnostics channels, and counts the protocols of one worker for statistics. While a
+ * channel has subscribers, every operation has a request, even one that could end without it. The interfaces count the bytes that they move.
  */
 
 import { MessageTrace } from '../../api/layout/message.ts';
@@ -17,7 +16,6 @@ export function isObserved(): boolean {
   return operationEnd.hasSubscribers;
 }
 
-/** Parameters of observing a worker. */
 export interface ObservationOptions {
   readonly clock: Clock;
   readonly log: Log;
@@ -32,22 +30,21 @@ export interface ObservedOperation {
   readonly device: string | undefined;
   readonly movedBytes: number;
   readonly status: Status;
-  /** When it was started; -1 for one that is not observed. */
+  /** Time of its start; -1 if it is not observed. */
   startNs: number;
 }
 
-/** The operations of one worker. */
 export class Observation {
   /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly info: ProtocolInfo | undefined;
   /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly trace: MessageTrace | undefined;
-  /** False for a worker whose operations are parts of those of another: neither they nor its connections are reported. */
+  /** False for an internal worker, whose operations are parts of those of another worker: neither they nor its connections are reported. */
   isTold = true;
   readonly #clock: Clock;
   readonly #worker: number;
 
-  /** Subscribes until {@link close}, if the printer counts uses. */
+  /** Subscribes until {@link close} if the printer counts uses. */
   constructor({ clock, log, protocolInfoMode }: ObservationOptions) {
     this.#clock = clock;
     this.#worker = nextWorkerNumber();
@@ -66,12 +63,12 @@ export class Observation {
     if (event.worker === this.#worker) this.info?.used(event);
   };
 
-  /** A request of the application starts. */
+  /** Called when a request of the application starts. */
   started(request: ObservedOperation): void {
     if (isObserved() && this.isTold) request.startNs = this.#clock.nowNs();
   }
 
-  /** A request that {@link started} has marked has ended. */
+  /** Called when a request has ended that {@link started} has marked. */
   ended(request: ObservedOperation): void {
     const { protocol, transport, device, status, startNs } = request;
     operationEnd.publish({
@@ -87,7 +84,7 @@ export class Observation {
   }
 }
 
-/** Names by index; those of UCX (ucp_ep, ucp_worker) where it has them. */
+/** Names by index; those of UCX (ucp_ep, ucp_worker) where UCX has the same counter. */
 const NAMES = [
   'tx_eager',
   'tx_eager_sync',
@@ -117,46 +114,46 @@ const NAMES = [
 
 /** Indices of the counters. */
 export const WorkerCounter = {
-  /** Tagged messages sent with their data, those that wait for their match, and those whose data the receiver asks for. */
+  /** Tagged messages sent eagerly; synchronous ones, which wait for their match; and those sent by rendezvous. */
   TX_EAGER: 0,
   TX_EAGER_SYNC: 1,
   TX_RNDV: 2,
-  /** Tagged messages that have met a receive, and those that came before it. */
+  /** Tagged messages that matched a posted receive, and unexpected ones. */
   TAG_RX_EAGER_EXP: 3,
   TAG_RX_EAGER_UNEXP: 4,
   TAG_RX_RNDV_EXP: 5,
   TAG_RX_RNDV_UNEXP: 6,
   /**
-   * Rendezvous whose data this worker has read from the sender, written to the receiver as a whole, written window by window, as between fragments,
-   * or received in messages.
+   * Rendezvous whose data this worker has read from the sender, written to the receiver at once, written in windows (as between fragments), or received in
+   * messages.
    */
   RNDV_GET_ZCOPY: 7,
   RNDV_PUT_ZCOPY: 8,
   RNDV_PUT_MTYPE_ZCOPY: 9,
   RNDV_AM: 10,
-  /** Windows that this worker has asked a sender for: of its own memory, and of fragments for device memory. */
+  /** Windows requested from senders: into local memory, and into fragments for device memory. */
   RNDV_RTR: 11,
   RNDV_RTR_MTYPE: 12,
-  /** Active messages sent, and those of them by rendezvous; those received likewise. Notifications are not counted. */
+  /** Active messages: sent, sent by rendezvous, received, received by rendezvous. Notifications are not counted. */
   AM_TX: 13,
   AM_TX_RNDV: 14,
   AM_RX: 15,
   AM_RX_RNDV: 16,
   STREAM_TX: 17,
   STREAM_RX: 18,
-  /** Atomic operations that this worker has done for a peer. */
+  /** Atomic operations executed for peers. */
   ATOMIC_SW: 19,
-  /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
+  /** Requests started: operations that did not end in their call, or whose request was wanted. */
   REQUESTS: 20,
-  /** Number of times that the window of a peer was used up, and of messages that were offered for lack of credit. */
+  /** How often the credit of a peer was used up, and how many messages were offered for lack of credit. */
   TX_NO_CREDIT: 21,
   TX_NO_CREDIT_RNDV: 22,
-  /** Tagged messages that the program has received, or that were too long for it. */
+  /** Tagged messages that the program has received, or that were too long for its receive. */
   TAG_RX: 23,
 } as const;
 export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
 
-/** Counts. The values lie in an array of Numbers, so that counting never allocates. */
+/** Counters in an array of Numbers, so that counting never allocates. */
 export class WorkerCounters {
   readonly #values: Float64Array = new Float64Array(NAMES.length);
 
@@ -164,7 +161,10 @@ export class WorkerCounters {
     this.#values[counter]! += 1;
   }
 
-  /** The counters as a node of the statistics, above those of interfaces. @param levels current values of the worker */
+  /**
+   * The counters as a statistics node, above those of the interfaces.
+   * @param levels current values of the worker
+   */
   node(levels: Counters, ifaces: readonly { stats(): StatsNode }[]): StatsNode {
     const counters = { ...namedCounters(NAMES, this.#values), ...levels };
     const sum = (...summands: readonly WorkerCounter[]): number =>

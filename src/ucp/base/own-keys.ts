@@ -1,4 +1,4 @@
-/** The keys of own memory at the connection of a worker to itself: unpacked at their first use, and kept until the memory is unmapped or the worker closes. */
+/** Remote keys of local memory on the loopback connection of a worker: unpacked at first use, and kept until the memory is unmapped or the worker closes. */
 
 import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import type { MemoryHandle, RevocableKey } from '../mem/memory-handle.ts';
@@ -6,7 +6,7 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Connection } from './connection.ts';
 import type { ContextCore } from './context-core.ts';
 
-/** The keys of one worker. They permit everything, whatever peers may do with the memory. */
+/** The keys of one worker. They permit all accesses, whatever peers are allowed. */
 export class OwnKeys {
   readonly #context: ContextCore;
   readonly #loopback: () => Connection;
@@ -34,13 +34,12 @@ export class OwnKeys {
   }
 }
 
-/** One of them. */
 class KeptKey implements RevocableKey {
   readonly rkey: RemoteKey;
   readonly #memory: MemoryHandle;
   readonly #all: Map<MemoryHandle, KeptKey>;
 
-  /** @param all the keys that it is one of until it is revoked */
+  /** @param all the keys of the worker, from which this one is removed when it is revoked */
   constructor(rkey: RemoteKey, memory: MemoryHandle, all: Map<MemoryHandle, KeptKey>) {
     this.rkey = rkey;
     this.#memory = memory;

@@ -1,6 +1,6 @@
 /**
- * Control messages of the protocols that wait for resources: queued ones, and the one CREDIT message of a connection, which returns all credit that is
- * free when it is sent.
+ * Protocol messages that wait for resources: queued ones, and the single CREDIT message of a connection, which returns all credit that is free at the time
+ * of sending.
  */
 
 import { CreditCode, writeCredit } from '../../api/layout/control.ts';
@@ -11,14 +11,14 @@ import { sendMessage } from './message-packer.ts';
 import type { PeerLanes } from './peer-lanes.ts';
 import { OwnMessage } from './queued.ts';
 
-/** What a message consists of. */
+/** The fields of a protocol message. */
 export interface Posted {
   readonly messageId: number;
   readonly header: Int32Array;
   readonly payload: Uint8Array | undefined;
 }
 
-/** A message that was posted. */
+/** A queued protocol message. */
 export class PostedMessage extends OwnMessage {
   readonly messageId: number;
   readonly #to: PeerLanes;
@@ -38,7 +38,7 @@ export class PostedMessage extends OwnMessage {
   start(): Status {
     const payload = this.#payload;
     const status = sendMessage(this.#to, this.messageId, this.#header, payload, 0, payload?.byteLength ?? 0);
-    // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+    // The caller has returned, so it cannot handle a failure: a message that lacks memory or descriptors is retried.
     return isLackOfResources(status) ? Status.NO_RESOURCE : status;
   }
 }
@@ -54,7 +54,7 @@ export class CreditMessage extends OwnMessage {
     this.#window = window;
   }
 
-  /** Makes it a new message; the one before has ended. */
+  /** Reuses the object for a new message; the previous one has ended. */
   begin(): void {
     this.beginQueued();
   }

@@ -1,4 +1,4 @@
-/** The data of a connection: its numbers, its lanes, the limits of its messages, and the properties of the peer. */
+/** The data of a connection: its ids, lanes and message limits, and properties of the peer. */
 
 import type { SocketAddresses } from '../../api/contract/listener.ts';
 import { NO_ENDPOINT } from '../../api/layout/frame.ts';
@@ -14,54 +14,53 @@ import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import type { Observation } from './observation.ts';
 
-/** What the connections of one worker have in common. */
+/** Settings that all connections of a worker share. */
 export interface LaneSettings {
   readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
   readonly observation: Observation;
 }
 
-/** The data of one connection. */
 export class PeerLanes {
-  /** Number of the connection here: messages of the peer name it. */
+  /** Local id of the connection, which messages of the peer name. */
   readonly id: number;
   readonly lanes: readonly Lane[];
-  /** Distance of lanes from device memory of this context. */
+  /** Distance between lanes and device memory of this context. */
   readonly distanceOf: DistanceOf;
-  /** Whether several lanes are network lanes: transfers may be divided between them. */
+  /** True if there are several network lanes, between which transfers may be divided. */
   readonly hasRails: boolean;
   /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly protocolInfo: ProtocolInfo | undefined;
   /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly trace: MessageTrace | undefined;
-  /** The interfaces that are not lanes, and why. */
+  /** Interfaces that are not lanes, with the reasons. */
   readonly unreachable: readonly Rejection[];
-  /** Endpoint of the lane of the messages; undefined if no lane carries any. */
+  /** The message lane's endpoint; undefined if no lane carries messages. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
-  /** Longest messages of that lane. */
+  /** Maximum length of messages on that lane. */
   readonly amShortMax: number;
   readonly amBcopyMax: number;
-  /** Bytes from which messages to this peer go by rendezvous; Infinity where only the length of a frame decides. */
+  /** Rendezvous threshold in bytes; Infinity if only the frame size limits eager messages. */
   readonly rendezvousThreshold: number;
-  /** See UCX_ZCOPY_THRESH; undefined where the estimates decide. */
+  /** See UCX_ZCOPY_THRESH; undefined to choose by cost. */
   readonly zcopyThreshold: number | undefined;
   /** See UCX_PROTO_EMULATION_ENABLE. */
   readonly isEmulating: boolean;
-  /** Number of the connection at the peer; NO_ENDPOINT until it is established. */
+  /** Id of the connection at the peer; NO_ENDPOINT until it is established. */
   remoteId: number = NO_ENDPOINT;
   /** Identities of the interfaces of the peer, which are the sources of its messages. */
   sources: readonly string[] = [];
-  /** Id of the worker that it leads to, a character for each byte: for snapshots and warnings. */
+  /** Id of the peer's worker, one character for each byte: for snapshots and warnings. */
   peerWorkerId = '';
-  /** Its name, if its address has one (UCX_ADDRESS_DEBUG_INFO). */
+  /** Name of the peer's worker, if its address has one (UCX_ADDRESS_DEBUG_INFO). */
   peerName: string | undefined = undefined;
-  /** Whether only the program of that worker makes its progress, as its address says. */
+  /** True if the peer's worker is progressed only by its program (from its address). */
   isPeerManual = false;
-  /** The entry of {@link sources} that the last message came from. */
+  /** The entry of {@link sources} that the last message matched. */
   #source: string | undefined = undefined;
-  /** True for a connection of a worker to itself: both its ends are this one. */
+  /** True for the connection of a worker to itself: both halves are this object. */
   isLoopback = false;
-  /** The socket addresses by which client and listener made the connection; undefined for a connection by worker address. */
+  /** Socket addresses of client and listener; undefined for a connection by worker address. */
   socketAddresses: SocketAddresses | undefined = undefined;
 
   constructor({ context, observation }: LaneSettings, id: number, connected: ConnectedLanes) {
@@ -83,7 +82,7 @@ export class PeerLanes {
     this.isEmulating = isEmulating;
   }
 
-  /** Whether a message with this source comes from the peer: the number of a connection alone proves nothing, because it can be guessed. */
+  /** True if a message with this source comes from the peer. The connection id in a message is not sufficient, because it can be guessed. */
   isFrom(source: string): boolean {
     if (source === this.#source) return true;
     if (!this.sources.includes(source)) return false;
@@ -91,19 +90,20 @@ export class PeerLanes {
     return true;
   }
 
-  /** Whether the process of the peer is stopped by a signal now. */
+  /** True if the process of the peer is currently stopped by a signal. */
   get isPeerStopped(): boolean {
     return this.lanes.some(({ endpoint }) => endpoint.isPeerStopped?.() === true);
   }
 
   /**
-   * The lane of the messages.
-   * @throws UcxError ERR_UNREACHABLE with the reason of every transport that could
+   * The message lane.
+   * @throws UcxError ERR_UNREACHABLE with a reason for each transport that could carry messages
    */
   messageLane(): Lane {
     if (this.amLane !== undefined) return this.amLane;
     const reasons =
-      this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport has messages';
+      this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') ||
+      'no transport supports active messages';
     throw new UcxError({
       code: 'ERR_UNREACHABLE',
       status: Status.UNREACHABLE,
@@ -113,7 +113,7 @@ export class PeerLanes {
   }
 }
 
-/** The report about a connection to observers. */
+/** The report of a connection change to observers. */
 export function changeOf({ lanes }: PeerLanes, status: Status): EndpointChange {
   return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
 }

@@ -1,8 +1,7 @@
 /**
- * An entry of the pending queue of a connection: a request, or a control message of a protocol. The queue is an intrusive list, so its length is
- * unbounded.
+ * An entry of the pending queue of a connection: a request or a protocol message. The queue is an intrusive list, so its length is unbounded.
  *
- *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: it waits for resources, and is started again from there
+ *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: it waits for resources, and is restarted from there
  *    ^                   |                            |
  *    |                   '----------- end() ----------'---> ENDED: `status` is final
  *    '---- RequestPool.free() ---------------------------------'
@@ -12,43 +11,43 @@ import { CountedCompletion } from '../../api/operation/completion.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** The states: see the diagram above. */
+/** See the diagram above. */
 export const RequestState = { FREE: 0, STARTED: 1, QUEUED: 2, ENDED: 3 } as const;
 export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 
-/** One of them. It counts the operations of transports that it consists of. */
+/** Base class of the entries. Counts the transport operations that belong to it. */
 export abstract class Queued extends CountedCompletion {
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
   state: RequestState = RequestState.FREE;
-  /** Number of its operation: the object may belong to another one when a call returns. */
+  /** Number of the operation: after a call, the object may belong to another operation. */
   generation = 0;
-  /** The exception of a start out of the queue; the status is then that of this error. */
+  /** The exception thrown by a start from the queue; `status` is then the status of this error. */
   error: unknown = undefined;
-  /** The one behind it in a queue. */
+  /** Next entry of the queue. */
   next: Queued | undefined = undefined;
-  /** Number by which the peer answers it: see Connection.expect. 0 for none. */
+  /** Number that the reply of the peer names: see Connection.expect. 0 for none. */
   requestId = 0;
-  /** Whether only the peer can end it; a flush waits for it. */
+  /** True if only the peer can end it; flushes wait for it. */
   isRemote = false;
-  /** Whether it was abandoned while transports used its memory: it ends when they no longer do. */
+  /** True if it was abandoned while transports used its memory: it ends when they no longer do. */
   isAbandoned = false;
 
   get isCompleted(): boolean {
     return this.status !== Status.INPROGRESS;
   }
 
-  /** True while it waits for resources: it can be cancelled without a trace. */
+  /** True while it waits for resources: it can be cancelled without side effects. */
   get queued(): boolean {
     return this.state === RequestState.QUEUED;
   }
 
-  /** Whether it is a flush or a fence, which has no memory that a transport could use. */
+  /** True for a flush or a fence, which use no memory. */
   get isFlush(): boolean {
     return false;
   }
 
-  /** Makes it a new operation in progress. */
+  /** Resets the object for a new operation in progress. */
   protected beginQueued(): void {
     this.state = RequestState.STARTED;
     this.status = Status.INPROGRESS;
@@ -62,25 +61,25 @@ export abstract class Queued extends CountedCompletion {
   }
 
   /**
-   * Starts the operation, or starts it again after NO_RESOURCE.
-   * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
+   * Starts the operation, or restarts it after NO_RESOURCE.
+   * @returns OK or a failure if it has ended, INPROGRESS if it ends later, NO_RESOURCE to be called again after progress
    */
   abstract start(): Status;
 
-  /** The peer will not answer any more. */
+  /** Called when no reply of the peer will come any more. */
   abstract onAbandoned(status: Status): void;
 
-  /** Ends it, exactly once. */
+  /** Ends the operation, exactly once. */
   abstract end(outcome: Status): void;
 }
 
-/** A message of a protocol itself. */
+/** A protocol message. */
 export abstract class OwnMessage extends Queued {
   onAbandoned(status: Status): void {
     this.end(status);
   }
 
-  /** Transports copy it: they end nothing later. */
+  /** Nothing to do: transports copy the message, so its start also ends it. */
   onComplete(): void {
     this.end(this.failure);
   }
@@ -91,7 +90,7 @@ export abstract class OwnMessage extends Queued {
   }
 }
 
-/** Starts one; an exception of a transport becomes its status, and is kept in it. */
+/** Starts an entry. An exception of a transport becomes its status, and is kept in `error`. */
 export function start(queued: Queued): Status {
   try {
     return queued.start();
@@ -101,7 +100,7 @@ export function start(queued: Queued): Status {
   }
 }
 
-/** Those that wait for resources, in order. */
+/** Entries that wait for resources, in order. */
 export class PendingQueue {
   #head: Queued | undefined = undefined;
   #tail: Queued | undefined = undefined;
@@ -131,7 +130,7 @@ export class PendingQueue {
     return queued;
   }
 
-  /** Removes those for which `keeps` returns false, and passes them to `take`; returns their number. */
+  /** Removes the entries for which `keeps` returns false, and passes them to `take`; returns their number. */
   sift(keeps: (queued: Queued) => boolean, take: (queued: Queued) => void): number {
     const all: Queued[] = [];
     for (let head = this.shift(); head !== undefined; head = this.shift()) all.push(head);
@@ -146,7 +145,7 @@ export class PendingQueue {
     return taken;
   }
 
-  /** Takes one out of the middle; false when it is not here. */
+  /** Removes an entry from any position; false if it is not in the queue. */
   remove(queued: Queued): boolean {
     let before: Queued | undefined;
     for (let at = this.#head; at !== undefined; before = at, at = at.next) {
@@ -161,7 +160,7 @@ export class PendingQueue {
   }
 }
 
-/** Marks one as no longer queued. One that has ended at the head of its queue stays ended. */
+/** Marks an entry as not queued. An entry that ended at the head of its queue stays ended. */
 function leave(queued: Queued): void {
   queued.next = undefined;
   if (queued.queued) queued.state = RequestState.STARTED;

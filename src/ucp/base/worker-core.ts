@@ -1,6 +1,6 @@
 /**
- * The core of a worker, below its API: its interfaces, its requests and their start, the record of the operation that begins, its counters and reports,
- * and its connections by number.
+ * The core of a worker, below its API: interfaces, requests and their start, the arguments of the operation that begins, counters, reports, and
+ * connections by id.
  */
 
 import { hostname } from 'node:os';
@@ -27,7 +27,7 @@ import { OwnKeys } from './own-keys.ts';
 import type { Request, RequestOwner } from './request/request.ts';
 import { RequestPool } from './request/request-pool.ts';
 
-/** Connections of one worker at most. */
+/** Maximum number of connections of one worker. */
 export const CONNECTIONS_MAX = 65_535;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
@@ -36,41 +36,41 @@ const GENERATION_MASK = 0x7fff;
 /** The arguments of one operation. */
 export type UcpCall = Call<Connection, LocalMemory, RemoteKey, LocalPiece>;
 
-/** Name of the workers of this process for people. */
+/** Human-readable name of the workers of this process. */
 export function workerName(): string {
   return `${hostname()}:${process.pid}`;
 }
 
-/** A worker, as its protocols and connections see it; `W` is the data of messages that wait for the program. */
+/** A worker, as seen by its protocols and connections; `W` is the data of messages that wait for the program. */
 export abstract class WorkerCore<W extends object = object>
   extends AwaitedWorker<Connection, W>
   implements RequestOwner
 {
   readonly context: ContextCore;
-  /** Warnings about what peers send, limited in number. */
+  /** Rate-limited warnings about messages of peers. */
   readonly warnings: LimitedLog;
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
   readonly openIfaces: readonly OpenIface[];
   /** The interfaces, for tools and for sleeping. */
   readonly ifaces: readonly Iface[];
-  /** Bytes of the longest message that any transport delivers. */
+  /** Longest message that any transport delivers, in bytes. */
   readonly frameBytesMax: number;
   readonly counters: WorkerCounters = new WorkerCounters();
-  /** The memory for messages that arrive before the receiver asks for them. */
+  /** Memory for messages that arrive before they are received. */
   readonly budget: CreditBudget;
   readonly requests: RequestPool;
-  /** The arguments of the operation that is being started: see Call. */
+  /** Arguments of the operation that is being started: see Call. */
   readonly call: UcpCall = new Call();
   readonly observation: Observation;
-  /** The clock for the starts of requests, for snapshots. */
+  /** Clock for the start times of requests in snapshots. */
   readonly coarse: CoarseClock;
   readonly table: ConnectionTable = new ConnectionTable();
   readonly ownKeys: OwnKeys;
-  /** Connections with requests that wait for resources: progress starts them again. */
+  /** Connections with requests that wait for resources: progress restarts those. */
   readonly pending: Set<Connection> = new Set();
-  /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
+  /** Protocol puts and gets in flight: closing the worker waits for them. */
   internalTransfers = 0;
-  /** Set where an operation was started on an interface that progress does not poll without it. */
+  /** Set if an operation was started on an interface that progress otherwise does not poll. */
   readonly activity: Activity;
   protected readonly quiet: QuietIfaces;
   #address: Uint8Array | undefined;
@@ -91,7 +91,7 @@ export abstract class WorkerCore<W extends object = object>
     this.budget = new CreditBudget(context.unexpectedBytesMax);
   }
 
-  /** The connection of this worker to itself: it reaches all local memory. */
+  /** The connection of this worker to itself, which reaches all local memory. */
   abstract readonly loopback: Connection;
 
   /** Called when a peer violates the protocol: its connection ends with EXCEEDS_LIMIT. */
@@ -107,19 +107,22 @@ export abstract class WorkerCore<W extends object = object>
     return this.requests.inUse;
   }
 
-  /** Made at its first use: transports start to listen then. */
+  /** Packed at first use: transports begin to listen then. */
   get packedAddress(): Uint8Array {
-    const name = this.context.tellsNames ? workerName() : undefined;
+    const name = this.context.addsNames ? workerName() : undefined;
     this.#address ??= addressOfWorker(this, name);
     return this.#address;
   }
 
-  /** The connection that a message names in its first word; undefined also if the message came from another peer. */
+  /** The connection named in the first word of a message; undefined also if the message came from another peer. */
   connectionOf(frame: AmFrame): Connection | undefined {
     return this.table.of(frame);
   }
 
-  /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isBlocked it waits for resources at once */
+  /**
+   * Starts an initialized request: returns OK or a failure if it has ended, else the request.
+   * @param isBlocked true if it waits for resources at once
+   */
   start(request: Request, params: RequestParams | undefined, isBlocked = false): Status | Request {
     this.counters.count(WorkerCounter.REQUESTS);
     this.observation.started(request);
@@ -141,26 +144,26 @@ export abstract class WorkerCore<W extends object = object>
     this.promises.requestFreed();
   }
 
-  /** Ends transfers that are complete. Called in progress, behind a message that has started a copy, so that its peer is told before the next copy begins. */
+  /** Ends transfers that are complete. Called by progress after a message that has started a copy, so that the peer is notified before the next copy begins. */
   endTransfers(): void {
     if (this.activity.busy) this.quiet.progress(false);
   }
 }
 
-/** The connections of one worker, by the numbers that messages name. */
+/** The connections of one worker, by id. */
 export class ConnectionTable {
-  /** By the slot in their id; slot 0 stays empty. */
+  /** Indexed by the lower bits of the id; slot 0 stays empty. */
   readonly #slots: (Connection | undefined)[] = [undefined];
   readonly #freeSlots: number[] = [];
-  /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
+  /** Upper bits of ids, so that a late message does not reach the next connection in its slot. */
   #generation = 0;
 
-  /** All connections, also those that only the peer has asked for. */
+  /** All connections, including those that only the peer has requested. */
   get all(): readonly Connection[] {
     return this.#slots.filter((connection) => connection !== undefined);
   }
 
-  /** The connection that a message names in its first word, if the message came from its peer. */
+  /** The connection named in the first word of a message, if the message came from its peer. */
   of(frame: AmFrame): Connection | undefined {
     const connection = this.byId(endpointOf(frame));
     return connection?.isFrom(frame.source) === true ? connection : undefined;
@@ -171,13 +174,13 @@ export class ConnectionTable {
     return connection !== undefined && connection.id === id ? connection : undefined;
   }
 
-  /** Refuses one more connection than there are slots. @throws UcxError EXCEEDS_LIMIT */
-  checkRoom(): void {
+  /** Checks that a slot is free. @throws UcxError EXCEEDS_LIMIT */
+  checkFreeSlot(): void {
     if (this.#freeSlots.length > 0 || this.#slots.length <= SLOT_MASK) return;
     throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
   }
 
-  /** A number for a connection, which is added next. */
+  /** Reserves the id of a connection that is added next. */
   takeId(): number {
     const slot = this.#freeSlots.pop() ?? this.#slots.length;
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
@@ -188,7 +191,6 @@ export class ConnectionTable {
     this.#slots[connection.id & SLOT_MASK] = connection;
   }
 
-  /** Removes a connection. Idempotent. */
   remove(connection: Connection): void {
     if (this.byId(connection.id) !== connection) return;
     this.#slots[connection.id & SLOT_MASK] = undefined;

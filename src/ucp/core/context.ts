@@ -1,4 +1,4 @@
-/** A context of the native engine, as a program sees it: mapping memory, queries, workers, snapshots and closing. */
+/** A context of the native engine, as a program sees it: memory mapping, queries, workers, snapshots and closing. */
 
 import type { Context as ApiContext, ContextAttributes } from '../../api/contract/context.ts';
 import type {
@@ -22,17 +22,16 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import { contextInfo } from './print-info.ts';
 import { Worker } from './worker.ts';
 
-/** The parts of a context. */
 export interface ContextParams<Device> extends CoreParams {
-  /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
+  /** True if the Gaudi cards are emulated: every measurement obtained with them must say so. */
   readonly emulated: boolean;
-  /** The node of the cards, as the context reports it. */
+  /** The node of the cards, as reported by the context. */
   readonly cardNode: CardNode;
-  /** The open card with this index. Throws UcxError where there is none. */
+  /** The open card with this index. Throws UcxError if there is none. */
   readonly deviceOf: (index: number) => Device;
-  /** Runs when the workers are closed and the memory domains are still open: the last chance to read the statistics. */
+  /** Called when the workers are closed and the memory domains are still open: the last chance to read statistics. */
   readonly onClosing?: () => void;
-  /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
+  /** Called last, when the context is closed: releases what the composition root opened for it. */
   readonly onClose: () => void;
 }
 
@@ -150,7 +149,7 @@ export class Context<Device = unknown> extends ContextCore<Worker> implements Ap
     this.isClosed = true;
     this.#onClosing();
     this.memory.close();
-    // The memory domains end operations in flight, then free and deregister all memory themselves.
+    // The memory domains end operations in flight, then free and deregister all memory.
     this.resources.close();
     this.#hostDmabufs.close();
     this.#onClose();

@@ -1,6 +1,4 @@
-/**
- * The protocols of one worker, and the dispatch of messages to them.
- */
+/** The protocols of one worker, and the dispatch of messages to them. */
 
 import { CreditCode, readCredit, readWithdraw } from '../../api/layout/control.ts';
 import { HEADER_BYTES, MessageId } from '../../api/layout/message.ts';
@@ -20,7 +18,6 @@ import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
 
-/** The protocols. */
 export class Protocols {
   readonly rendezvous: Rendezvous;
   readonly tag: TagProtocol;
@@ -31,7 +28,7 @@ export class Protocols {
   readonly atomics: AtomicProtocol;
   readonly #host: WorkerCore;
   readonly #connections: Connections;
-  /** Handlers of the messages of each id, except the most frequent one. */
+  /** AM handlers by message id, except for the most frequent id. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
   constructor(host: WorkerCore<WaitingData>, connections: Connections) {
@@ -68,7 +65,7 @@ export class Protocols {
     this.#amHandlers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
 
-  /** Messages and bytes that have arrived and were not received, for statistics. */
+  /** Messages and bytes that have arrived and were not received yet, for statistics. */
   levels(): Record<'unexp_messages' | 'unexp_bytes' | 'stream_bytes' | 'am_bytes', number> {
     const { waiting, heldBytes } = this.tag.matcher;
     return {
@@ -79,7 +76,7 @@ export class Protocols {
     };
   }
 
-  /** Handles a message of any transport: the most frequent id first. Unknown messages, and those that are too short, are ignored. */
+  /** Dispatches a message of any transport, the most frequent id first. Unknown and truncated messages are ignored. */
   onMessage(id: number, frame: AmFrame): void {
     if (frame.byteLength < (HEADER_BYTES[id] ?? Number.POSITIVE_INFINITY)) return;
     switch (id) {
@@ -107,14 +104,14 @@ export class Protocols {
     if (connection === undefined) return;
     const { code, returnedBytes, windowBytes } = readCredit(frame);
     if (code === CreditCode.STREAM_WAITS) this.streams.peerWaits(connection);
-    else if (code === CreditCode.STREAM_TAKE) this.streams.asked(connection);
+    else if (code === CreditCode.STREAM_TAKE) this.streams.requested(connection);
     else if (code === CreditCode.RETURN || code === CreditCode.HELD) {
       connection.credit.take(returnedBytes, windowBytes, code === CreditCode.HELD);
       this.streams.creditCame(connection);
     }
   }
 
-  /** The peer takes back a message. One that was matched meanwhile, or that the program has taken, ends by itself. */
+  /** Handles a WITHDRAW of the peer. A message that was matched in the meantime, or that the program has taken, is received as usual. */
   #onWithdraw(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
@@ -124,10 +121,10 @@ export class Protocols {
   }
 
   #onReply(frame: AmFrame): void {
-    const { request: asked, status, low, high, carrier } = readReply(frame);
+    const { request: requested, status, low, high, carrier } = readReply(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = waitingRequest(connection, asked);
-    connection?.takenBack.delete(asked);
+    const request = waitingRequest(connection, requested);
+    connection?.takenBack.delete(requested);
     if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
     if (carrier !== undefined) readCarrier(request, carrier);
     connection.forget(request);

@@ -1,4 +1,4 @@
-/** An endpoint: a connection to a worker as the API shows it, and the operations over it in both tiers. */
+/** An endpoint: a connection to a worker as the API shows it, with its operations (nbx and awaited). */
 
 import { ClosableEndpoint, resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
 import type {
@@ -46,7 +46,7 @@ import type { Protocols } from './dispatch.ts';
 import { endpointInfo } from './print-info.ts';
 
 const NO_PARAMS: AtomicParams = {};
-/** The list of a notification alone. */
+/** The empty list of a notification without entries. */
 const NO_ENTRIES: readonly TransferEntry[] = [];
 
 /** The worker behind an endpoint. */
@@ -57,12 +57,11 @@ export interface EndpointWorker extends WorkerCore {
   readonly endpoints: { forget(connection: Connection): void };
 }
 
-/** An endpoint. */
 export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   readonly #worker: EndpointWorker;
   readonly #connection: Connection;
 
-  /** Made by Worker.endpoint. */
+  /** Called by Worker.endpoint. */
   constructor(worker: EndpointWorker, connection: Connection) {
     super(worker.promises);
     this.#worker = worker;
@@ -96,7 +95,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return endpointInfo(this.#worker.context, this.#connection);
   }
 
-  /** Sets what happens when the peer is gone; for the worker. */
+  /** Sets the error handling for a failed peer; called by the worker. */
   setOptions(options: EndpointOptions): void {
     this.errorHandling.set(options);
   }
@@ -105,7 +104,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return this.errorHandling.watchesPeer;
   }
 
-  /** The connection has ended; for the worker. */
+  /** Called by the worker when the connection has ended. */
   onFailed(): void {
     if (!this.closed) this.errorHandling.report(this, this.#connection.failure, this.#worker);
   }
@@ -327,7 +326,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
     return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, { local, rkey }));
   }
 
-  /** Begins to send a message or bytes of a stream. */
+  /** Begins to send a message or stream bytes. */
   #begin(local: LocalBuffer, params: RequestParams | undefined): UcpCall {
     const { call, context } = this.#worker;
     return call.begin(this.#connection, params, checkedList(context, local, MemAccess.LOCAL_READ));
@@ -358,7 +357,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       promises.wake();
     });
     await promises.until(() => {
-      // Includes this flush, and operations that the peer has requested since: it may never continue them.
+      // This includes this flush, and later operations requested by the peer, which may never continue them.
       if (this.isForced && (!isFlushed || connection.waiting.size > 0)) connection.cancelWaiting(Status.CANCELED);
       return (
         isFlushed &&
@@ -393,7 +392,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
         call.end();
       }
     });
-    // Flushes only the lane that carried the put, even on an endpoint that is being closed, because closing waits for earlier operations.
+    // Flushes only the lane that carried the put, even on a closing endpoint, because closing waits for earlier operations.
     const used = lane;
     if (name === 'put' && used !== undefined) {
       await promises.run(name, options.signal, (params) => protocols.rma.flush(connection, [used], params));

@@ -1,4 +1,4 @@
-/** The text of `printInfo()`: contexts, workers and endpoints in the layout of ucx_info. */
+/** The output of `printInfo()`: contexts, workers and endpoints in the format of ucx_info. */
 
 import type { Engine } from '../../api/contract/explanation.ts';
 import { type Iface, IfaceFlag, type IfaceResource } from '../../uct/api/iface.ts';
@@ -10,21 +10,21 @@ import { choiceTable } from '../proto/protocol-info.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import { explainHostMessages, HOST_MESSAGES } from '../rma/explain.ts';
 
-/** Columns of the names before the colon, as in ucx_info. */
+/** Width of the names before the colon, as in ucx_info. */
 const CONTEXT_WIDTH = 20;
 const WORKER_WIDTH = 26;
 const LANE_COLUMNS = 33;
 /** UCS_SYS_DEVICE_ID_UNKNOWN. */
 const UNKNOWN_DEVICE = 255;
 const ATOMICS: number = IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64;
-/** What a lane can be used for, by the flags of which it has one. The lane of messages, `am`, is chosen by its connection. */
+/** Roles of a lane, each with its flags: a lane has the role if it has any of them. The role `am` is not listed, because the connection chooses that lane. */
 const ROLES: readonly (readonly [role: string, flags: number])[] = [
   ['rma', IfaceFlag.PUT_SHORT | IfaceFlag.GET_SHORT],
   ['rma_bw', IfaceFlag.PUT_ZCOPY | IfaceFlag.GET_ZCOPY],
   ['amo', ATOMICS],
 ];
 
-/** The components, memory domains, and transports with their devices. */
+/** Lists the components, memory domains, and transports with their devices. */
 export function contextInfo(engine: Engine, mds: readonly OpenMd[]): string {
   const resources = resourcesOf(mds);
   const devices = [...new Set(resources.map(({ resource }) => deviceOf(resource)))];
@@ -40,7 +40,7 @@ export function contextInfo(engine: Engine, mds: readonly OpenMd[]): string {
   ]);
 }
 
-/** The length of the address, and the transports with atomic operations. */
+/** Lists the length of the address, and the transports with atomic operations. */
 export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], addressBytes: number): string {
   const able = ifaces.filter(({ attributes }) => (attributes.flags & ATOMICS) !== 0);
   const atomics = able.map(({ attributes }) => `${numberOf(mds, attributes.resource)}:${nameOf(attributes)}`);
@@ -52,7 +52,7 @@ export function workerInfo(mds: readonly OpenMd[], ifaces: readonly Iface[], add
   ]);
 }
 
-/** The lanes, with the roles that they can have, and the protocols of messages from host memory by size. */
+/** Lists the lanes with their possible roles, and the protocols of messages from host memory by size. */
 export function endpointInfo(context: ContextCore, connection: Connection): string {
   const { mds } = context;
   const { lanes, amLane, socketAddresses, peerName } = connection;
@@ -85,7 +85,7 @@ function resourcesOf(mds: readonly OpenMd[]): { readonly md: OpenMd; readonly re
   return mds.flatMap((md) => md.resources.map((resource) => ({ md, resource })));
 }
 
-/** The number of a resource in the context. */
+/** Index of a resource in the context. */
 function numberOf(mds: readonly OpenMd[], { transport, device }: IfaceResource): number {
   return resourcesOf(mds).findIndex(({ resource }) => resource.transport === transport && resource.device === device);
 }

@@ -6,20 +6,20 @@ import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 
-/** Pause if no transport can wake the worker in spite of requests in use: the application must free them. */
+/** Pause while no transport can wake the worker although requests are in use: the application must free them. */
 const PAUSE_NS = 1e6;
-/** Interval of checking requests that wait for resources, in case no event of a transport reports the resources. */
+/** Interval of retrying requests that wait for resources, in case no event of a transport reports free resources. */
 const PENDING_NS = 50e6;
 
 const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
 
-/** A transport, or another object that can be waited for. */
+/** A transport, or another object with events to wait for. */
 type Sleepable = Pick<Iface, 'wait'>;
 
 /** The objects whose events end a sleep. */
 export interface SleptOn {
   readonly ifaces: readonly Iface[];
-  /** Listeners and attempts to connect by socket addresses. */
+  /** Listeners and connection attempts by socket address. */
   readonly sockets: Sleepable & { readonly outstanding: number };
   /** Whether requests wait for resources. */
   readonly hasPending: boolean;
@@ -27,15 +27,15 @@ export interface SleptOn {
 }
 
 /**
- * The sleep of one worker. When a different event has woken the worker, the sleep continues in the transports, and the next sleep joins it: one reaction
- * for each transport, one function for each kind of sleeper, and one timer are kept.
+ * The sleep of one worker. When an event of another source has woken the worker, the waits in the transports continue, and the next sleep joins them. So
+ * there is only one reaction for each transport, one function for each kind of sleeper, and one timer.
  */
 export class TransportSleep {
   readonly #worker: SleptOn;
   readonly #clock: Clock;
   readonly #warnings: LimitedLog;
   readonly #wakers: Set<() => void> = new Set();
-  /** The sleep that a reaction was added to, by the index of the interface; the sockets have the index after the last one. */
+  /** The pending wait that already has a reaction, by interface index; the sockets have the index after the last interface. */
   readonly #joined: (Promise<void> | undefined)[] = [];
   #timer: Timer | undefined = undefined;
   #timerNs = 0;
@@ -47,8 +47,8 @@ export class TransportSleep {
   }
 
   /**
-   * Calls `wake` when there may be something to do: an operation has ended, or a message has arrived. Does not keep the process alive.
-   * @param wake kept once, however often it is passed: a sleeper always passes the same function
+   * Calls `wake` when there may be work: an operation has ended, or a message has arrived. Does not keep the process alive.
+   * @param wake stored once, however often it is passed: each sleeper always passes the same function
    */
   on(wake: () => void): void {
     const { ifaces, sockets, hasPending, requestsInUse } = this.#worker;
@@ -73,7 +73,7 @@ export class TransportSleep {
     try {
       sleep = transport.wait(SLEEP_NS_MAX);
     } catch (error) {
-      this.#onRefusal(error);
+      this.#onWaitFailure(error);
       return;
     }
     if (this.#joined[index] === sleep) return;
@@ -84,13 +84,15 @@ export class TransportSleep {
     };
     sleep.then(end, (error) => {
       if (this.#joined[index] === sleep) this.#joined[index] = undefined;
-      this.#onRefusal(error);
+      this.#onWaitFailure(error);
     });
   }
 
-  /** A transport cannot be slept on now: the sleeper looks again soon, and does not spin. */
-  #onRefusal(error: unknown): void {
-    this.#warnings.warn(`a transport cannot be slept on: ${error instanceof Error ? error.message : String(error)}`);
+  /** Called if waiting on a transport fails: the sleeper retries after a pause, so that it does not spin. */
+  #onWaitFailure(error: unknown): void {
+    this.#warnings.warn(
+      `cannot wait for events of a transport, polling instead: ${error instanceof Error ? error.message : String(error)}`,
+    );
     this.#wakeAfter(PAUSE_NS);
   }
 

@@ -1,7 +1,4 @@
-/**
- * The snapshot of a worker of the native engine: reads its endpoints, requests and unexpected messages. The reason why a request of the native engine
- * is pending, from its state.
- */
+/** The snapshot of a worker of the native engine: its endpoints, requests and unexpected messages, and the reason why each request is pending. */
 
 import { printSocketAddress } from '../../api/contract/listener.ts';
 import { tagWordsText, wantedText } from '../../api/contract/request.ts';
@@ -27,7 +24,7 @@ import type { EndpointWorker } from './endpoint.ts';
 
 const SLOT_MASK = 0xffff;
 
-/** Reads a worker. @param isClaimed whether the program has an endpoint for a connection */
+/** Takes the snapshot of a worker. @param isClaimed true if the program has an endpoint for a connection */
 export function workerSnapshot(worker: EndpointWorker, isClaimed: (connection: Connection) => boolean): WorkerSnapshot {
   const queued = new Map<Connection, number>();
   const requests = new PendingRequests<Request>(({ request, protocol, reason, byteLength, ageMs }) => {
@@ -53,7 +50,7 @@ export function workerSnapshot(worker: EndpointWorker, isClaimed: (connection: C
     }
     const { connection, byteLength } = request;
     if (request.queued && connection !== undefined) queued.set(connection, (queued.get(connection) ?? 0) + 1);
-    // The age of a request of a protocol itself counts from the first snapshot that shows it.
+    // The age of a protocol request counts from the first snapshot that shows it.
     if (request.startMs < 0) request.startMs = nowMs;
     requests.add({
       request,
@@ -121,18 +118,17 @@ function transportOf({ transport, device }: Request): string | undefined {
   return transport === undefined ? undefined : `${transport}/${device ?? ''}`;
 }
 
-/** Number of an endpoint: the slot of its connection. */
+/** Slot of the connection in the table, which numbers its endpoint. */
 function slotOf({ id }: Connection): number {
   return id & SLOT_MASK;
 }
 
-/** A reason with its details. */
 export interface Wait {
   readonly reason: WaitReason;
   readonly text: string;
 }
 
-/** The reason alone: cheap, for many requests. */
+/** The reason without details: cheap, for many requests. */
 export function waitReasonOf(request: Request): WaitReason {
   const { connection } = request;
   if (request.queued) {
@@ -150,26 +146,26 @@ export function waitReasonOf(request: Request): WaitReason {
   return request.lane === undefined && request.transfer !== undefined ? 'peer' : 'transport';
 }
 
-/** The reason in words. @param transport of the request, as `gaudi_cpy/gaudi0` */
+/** The details of the reason. @param transport of the request, such as `gaudi_cpy/gaudi0` */
 function waitTextOf(request: Request, reason: WaitReason, transport: string | undefined): string {
   const { connection } = request;
   switch (reason) {
     case 'connection':
-      return 'the peer has not answered the request to connect';
+      return 'the reply to the connection request';
     case 'credit':
       return `${connection?.credit.bytes ?? 0} bytes of credit are left`;
     case 'resources':
       return transport === undefined
-        ? 'operations before it, or room in a transport'
-        : `operations before it, or room in ${transport}`;
+        ? 'earlier operations, or resources of a transport'
+        : `earlier operations, or resources of ${transport}`;
     case 'message':
       return request instanceof ReceiveRequest && connection === undefined
         ? messageText(request)
         : 'bytes of the stream';
     case 'peer':
-      return request instanceof ConnectRequest ? 'the answer of the listener' : 'the answer of the peer';
+      return request instanceof ConnectRequest ? 'the reply of the listener' : 'the reply of the peer';
     case 'operations':
-      return 'operations that began before it';
+      return 'earlier operations';
     case 'transport':
       return transport === undefined ? 'a transport' : transport;
   }

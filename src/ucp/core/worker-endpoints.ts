@@ -1,6 +1,6 @@
 /**
- * The endpoints of one worker, by their connections: makes them, watches their peers, and ends them when a peer has failed. The peers that operations
- * of a worker of the native engine wait for, for the warning about idle ones.
+ * The endpoints of one worker, by connection: creates them, watches their peers, and ends them when a peer has failed. Also lists the peers for which
+ * operations wait, for the warning about idle ones.
  */
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
@@ -20,7 +20,6 @@ import { PendingConnections } from '../wireup/peers.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { waitReasonOf } from './snapshot.ts';
 
-/** The endpoints. */
 export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   /** Connections with requests that wait for resources. */
   readonly pending: PendingConnections;
@@ -28,10 +27,13 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   readonly #worker: EndpointWorker;
   /** The open endpoints. */
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
-  /** Closed ones too: a message that is handled after the close of its endpoint is not answered over a new one, whose requests would never end. */
+  /**
+   * Includes closed endpoints: a message that is handled after the close of its endpoint must not be replied to over a new one, whose requests would never
+   * end.
+   */
   readonly #made: WeakMap<Connection, Endpoint> = new WeakMap();
   readonly #keepalive: Keepalive;
-  /** Requests that were cancelled and go on: the objects may belong to other operations by now. */
+  /** Requests whose cancellation came too late; by now the objects may belong to other operations. */
   readonly #cancelled: Set<Request> = new Set();
 
   constructor(worker: EndpointWorker) {
@@ -42,12 +44,11 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
   }
 
-  /** Number of endpoints. */
   get size(): number {
     return this.#endpoints.size;
   }
 
-  /** Whether the program has an endpoint for a connection. */
+  /** True if the program has an endpoint for a connection. */
   has(connection: Connection): boolean {
     return this.#endpoints.has(connection);
   }
@@ -59,7 +60,7 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     return endpoint;
   }
 
-  /** The endpoint of a connection, made at the first call; closed once it was closed. */
+  /** The endpoint of a connection, created at the first call. An endpoint that was closed is returned closed. */
   of(connection: Connection): Endpoint {
     const known = this.#made.get(connection);
     if (known !== undefined) return known;
@@ -80,7 +81,7 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
   }
 
-  /** Watches no peers any more. */
+  /** Stops watching peers. */
   closeKeepalive(): void {
     this.#keepalive.close();
   }
@@ -98,7 +99,7 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     });
   }
 
-  /** Called for a request that cannot be withdrawn: ends it if its peer is stopped and cannot reach its memory. @returns whether it has ended */
+  /** Called for a request that cannot be withdrawn: ends it if its peer is stopped and cannot access its memory. @returns true if it has ended */
   awaitCancelled(request: Request): boolean {
     const { connection } = request;
     if (connection === undefined) return false;
@@ -141,7 +142,7 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
     const { protocols, connections, promises } = this.#worker;
     protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
-    // A connection without an endpoint is closed by the worker.
+    // The worker closes a connection without an endpoint.
     if (endpoint === undefined) connections.close(connection);
     else {
       endpoint.onFailed();
@@ -151,11 +152,11 @@ export class WorkerEndpoints implements ConnectionEvents, KeepaliveOwner {
   }
 }
 
-/** One peer for each request that waits for it, in no order. */
+/** The peer of each request that waits for one, in any order. */
 export function* awaitedPeers({ requests, coarse }: WorkerCore): Generator<AwaitedPeer> {
   for (const request of requests.created) {
     const { connection, startMs } = request;
-    // Requests of the protocol itself have no start.
+    // Protocol requests have no start time.
     if (request.state === RequestState.FREE || request.isCompleted || startMs < 0) continue;
     if (connection === undefined || connection.isLoopback) continue;
     const reason = waitReasonOf(request);
@@ -164,7 +165,7 @@ export function* awaitedPeers({ requests, coarse }: WorkerCore): Generator<Await
       id: connection.peerWorkerId,
       shownId: Buffer.from(connection.peerWorkerId, 'latin1').toString('hex'),
       isManual: connection.isPeerManual,
-      // A message may wait for its receive.
+      // A message may legitimately wait for its receive.
       owesAnswer: reason === 'connection' || (reason === 'peer' && !(request instanceof SendRequest)),
       place: connection.am?.peerPlace,
       ageMs: coarse.nowMs - startMs,
@@ -173,9 +174,9 @@ export function* awaitedPeers({ requests, coarse }: WorkerCore): Generator<Await
 }
 
 /**
- * Ends a request with CANCELED if it only waits: for an answer, or for a message of which the peer has no key. A receive ends when its
- * writes to device memory have ended.
- * @returns false if it still needs the peer, which may write to its memory, or has received a part of its message
+ * Ends a request with CANCELED if it only waits for a reply, or for a message of which the peer has no key. A receive ends when its writes to device
+ * memory have ended.
+ * @returns false if it still needs the peer, which may write to its memory or has received a part of its message
  */
 function endWithoutPeer(request: Request, connection: Connection): boolean {
   const { transfer } = request;
@@ -188,7 +189,7 @@ function endWithoutPeer(request: Request, connection: Connection): boolean {
 
 function onlyWaits(request: Request): boolean {
   if (request.requestId === 0 || request.count > 1) return false;
-  // A synchronous send has sent all of its bytes.
+  // A synchronous send has sent all of its bytes, and only waits for its match.
   if (request instanceof SendRequest) return request.replyHandler !== undefined;
   return request instanceof AtomicRequest || (request instanceof RmaRequest && request.isAsking);
 }

@@ -99,7 +99,7 @@ describe('requests', () => {
     const inUse = stack.worker.requestsInUse;
     await drive(stack, () => nativeWorker(stack.worker).ifaces.every((iface) => iface.outstanding === 0));
     expect(inUse).toBe(1);
-    // Refused, or freed by itself at its end as in UCX.
+    // Rejected, or freed automatically at its end as in UCX.
     if (refused) request.free();
     expect(stack.worker.requestsInUse).toBe(0);
   });

@@ -1,4 +1,4 @@
-/** A worker of the native engine, as a program sees it: its operations, their progress, and its end. */
+/** A worker of the native engine, as a program sees it: its operations, their progress, and closing. */
 
 import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
 import { MessageQueues, Notifications } from '../../api/awaited/messages.ts';
@@ -42,10 +42,9 @@ import { TransportSleep } from './sleep.ts';
 import { workerSnapshot } from './snapshot.ts';
 import { awaitedPeers, WorkerEndpoints } from './worker-endpoints.ts';
 
-/** Mask for the number of progress calls: at every 256th one, transports with nothing in flight are polled too, because they may serve peers. */
+/** Mask of the progress call counter: every 256th call also polls transports with nothing in flight, because they may serve peers. */
 const QUIET_CALLS_MASK = 255;
 
-/** A worker. */
 export class Worker extends WorkerCore<WaitingData> implements ApiWorker, EndpointWorker {
   readonly protocols: Protocols;
   readonly connections: Connections;
@@ -56,12 +55,12 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
   readonly #queues: MessageQueues;
   protected readonly arrivedNotifications: Notifications;
   readonly #sleep: TransportSleep;
-  /** Interfaces that receive messages of peers: progress always polls them. */
+  /** Interfaces that receive messages of peers: always polled by progress. */
   readonly #listening: readonly Iface[];
   #progressCalls = 0;
   #loopback: Connection | undefined;
 
-  /** Made by Context.worker. */
+  /** Called by Context.worker. */
   constructor(context: ContextCore, options: WorkerOptions = {}) {
     super(context, options);
     this.#listening = this.ifaces.filter(isListening);
@@ -90,7 +89,6 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     this.idlePeers.announce(Buffer.from(this.workerId).toString('latin1'));
   }
 
-  /** True while some request waits for resources. */
   get hasPending(): boolean {
     return this.#pending.size > 0 || this.connections.hasPending;
   }
@@ -119,7 +117,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     this.checkOpen();
     const listener = this.sockets.listen(options);
     this.attend();
-    // A sleep that began earlier does not watch its socket.
+    // A sleep that began earlier does not watch the socket of this listener or attempt.
     this.signal();
     return listener;
   }
@@ -144,7 +142,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     return count;
   }
 
-  /** Copies between device memory and host memory, for an engine that stages by itself. */
+  /** Copies between device memory and host memory, for an engine that does its own staging. */
   get copier(): DeviceCopier {
     return this.protocols.rendezvous.staging;
   }
@@ -178,7 +176,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     params?: RequestParams,
   ): Status | Request {
     this.check(params);
-    // Before a request is taken.
+    // Check the tag before a request is taken.
     tagLow('tag', tag);
     if (mask !== undefined) tagLow('mask', mask);
     const request = this.requests.takeReceive(undefined, local, localOffset, byteLength);
@@ -233,7 +231,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
 
   breaksProtocol(connection: Connection, what: string): void {
     if (connection.failure !== Status.OK) return;
-    this.warnings.warn(`a peer is disconnected: ${what}`);
+    this.warnings.warn(`peer disconnected for a protocol violation: ${what}`);
     this.endpoints.onPeerGone(connection, Status.EXCEEDS_LIMIT);
   }
 
@@ -287,7 +285,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     this.idlePeers.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);
-    // Peers that have not answered are not waited for any more.
+    // Do not wait for peers that have not replied.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
     this.warnings.reportOmitted();
@@ -296,7 +294,7 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     this.context.forget(this);
   }
 
-  /** Ends what waits for peers, on connections too that only peers have asked for. */
+  /** Ends all requests that wait for peers, also on connections that only peers have requested. */
   #cancelWaiting(): void {
     for (const connection of this.connections.all) connection.cancelWaiting(Status.CANCELED);
   }
@@ -307,14 +305,14 @@ export class Worker extends WorkerCore<WaitingData> implements ApiWorker, Endpoi
     this.#sleep.on(wake);
   }
 
-  /** See Worker.causeOf; of a request, as its transport knows it. */
+  /** See Worker.causeOf; for a request, the cause that its transport knows. */
   causeOf(status: Status, request?: ApiRequest): unknown {
     if (status === Status.INVALID_ADDR) return staleKeyError();
-    // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
+    // A flush covers all transports, and a card stages messages of device memory, so the failure may come from any of them.
     const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR || status === Status.BUSY;
     const lane = request instanceof Request ? request.lane : undefined;
     const own = lane === undefined ? [] : [lane.iface];
-    const asked = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
-    return asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
+    const candidates = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
+    return candidates.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
   }
 }

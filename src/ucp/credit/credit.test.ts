@@ -119,7 +119,7 @@ describe('a window', () => {
     expect([credit.bytes, window.heldBytes]).toEqual([1100, 2900]);
   });
 
-  it('refuses what there is no credit for, and all that comes behind', () => {
+  it('rejects a message without credit, and all later ones', () => {
     const { window } = ends(new CreditBudget(4000));
     expect([window.arrive(3000), window.arrive(1001), window.arrive(1), window.keepOffer()]).toEqual([
       true,

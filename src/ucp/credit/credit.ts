@@ -2,11 +2,11 @@
  * The window of a connection at the receiver: bytes that the peer may send before the receiver requests them. Messages use credit when they arrive, and
  * return it when their memory is free again; a quarter of the window is returned to the peer at once.
  *
- * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the
- * credit. It cannot distinguish these cases; so a peer that may lack credit, and will get none soon, is notified once that its messages are held.
+ * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the credit.
+ * It cannot distinguish these cases. So the receiver notifies a peer once that may lack credit and will get none soon, because its messages are held.
  */
 
-/** Offers of one connection that are kept until they are matched. More break the protocol: a sender does not offer more before one has ended. */
+/** Maximum number of kept offers of one connection. More violate the protocol: a sender waits until one has ended. */
 export const OFFERS_MAX = 8192;
 
 /** A quarter of a window: the credit that is returned at once, and the longest message that may wait for credit. */
@@ -14,14 +14,13 @@ function quarterOf(windowBytes: number): number {
   return windowBytes / 4;
 }
 
-/** The window of one connection. */
 export class InboundWindow {
   readonly #budget: CreditBudget;
   readonly #sendUpdate: () => boolean;
   #windowBytes: number;
   /** A quarter of the window. */
   #returnBytes: number;
-  /** Bytes that the peer may still send, and credit that is free again and not yet returned. Messages hold the rest of the window. */
+  /** Bytes that the peer may still send, and free credit that was not returned yet. Messages hold the rest of the window. */
   #allowed: number;
   #returnable = 0;
   #isHeldSent = false;
@@ -29,7 +28,7 @@ export class InboundWindow {
   #isBroken = false;
   #isClosed = false;
 
-  /** @param sendUpdate returns the free credit to the peer, now or when there is room; false on a connection that is not established */
+  /** @param sendUpdate returns the free credit to the peer, now or when there are resources; false on a connection that is not established */
   constructor(budget: CreditBudget, sendUpdate: () => boolean) {
     this.#budget = budget;
     this.#sendUpdate = sendUpdate;
@@ -42,7 +41,7 @@ export class InboundWindow {
     return this.#windowBytes;
   }
 
-  /** Credit that is free again and not yet returned to the peer. */
+  /** Free credit that was not returned to the peer yet. */
   get returnable(): number {
     return this.#returnable;
   }
@@ -52,12 +51,12 @@ export class InboundWindow {
     return this.#windowBytes - this.#allowed - this.#returnable;
   }
 
-  /** Whether most of the window is held, not counting the free credit. */
+  /** True if kept messages hold most of the window. */
   get isHeld(): boolean {
     return this.#allowed + this.#returnable < this.#windowBytes / 2;
   }
 
-  /** Called when a message has arrived. @returns false if the peer had no credit for it, then and from then on */
+  /** Called when a message has arrived. @returns false if the peer had no credit for it, for this message and all later ones */
   arrive(cost: number): boolean {
     if (cost > this.#allowed || this.#isBroken) {
       this.#isBroken = true;
@@ -67,7 +66,7 @@ export class InboundWindow {
     return true;
   }
 
-  /** Called when a message that has arrived was kept or released. */
+  /** Called when it is decided whether an arrived message is kept or released. */
   settle(): void {
     const isLow = this.#allowed < this.#returnBytes;
     if (isLow && !this.#isHeldSent && !this.#isClosed) this.#sendUpdate();
@@ -91,7 +90,7 @@ export class InboundWindow {
     this.#returnable = 0;
   }
 
-  /** Counts an offer that is to be kept. @returns false if the peer has too many */
+  /** Counts an offer that is kept. @returns false if the peer has too many */
   keepOffer(): boolean {
     if (this.#offers >= OFFERS_MAX || this.#isBroken) {
       this.#isBroken = true;
@@ -118,7 +117,7 @@ export class InboundWindow {
     return isSent;
   }
 
-  /** Closes the window: the memory of messages that are still kept goes back to the budget when they are released. Idempotent. */
+  /** Closes the window: memory of kept messages returns to the budget when they are released. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -127,21 +126,18 @@ export class InboundWindow {
   }
 }
 
-/*
- * The memory of one worker for messages that arrive before the receiver asks for them (UCX_UNEXP_MAX_BYTES), and its division between connections.
- */
-/** Memory of a kept message besides its bytes: objects, list links and the headers of its buffer. */
+/* The memory of one worker for messages that arrive before they are received (UCX_UNEXP_MAX_BYTES), and its division between connections. */
+/** Memory of a kept message besides its data: objects, list links and buffer headers. */
 export const KEPT_OVERHEAD_BYTES = 256;
-/** Smallest window, as long as the budget has that much. */
+/** Smallest window, as long as the budget has enough memory. */
 export const WINDOW_BYTES_MIN = 32_768;
-/** The first connection gets this part of the budget. */
+/** Divisor of the budget for the window of the first connection. */
 const FIRST_SHARE = 64;
-/** With this number of connections, a further one gets half of that share, with twice as many a third: a thousand connections get a window each. */
+/** With this number of connections, a new one gets half of that share, with twice as many a third: a thousand connections get a window each. */
 const HALVING_CONNECTIONS = 12;
-/** Largest budget: the two words of a window in a message can hold it. */
+/** Largest budget: a window has to fit into two words of a message. */
 const BUDGET_BYTES_MAX: number = 2 ** 50;
 
-/** The budget of one worker. */
 export class CreditBudget {
   readonly #limitBytes: number;
   #leftBytes: number;
@@ -154,12 +150,12 @@ export class CreditBudget {
     this.#leftBytes = this.#limitBytes;
   }
 
-  /** Bytes that windows have, and that messages of closed connections still take. */
+  /** Memory of open windows, and of messages of closed connections that are still kept. */
   get grantedBytes(): number {
     return this.#limitBytes - this.#leftBytes;
   }
 
-  /** The window of a new connection: 0 where the budget is spent; it is granted one when there is memory again. */
+  /** The window of a new connection: 0 if the budget is exhausted; the connection is granted a window when memory is free again. */
   open(grantee: InboundWindow): number {
     const byteLength = this.#next();
     this.#connections += 1;
@@ -174,7 +170,7 @@ export class CreditBudget {
     this.#connections -= 1;
   }
 
-  /** Takes memory back, and gives it to connections that have none, the oldest first. */
+  /** Returns memory to the budget, and grants windows to connections without one, the oldest first. */
   giveBack(byteLength: number): void {
     this.#leftBytes += byteLength;
     for (const grantee of this.#without) {
@@ -186,7 +182,7 @@ export class CreditBudget {
     }
   }
 
-  /** Bytes of the next window; 0 if less than half of the smallest window is left. */
+  /** Size of the next window; 0 if less than half of the smallest window is left. */
   #next(): number {
     const least = Math.min(WINDOW_BYTES_MIN, this.#limitBytes);
     if (this.#leftBytes < least / 2) return 0;
@@ -195,24 +191,22 @@ export class CreditBudget {
   }
 }
 
-/*
- * The credit of a connection at the sender: bytes that it may send before the receiver asks for them.
- */
+/* The credit of a connection at the sender: bytes that it may send before the receiver requests them. */
 
-/** Credit of one connection. The protocols read and lower `bytes` when they send. */
+/** Credit of one connection. Protocols read `bytes`, and lower it when they send. */
 export class OutboundCredit {
   bytes = 0;
   #windowBytes = 0;
   #isHeld = false;
-  /** Whether a lack of credit was counted since credit last arrived. */
+  /** True if a lack of credit was counted since credit last arrived. */
   #isCounted = false;
 
-  /** Longest message, with its overhead, that may wait for credit. */
+  /** Longest message, including overhead, that may wait for credit. */
   get waitBytesMax(): number {
     return quarterOf(this.#windowBytes);
   }
 
-  /** Called when the connection is established, with the window that the peer grants. */
+  /** Called when the connection is established, with the window granted by the peer. */
   open(windowBytes: number): void {
     this.bytes = windowBytes;
     this.#windowBytes = windowBytes;
@@ -226,7 +220,7 @@ export class OutboundCredit {
     if (byteLength > 0) this.#isCounted = false;
   }
 
-  /** Whether credit for this cost may take long to arrive: the receiver holds messages, or the cost exceeds {@link waitBytesMax}. */
+  /** True if credit for this cost may take long to arrive: the receiver holds messages, or the cost exceeds {@link waitBytesMax}. */
   isLongFor(cost: number): boolean {
     return this.#isHeld || cost > this.waitBytesMax;
   }

@@ -1,7 +1,8 @@
 /**
- * The lanes of a connection: the local interfaces that reach the worker of an address, and the lane for messages. Both ends choose by the same
+ * The lanes of a connection: the local interfaces that reach the worker of an address, and the lane for messages. Both sides choose by the same
  * attributes, so they choose the same transports. A lane is one transport on one device, connected; its distance from the transferred memory is a
- * parameter of estimates. Also the interfaces of a new worker; those without messages of peers are polled only while operations may be in flight.
+ * parameter of estimates. Also opens the interfaces of a new worker; those that receive no messages of peers are polled only while operations may be in
+ * flight.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';
@@ -20,35 +21,34 @@ import type { Rejection } from '../resources/resource-filter.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import { type AddressEntry, packWorkerAddress } from './worker-address.ts';
 
-/** Activity of lanes that progress polls anyway. */
-const UNSEEN: Activity = { busy: false };
+/** Activity of lanes that progress always polls. */
+const ALWAYS_POLLED: Activity = { busy: false };
 
-/** What a lane needs to carry messages. */
+/** Interface flags that a message lane needs. */
 const MESSAGES: number = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
-/** Why a network is left out. */
+/** Why a network interface is left out. */
 const NOT_NEEDED = 'is not needed: the peer is on this node, where other transports carry messages';
 
-/** An interface with the memory domain it belongs to. */
+/** An interface and its memory domain. */
 export interface OpenIface {
   readonly iface: Iface;
   readonly md: OpenMd;
 }
 
-/** The lanes of a connection. */
 export interface ConnectedLanes {
   readonly lanes: readonly Lane[];
-  /** The lane that carries messages; undefined when none can. */
+  /** The message lane; undefined if no lane can carry messages. */
   readonly am: Lane | undefined;
-  /** Interfaces that do not reach the peer, such as `posix/memory`, and resources that the context does not use at all. */
+  /** Interfaces that do not reach the peer, such as `posix/memory`, and resources that the context does not use. */
   readonly unreachable: readonly Rejection[];
-  /** The peer is on this node. */
+  /** True if the peer is on this node. */
   readonly isIntraNode: boolean;
 }
 
 /**
  * Connects every interface that reaches the worker with these addresses.
  * @param unused resources that the context does not use, for explanations
- * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
+ * @throws UcxError ERR_UNREACHABLE with a reason for each interface if none does
  */
 export function connectLanes(
   ifaces: readonly OpenIface[],
@@ -66,14 +66,14 @@ export function connectLanes(
       return;
     }
     const endpoint = iface.connect(found.address);
-    lanes.push({ iface, md, endpoint, activity: isListening(iface) ? UNSEEN : activity });
+    lanes.push({ iface, md, endpoint, activity: isListening(iface) ? ALWAYS_POLLED : activity });
     isIntraNode ||= !isNetwork(iface) || iface.sharesNode?.(found.address) === true;
   };
   let am: Lane | undefined;
   try {
     for (const open of ifaces) if (!isNetwork(open.iface)) connect(open);
     am = openMessageLane(lanes, unreachable);
-    // Within a node networks are not needed.
+    // Peers on the same node need no network.
     for (const open of ifaces.filter(({ iface }) => isNetwork(iface))) {
       if (am === undefined) connect(open);
       else unreachable.push({ name: nameOf(open.iface.attributes), reason: NOT_NEEDED });
@@ -87,7 +87,7 @@ export function connectLanes(
   return { lanes, am, unreachable, isIntraNode };
 }
 
-/** Chooses the lane that carries messages, and drops those that lack the resources for them. */
+/** Chooses the message lane, and drops lanes that lack resources for messages. */
 function openMessageLane(lanes: Lane[], unreachable: Rejection[]): Lane | undefined {
   for (;;) {
     const lane = messageLane(lanes);
@@ -103,7 +103,7 @@ function isNetwork({ attributes }: Iface): boolean {
   return attributes.resource.deviceType === DeviceType.NET;
 }
 
-/** The identities of the interfaces of a worker with these addresses: the sources of its messages. */
+/** Identities of the interfaces of a worker with these addresses, which are the sources of its messages. */
 export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): readonly string[] {
   const identities = new Set<string>();
   for (const { transport, address } of entries) {
@@ -114,16 +114,16 @@ export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly Add
   return [...identities];
 }
 
-/** Whether an interface receives messages of peers: progress polls it always. Loopback receives only messages of this worker. */
+/** True if an interface receives messages of peers: progress always polls it. Loopback receives messages of this worker only. */
 export function isListening({ attributes: { flags, resource } }: Iface): boolean {
   return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
 }
 
-/** The interface of the peer that this one reaches, or why it reaches none. */
+/** The peer's interface that this interface reaches, or the reason why there is none. */
 function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): AddressEntry | string {
   const { transport, device } = iface.attributes.resource;
   const peers = entries.filter((entry) => entry.transport === transport);
-  // The device with the same name first: it may be the same device.
+  // Try the device with the same name first: it may be the same device.
   peers.sort((left, right) => Number(right.device === device) - Number(left.device === device));
   let reason = 'the peer does not have it';
   for (const entry of peers) {
@@ -134,7 +134,7 @@ function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): Address
   return reason;
 }
 
-/** The lane with the lowest latency among those with messages; the name decides between equals. */
+/** The lane with the lowest latency that supports messages; the name decides between equal ones. */
 function messageLane(lanes: readonly Lane[]): Lane | undefined {
   const able = lanes.filter(({ iface }) => (iface.attributes.flags & MESSAGES) === MESSAGES);
   return able.sort((left, right) => {
@@ -145,14 +145,14 @@ function messageLane(lanes: readonly Lane[]): Lane | undefined {
   })[0];
 }
 
-/** A worker, for its address. */
+/** The fields of a worker that its address needs. */
 interface AddressedWorker {
   readonly workerId: Uint8Array;
   readonly isManual: boolean;
   readonly ifaces: readonly Iface[];
 }
 
-/** The address of a worker with its interfaces, and with its name if it has to tell that. */
+/** Packs the address of a worker with its interfaces, and with its name if configured. */
 export function addressOfWorker(
   { workerId: id, isManual, ifaces }: AddressedWorker,
   name: string | undefined,
@@ -176,7 +176,7 @@ function noLane(unreachable: readonly Rejection[]): UcxError {
   });
 }
 
-/** Whether transports of a worker may have operations in flight: progress need not poll those that have none. */
+/** True in `busy` if operations may be in flight on the quiet interfaces of a worker: otherwise, progress need not poll them. */
 export interface Activity {
   busy: boolean;
 }
@@ -185,20 +185,20 @@ export interface Lane {
   readonly iface: Iface;
   readonly endpoint: UctEndpoint;
   readonly md: OpenMd;
-  /** Of the worker; starting an operation sets it. */
+  /** Activity of the worker, set when an operation starts. */
   readonly activity: Activity;
 }
 
 /**
- * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined if the
- * location of either is unknown.
+ * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined if either
+ * location is unknown.
  */
 export type DistanceOf = (sysDevice: number, resource: IfaceResource) => Distance | undefined;
 
 /**
- * The path from a lane to device memory; undefined if it is negligible. Networks only: the attributes of other transports already describe the path to
+ * The path from a lane to device memory; undefined if it is negligible. Only for networks: the attributes of other transports already describe the path to
  * the memory that they reach.
- * @param near the device that the bytes come from or go to, also where they pass through host memory; undefined for none
+ * @param near the device from or to which the bytes move, also through host memory; undefined for none
  */
 export function laneDistance(
   distanceOf: DistanceOf,
@@ -211,42 +211,42 @@ export function laneDistance(
   return distance === undefined || distance.kind === 'unknown' ? undefined : { ...distance, to: near };
 }
 
-/** The path, and the device at its other end. */
+/** The path and the device at its other end. */
 export interface LaneDistance extends Distance {
   readonly to: number;
 }
 
-/** Errors of a directory that has become full, read-only or inaccessible since the context was made, and of a limit of locked memory (`ulimit -l`). */
-const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT', 'ENOMEM'].map(
+/** Errors of a directory that has become full, read-only or inaccessible since the context was created, and of the limit of locked memory (`ulimit -l`). */
+const NO_SPACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT', 'ENOMEM'].map(
   (name) => `ERR_SYSCALL_${name}`,
 );
 
-/** Domains of which it was told: each worker of a context would repeat it. */
-const told = new WeakSet<OpenMd>();
+/** Memory domains whose warning was logged: each worker of a context would repeat it. */
+const warned = new WeakSet<OpenMd>();
 
 /**
- * Opens an interface for every resource. One that finds no place for its files or buffers is left out with a warning, as long as there are others.
- * @throws the error of opening an interface; no interface is left open
+ * Opens an interface for every resource. An interface without space for its files or buffers is left out with a warning, unless it is the only one.
+ * @throws the error of opening an interface; then none is left open
  */
 export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface[] {
   const open: OpenIface[] = [];
-  let refusal: unknown;
+  let firstError: unknown;
   try {
     for (const md of mds) {
       for (const resource of md.resources) {
         try {
           open.push({ md, iface: md.md.openIface(resource) });
         } catch (error) {
-          if (!isUcxError(error) || !NO_PLACE.includes(error.code)) throw error;
-          refusal ??= error;
-          const what = `${resource.transport} is not used by a worker: ${error.message}`;
-          if (told.has(md)) log.debug(what);
+          if (!isUcxError(error) || !NO_SPACE.includes(error.code)) throw error;
+          firstError ??= error;
+          const what = `cannot open ${resource.transport}, a worker does not use it: ${error.message}`;
+          if (warned.has(md)) log.debug(what);
           else log.warn(what);
-          told.add(md);
+          warned.add(md);
         }
       }
     }
-    if (open.length === 0) throw refusal;
+    if (open.length === 0) throw firstError;
     return open;
   } catch (error) {
     for (const { iface } of open) iface.close();
@@ -254,21 +254,21 @@ export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface
   }
 }
 
-/** The interfaces. */
+/** The interfaces of a worker that receive no messages of peers. */
 export class QuietIfaces {
-  /** Set when an operation starts on one of them. */
+  /** Set when an operation starts on one of the interfaces. */
   readonly activity: Activity = { busy: false };
   readonly #ifaces: readonly Iface[];
 
-  /** @param ifaces all of the worker */
+  /** @param ifaces all interfaces of the worker */
   constructor(ifaces: readonly Iface[]) {
     this.#ifaces = ifaces.filter((iface) => !isListening(iface));
   }
 
-  /** Polls those with operations in flight. @param isPeriodic polls the others too: they may serve peers */
+  /** Polls the interfaces with operations in flight. @param isPeriodic polls the other interfaces too, because they may serve peers */
   progress(isPeriodic: boolean): number {
     let count = 0;
-    // Reset first: an operation that ends on one interface may start another on an interface that was polled before.
+    // Reset first: an operation that ends on one interface may start another on an interface that was already polled.
     this.activity.busy = false;
     for (let i = 0; i < this.#ifaces.length; i++) {
       const iface = this.#ifaces[i]!;

@@ -1,7 +1,7 @@
 /**
- * Rails: a long transfer over a network is divided between the devices that reach the peer, in proportion to their bandwidth. Transports within a node
- * are not divided, as the same processors would do the work. Sizes at which operations change their protocol, and the scheme of a rendezvous, from the
- * configuration.
+ * Rails: a long transfer over networks is divided between the devices that reach the peer, in proportion to their bandwidth. Transports within a node are
+ * not divided, because the same processors would do the work. Also reads from the configuration the thresholds of protocols and the scheme of a
+ * rendezvous.
  */
 
 import { UcxError } from '../../ucs/type/error.ts';
@@ -11,10 +11,10 @@ import { type Candidate, candidateFor, type Plan, Protocol } from '../proto/sele
 import type { RendezvousScheme, UcpConfig } from '../resources/config.ts';
 import { type Lane, nameOf } from './lanes.ts';
 
-/** Parts of a divided transfer begin at multiples of this number of bytes. */
+/** Alignment of the parts of a divided transfer, in bytes. */
 const ALIGNMENT = 64;
 
-/** Limits of dividing transfers. */
+/** Limits for dividing transfers. */
 export interface RailLimits {
   /** UCX_MAX_RNDV_RAILS. */
   readonly railsMax: number;
@@ -60,17 +60,17 @@ export function railsOf(
   return undefined;
 }
 
-/** Represents all sizes that are long enough to be divided: their shares do not depend on the size. */
+/** A size for which all shares are long enough: beyond it, shares do not depend on the size. */
 const LONG_BYTES: number = 2 ** 40;
 
-/** Describes for users how a plan divides long transfers; undefined if one lane carries all of them. */
+/** The note of explanations on how a plan divides long transfers; undefined if one lane carries all of them. */
 export function divisionNote(plan: Plan, lanes: readonly Lane[], limits: RailLimits): string | undefined {
   const rails = railsOf(plan, lanes, LONG_BYTES, limits);
   if (rails === undefined) return undefined;
   const shares = rails.map(({ candidate, byteLength }) => {
     return `${nameOf(lanes[candidate.lane]!.iface.attributes)} ${Math.round((byteLength / LONG_BYTES) * 100)} %`;
   });
-  return `divided from ${2 * limits.chunkBytesMin} bytes on: ${shares.join(', ')}`;
+  return `divided at ${2 * limits.chunkBytesMin} bytes and more: ${shares.join(', ')}`;
 }
 
 function isRail({ lane, protocol }: Candidate, lanes: readonly Lane[]): boolean {
@@ -90,22 +90,22 @@ function divide(candidates: readonly Candidate[], byteLength: number): Rail[] {
   return rails.filter((rail) => rail.byteLength > 0);
 }
 
-/** Schemes of UCX that the native engine has no protocol for. */
-const ABSENT: Partial<Record<RendezvousScheme, string>> = {
+/** Schemes of UCX that the native engine does not implement, with the reasons. */
+const UNSUPPORTED_SCHEMES: Partial<Record<RendezvousScheme, string>> = {
   get_ppln: 'receivers read whole messages, not windows of them',
-  rkey_ptr: 'no transport hands out pointers to memory of a peer',
+  rkey_ptr: 'no transport maps memory of a peer for direct access',
 };
 
-/** Sizes in bytes of operations of the application. */
+/** Thresholds in bytes for operations of the application. */
 export interface Thresholds {
-  /** Messages of at least this length are sent by rendezvous, to peers on this node and to others; Infinity for auto; for `inf` a length of no message. */
+  /** Rendezvous thresholds, for peers on this node and for others; Infinity for `auto`; for `inf` a length that no message has. */
   readonly rendezvousIntra: number;
   readonly rendezvousInter: number;
-  /** Messages of at least this length are copied before they are sent; Infinity if the transport decides. */
+  /** Threshold of copying messages before they are sent; Infinity if the transport decides. */
   readonly bcopy: number;
-  /** Puts and gets of at least this length use zero copy, shorter ones do not, if there is a choice; undefined if the estimates decide. */
+  /** Threshold of zero copy for puts and gets, if there is a choice; undefined to choose by cost. */
   readonly zcopy: number | undefined;
-  /** Puts and gets that no lane can move are moved by the workers of both ends. */
+  /** True if the workers of both sides move the bytes of puts and gets that no lane can move. */
   readonly isEmulating: boolean;
 }
 
@@ -127,7 +127,7 @@ export function thresholdsOf({
   };
 }
 
-/** The limits for dividing long transfers between devices; one device with UCX_SINGLE_NET_DEVICE. */
+/** Limits for dividing long transfers between devices; a single device with UCX_SINGLE_NET_DEVICE. */
 export function railsOfConfig(config: UcpConfig): { readonly rendezvous: RailLimits; readonly rma: RailLimits } {
   const { SINGLE_NET_DEVICE, MAX_RNDV_RAILS, MIN_RNDV_CHUNK_SIZE, MAX_RMA_RAILS, MIN_RMA_CHUNK_SIZE } = config;
   const bandwidthRatioMax = config.MULTI_LANE_MAX_RATIO;
@@ -139,11 +139,11 @@ export function railsOfConfig(config: UcpConfig): { readonly rendezvous: RailLim
 }
 
 /**
- * The scheme of a configuration.
- * @throws UcxError ERR_CONFIG_VALUE for a scheme that libucp has and this engine has not
+ * The rendezvous scheme of a configuration.
+ * @throws UcxError ERR_CONFIG_VALUE for a scheme that libucp has and this engine does not
  */
 export function schemeOf({ RNDV_SCHEME: value }: UcpConfig): RendezvousScheme {
-  const why = ABSENT[value];
+  const why = UNSUPPORTED_SCHEMES[value];
   if (why === undefined) return value;
   const variable = 'UCX_RNDV_SCHEME';
   const rule = 'auto, get_zcopy, put_zcopy, put_ppln or am with the native engine';

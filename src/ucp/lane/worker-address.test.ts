@@ -1,4 +1,4 @@
-/** Worker addresses: every address comes back as it was written; every rule of the format is checked by itself. */
+/** Worker addresses: packing and unpacking gives the same address; each rule of the format is checked separately. */
 
 import { crc32 } from 'node:zlib';
 import * as fc from 'fast-check';
@@ -64,15 +64,15 @@ describe('a worker address', () => {
   });
 
   it.each([
-    ['begin', changed((bytes) => bytes.fill(0, 0, 1)), /begin/],
+    ['begin', changed((bytes) => bytes.fill(0, 0, 1)), /magic/],
     ['version', changed((bytes) => bytes.fill(9, 4, 5)), /version 9/],
-    ['one entry too many', changed((bytes) => bytes.fill(3, 5, 6)), /cut off/],
-    ['one entry too few', changed((bytes) => bytes.fill(1, 5, 6)), /behind its end/],
-    ['a length beyond the end', changed((bytes) => bytes.fill(255, 24, 25)), /cut off/],
+    ['one entry too many', changed((bytes) => bytes.fill(3, 5, 6)), /truncated/],
+    ['one entry too few', changed((bytes) => bytes.fill(1, 5, 6)), /trailing/],
+    ['a length beyond the end', changed((bytes) => bytes.fill(255, 24, 25)), /truncated/],
     ['checksum', packWorkerAddress({ id: ID, isManual: false, entries: [] }).fill(9, 24), /checksum/],
     ['27 bytes', new Uint8Array(27), /27 bytes/],
     ['too many bytes', new Uint8Array(WORKER_ADDRESS_BYTES_MAX + 1), /8193 bytes/],
-    ['an array', [1, 2, 3] as unknown as Uint8Array, /no Uint8Array/],
+    ['an array', [1, 2, 3] as unknown as Uint8Array, /not a Uint8Array/],
   ])('is refused: %s', (_what, bytes, message) => {
     expect(() => unpackWorkerAddress(bytes)).toThrow(
       expect.objectContaining({

@@ -1,8 +1,8 @@
 /**
  * A packed worker address: the id of the worker and the addresses of its interfaces.
  *
- * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 flags, 16 bytes worker id; per entry u8 length and bytes of each of transport,
- * device and address; with flag 1 u8 length and bytes of a name; u32 CRC-32 of everything before.
+ * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 flags, 16 bytes worker id; per entry u8 length and bytes of each of transport, device
+ * and address; with flag 1 u8 length and bytes of a name; u32 CRC-32 of all preceding bytes.
  */
 
 import { crc32 } from 'node:zlib';
@@ -17,19 +17,19 @@ const HEADER_BYTES = 24;
 const CHECKSUM_BYTES = 4;
 const AT_FLAGS = 6;
 const AT_ID = 8;
-/** A name follows the entries. */
+/** Flag: a name follows the entries. */
 const HAS_NAME = 1;
-/** Longest name: its length is a byte. */
+/** Maximum length of a name: its length is one byte. */
 const NAME_BYTES_MAX = 255;
-/** The program of the worker makes its progress. */
+/** Flag: only the program of the worker progresses it. */
 const IS_MANUAL = 2;
-/** Bytes of the id of a worker. */
+/** Length of a worker id. */
 export const WORKER_ID_BYTES = 16;
-/** Longest worker address that is read. */
+/** Maximum length of a worker address. */
 export const WORKER_ADDRESS_BYTES_MAX = 8192;
 const ENTRIES_MAX = 255;
 
-/** How one interface of a worker is reached. */
+/** The address of one interface of a worker. */
 export interface AddressEntry {
   readonly transport: string;
   readonly device: string;
@@ -40,14 +40,13 @@ export interface AddressEntry {
 export interface WorkerAddress {
   /** Unique among all workers at all times. */
   readonly id: Uint8Array;
-  /** Whether only the program of the worker makes progress. */
+  /** True if only the program progresses the worker. */
   readonly isManual: boolean;
   readonly entries: readonly AddressEntry[];
-  /** Name for people (UCX_ADDRESS_DEBUG_INFO). */
+  /** Human-readable name (UCX_ADDRESS_DEBUG_INFO). */
   readonly name?: string | undefined;
 }
 
-/** Writes a worker address. */
 export function packWorkerAddress({ id, isManual, entries, name }: WorkerAddress): Uint8Array {
   const fields: Uint8Array[] = entries.flatMap(({ transport, device, address }) => [
     Buffer.from(transport, 'ascii'),
@@ -60,7 +59,7 @@ export function packWorkerAddress({ id, isManual, entries, name }: WorkerAddress
     throw new UcxError({
       code: 'ERR_ADDRESS_TOO_LONG',
       status: Status.EXCEEDS_LIMIT,
-      message: `a worker address of ${entries.length} interfaces has ${byteLength} bytes, more than ${WORKER_ADDRESS_BYTES_MAX}`,
+      message: `worker address of ${entries.length} interfaces has ${byteLength} bytes, which exceeds ${WORKER_ADDRESS_BYTES_MAX}: restrict the interfaces with UCX_TLS or UCX_NET_DEVICES`,
     });
   }
   const packed = new Uint8Array(byteLength);
@@ -82,17 +81,18 @@ export function packWorkerAddress({ id, isManual, entries, name }: WorkerAddress
 
 /**
  * Reads a worker address.
- * @throws UcxError ERR_ADDRESS_MALFORMED (INVALID_PARAM) that says what is wrong
+ * @throws UcxError ERR_ADDRESS_MALFORMED (INVALID_PARAM) with the violated rule
  */
 export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
-  if (!isBytes(packed)) throw malformed('is no Uint8Array');
+  if (!isBytes(packed)) throw malformed('is not a Uint8Array');
   const { byteLength } = packed;
-  if (byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${byteLength} bytes`);
+  if (byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`is truncated: has only ${byteLength} bytes`);
   if (byteLength > WORKER_ADDRESS_BYTES_MAX) throw malformed(`has ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const end = byteLength - CHECKSUM_BYTES;
-  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one from worker.address()');
-  if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('has a wrong magic number: not created by worker.address()');
+  if (view.getUint8(4) !== VERSION)
+    throw malformed(`has version ${view.getUint8(4)}, but this library supports only ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const flags = view.getUint16(AT_FLAGS, true);
   return {
@@ -112,7 +112,7 @@ function readFields(
   let at = HEADER_BYTES;
   const take = (): Uint8Array => {
     const length = at < end ? packed[at]! : Number.POSITIVE_INFINITY;
-    if (at + 1 + length > end) throw malformed('is cut off');
+    if (at + 1 + length > end) throw malformed('is truncated');
     const field = packed.slice(at + 1, at + 1 + length);
     at += 1 + length;
     return field;
@@ -123,7 +123,7 @@ function readFields(
     entries.push({ transport, device, address: take() });
   }
   const name = hasName ? Buffer.from(take()).toString() : undefined;
-  if (at !== end) throw malformed('has bytes behind its end');
+  if (at !== end) throw malformed('has trailing bytes');
   return name === undefined ? { entries } : { entries, name };
 }
 

@@ -1,7 +1,7 @@
 /**
- * Registers foreign device memory by its dma-buf, with the memory domains that accept dma-bufs. Host memory behind a dma-buf is mapped, and registered
- * like other host memory. Registers device memory with memory domains that do not know the device, such as those of network cards: by a dma-buf from a
- * memory domain that knows it. Memory that cannot be registered in this way is staged.
+ * Registers memory by its dma-buf. Foreign device memory is registered with the memory domains that accept dma-bufs; host memory behind a dma-buf is
+ * mapped, and registered like other host memory. Device memory is also registered with memory domains that do not know the device, such as those of
+ * network cards, by a dma-buf from a memory domain that does. Memory that cannot be registered in this way is staged.
  */
 
 import { fstatSync } from 'node:fs';
@@ -17,20 +17,18 @@ import { type DmabufExport, type DmabufRegion, MdFlag, type MemoryDomain } from 
 import type { OpenMd } from '../resources/resources.ts';
 import type { MemoryTypes } from './memory-types.ts';
 
-/** Parameters of memMap for a dma-buf. */
 export type DmabufMapParams = Extract<MapParams, { readonly dmabuf: object }>;
 
-/** Device memory that was registered. */
+/** The registrations of device memory. */
 export interface DmabufParts {
-  /** The part of the memory domain whose device reaches the memory: its address and device are those of the memory. */
+  /** The registration with the memory domain whose device reaches the memory: it provides the address and device of the memory. */
   readonly first: MdMemory;
-  /** The parts, by the index of the memory domain. */
+  /** The registrations, by memory domain index. */
   readonly parts: readonly (MdMemory | undefined)[];
-  /** Why memory domains that could have a part have none, by their index. */
-  readonly refusals: ReadonlyMap<number, string>;
+  /** Why memory domains that could register the memory have not, by index. */
+  readonly registrationErrors: ReadonlyMap<number, string>;
 }
 
-/** A memory domain that registers dma-bufs. */
 type DmabufDomain = MemoryDomain & Required<Pick<MemoryDomain, 'memRegDmabuf'>>;
 
 interface DmabufHandler {
@@ -39,7 +37,7 @@ interface DmabufHandler {
 }
 
 /**
- * The range that params name.
+ * Checks the range in the parameters of a dma-buf.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
@@ -48,7 +46,7 @@ export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
   if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) {
     throw invalidParam('dmabuf.fd', 'must be a file descriptor', fd);
   }
-  if (!isOpen(fd)) throw invalidParam('dmabuf.fd', 'must be an open descriptor', fd);
+  if (!isOpen(fd)) throw invalidParam('dmabuf.fd', 'must be an open file descriptor', fd);
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw invalidParam('dmabuf.offset', 'must be an integer of at least 0', offset);
   }
@@ -56,15 +54,16 @@ export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
     throw invalidParam('dmabuf.byteLength', 'must be a positive integer', byteLength);
   }
   if (!Number.isSafeInteger(offset + byteLength)) {
-    throw invalidParam('dmabuf.byteLength', `plus offset ${offset} must stay below 2^53`, byteLength);
+    throw invalidParam('dmabuf.byteLength', `plus offset ${offset} must be less than 2^53`, byteLength);
   }
   return { fd, offset, byteLength };
 }
 
 /**
- * Registers device memory with every memory domain that takes its dma-buf. One of them must have the device that reaches it; a refusal by others, as those of
- * network cards, is no failure: the memory is staged for them.
- * @throws UcxError ERR_UNSUPPORTED where no memory domain takes dma-bufs of the type; else the refusal of the first that does
+ * Registers device memory with every memory domain that accepts its dma-buf. One of them must have the device that reaches it. If another fails, such as
+ * that of a network card, the memory is staged for it.
+ * @throws UcxError ERR_UNSUPPORTED if no memory domain accepts dma-bufs of the type; otherwise the error of the first memory domain whose device reaches
+ * it
  */
 export function registerDmabuf(
   mds: readonly OpenMd[],
@@ -72,12 +71,12 @@ export function registerDmabuf(
   { memoryType, sysDevice, access }: Pick<DmabufRegion, 'memoryType' | 'sysDevice' | 'access'>,
 ): DmabufParts {
   const parts: (MdMemory | undefined)[] = mds.map(() => undefined);
-  const refusals = new Map<number, string>();
+  const registrationErrors = new Map<number, string>();
   let first: MdMemory | undefined;
   let failure: unknown = noHandler(memoryType);
   try {
     for (const { md, index } of handlersOf(mds, memoryType)) {
-      // Memory domains without a device for the memory get the address that the first one has given it.
+      // Memory domains without a device for the memory get the address that the first registration has.
       const place = {
         address: first?.address ?? BigInt(range.offset),
         memoryType,
@@ -90,19 +89,19 @@ export function registerDmabuf(
         if (accesses(md, memoryType)) first ??= part;
       } catch (error) {
         if (!isUcxError(error)) throw error;
-        if (refusals.size === 0) failure = error;
-        refusals.set(index, error.message);
+        if (registrationErrors.size === 0) failure = error;
+        registrationErrors.set(index, error.message);
       }
     }
     if (first === undefined) throw failure;
-    return { first, parts, refusals };
+    return { first, parts, registrationErrors };
   } catch (error) {
     for (const [index, part] of parts.entries()) if (part !== undefined) mds[index]!.md.memDereg(part);
     throw error;
   }
 }
 
-/** The memory domains that accept dma-bufs of a type; first those that detect memory of the type, because they provide the address for the others. */
+/** The memory domains that accept dma-bufs of a type. Those that detect memory of the type come first, because they provide the address for the others. */
 function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly DmabufHandler[] {
   const takes = mds.flatMap(({ md, index }) => (registersDmabufs(md, memoryType) ? [{ md, index }] : []));
   const rankOf = ({ md }: DmabufHandler): number => {
@@ -112,7 +111,7 @@ function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly Dm
   return takes.sort((a, b) => rankOf(a) - rankOf(b));
 }
 
-/** Whether a memory domain registers memory of a type by its dma-buf. */
+/** True if a memory domain registers memory of a type by its dma-buf. */
 function registersDmabufs(md: MemoryDomain, memoryType: MemoryType): md is DmabufDomain {
   const { flags, registerDmabufMemoryTypes = 0 } = md.attributes;
   const registers = (flags & MdFlag.REG_DMABUF) !== 0 && md.memRegDmabuf !== undefined;
@@ -124,7 +123,8 @@ function accesses({ attributes }: MemoryDomain, memoryType: MemoryType): boolean
 }
 
 function noHandler(memoryType: MemoryType): unknown {
-  const why = 'no open memory domain takes it: upstream habanalabs drivers import no dma-bufs, the vendor’s does';
+  const why =
+    'no open memory domain accepts it: importing a dma-buf needs the habanalabs driver of the vendor, not the upstream one';
   return statusError(Status.UNSUPPORTED, `map a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
 }
 
@@ -138,10 +138,10 @@ function isOpen(fd: number): boolean {
   }
 }
 
-/** The registrations, and the reasons of memory domains without one; by the index of the memory domain. */
+/** Registrations, and the reasons of memory domains without one; by memory domain index. */
 export interface DmabufRegistrations {
   readonly parts: ReadonlyMap<number, MdMemory>;
-  readonly refusals: ReadonlyMap<number, string>;
+  readonly registrationErrors: ReadonlyMap<number, string>;
 }
 
 /** Registers allocated memory with all memory domains that accept it only by a dma-buf. One export serves all of them. */
@@ -152,43 +152,43 @@ export function registerByDmabuf(
   access: number,
 ): DmabufRegistrations {
   const parts = new Map<number, MdMemory>();
-  const refusals = new Map<number, string>();
+  const registrationErrors = new Map<number, string>();
   const { address, byteLength, memoryType, sysDevice } = memory;
   const place = { address, byteLength, memoryType, sysDevice, access };
   let exported: DmabufExport | undefined;
-  let refusal: string | undefined;
+  let exportError: string | undefined;
   try {
     for (const { index, md } of mds) {
       if (!takesDmabuf(md, memory)) continue;
       try {
-        if (refusal === undefined)
+        if (exportError === undefined)
           exported ??= types.exportDmabuf({ address, byteLength, ...(sysDevice === undefined ? {} : { sysDevice }) });
         if (exported !== undefined) parts.set(index, md.memRegDmabuf({ ...place, ...exported }));
       } catch (error) {
         if (!isUcxError(error)) throw error;
-        // The export has failed: it is not tried again for the other memory domains.
-        if (exported === undefined) refusal = error.message;
-        else refusals.set(index, error.message);
+        // The export has failed: do not repeat it for the other memory domains.
+        if (exported === undefined) exportError = error.message;
+        else registrationErrors.set(index, error.message);
       }
-      if (refusal !== undefined) refusals.set(index, refusal);
+      if (exportError !== undefined) registrationErrors.set(index, exportError);
     }
   } finally {
     exported?.close();
   }
-  logRefusals(mds, log, address, refusals);
-  return { parts, refusals };
+  logUnregistered(mds, log, address, registrationErrors);
+  return { parts, registrationErrors };
 }
 
-/** Logs the memory domains for which memory is staged, and why. */
-export function logRefusals(
+/** Logs the memory domains for which memory is staged, with the reasons. */
+export function logUnregistered(
   mds: readonly OpenMd[],
   log: Log,
   address: bigint,
-  refusals: DmabufRegistrations['refusals'],
+  registrationErrors: DmabufRegistrations['registrationErrors'],
 ): void {
-  for (const [index, reason] of refusals) {
+  for (const [index, reason] of registrationErrors) {
     const { name } = mds[index]!.md.attributes;
-    log.debug(`memory at 0x${address.toString(16)} has no handle of ${name}, and is staged for it: ${reason}`);
+    log.debug(`cannot register memory at 0x${address.toString(16)} with ${name}, it is staged: ${reason}`);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The mapped memory of a context: allocated or registered with every memory domain that supports it, found by its bytes, packed as remote keys, and
- * released.
+ * The mapped memory of a context: allocates it or registers it with every memory domain that supports it, finds it by its bytes, packs remote keys, and
+ * releases it.
  */
 
 import {
@@ -33,22 +33,21 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
-import { checkDmabuf, type DmabufMapParams, logRefusals, registerByDmabuf, registerDmabuf } from './dmabuf.ts';
+import { checkDmabuf, type DmabufMapParams, logUnregistered, registerByDmabuf, registerDmabuf } from './dmabuf.ts';
 import { ExportedMemory, MEMORY_KEY_NAME, MemoryHandle, type OperationRegistrar } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
 import { type MessageKey, makeMessageKey } from './message-keys.ts';
 import { packPart, packRkey, type RkeyPart } from './remote-key.ts';
 
-/** Length of the longest Uint8Array. */
+/** Maximum length of a Uint8Array. */
 const HOST_BYTES_MAX = 2 ** 32;
-/** Interval of checking whether transfers still use memory that was unmapped during them. */
+/** Interval of checking whether transfers still use memory that was freed during them. */
 const LOST_LOOK_NS = 1e6;
-/** Time for which a remote key is kept that lacks a part because of missing resources, which may be available later. */
+/** Lifetime of a packed remote key that lacks a part because of missing resources, which may be available later. */
 const PARTIAL_KEY_NS = 1e9;
 
-/** The parts of a memory map. */
 export interface MemoryMapOptions {
-  /** The context, which owns the handles. */
+  /** The context that owns the handles. */
   readonly owner: MemoryOwner;
   readonly resources: Resources;
   readonly types: MemoryTypes;
@@ -56,29 +55,28 @@ export interface MemoryMapOptions {
   readonly log: Log;
   /** False if registrations for one operation must not outlive it (UCX_RCACHE_ENABLE=n). */
   readonly keepsRegistrations: boolean;
-  /** Returns host memory by its address, after checking it. */
+  /** Looks up host memory by its address, and checks it. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
   /** Host memory that is a dma-buf, or can be exported as one. */
   readonly hostDmabufs: HostDmabufs;
 }
 
-/** The mapped memory of one context. */
 export class MemoryMap {
   readonly exported: ExportedMemory = new ExportedMemory();
-  /** For host buffers that are not mapped, by the index of the memory domain. */
+  /** Register host buffers that are not mapped; by memory domain index. */
   readonly registrars: readonly OperationRegistrar[];
   readonly #options: MemoryMapOptions;
   readonly #resources: Resources;
   readonly #handles: Set<MemoryHandle> = new Set();
   /** Handles of foreign memory that was mapped by its address. */
   readonly #ranges: Set<MemoryHandle> = new Set();
-  /** Handles whose memory was unmapped, as long as something of them is registered. */
+  /** Handles whose memory was freed and that still have registrations. */
   readonly #lost: Set<MemoryHandle> = new Set();
   /** The memory domain that allocated the memory of a handle. */
   readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
-  /** Host memory that no memory domain allocated and that is released with its handle. */
+  /** Host memory that is released with its handle and was not allocated by a memory domain. */
   readonly #hostMemories: Map<MemoryHandle, DmabufMemory> = new Map();
-  /** Mapped host memory by the identity of its ArrayBuffer; the last of several mappings of one. */
+  /** Mapped host memory by ArrayBuffer; the last mapping wins. */
   readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
   #closed = false;
 
@@ -111,7 +109,7 @@ export class MemoryMap {
     return this.#handles;
   }
 
-  /** The mapped memory that contains host bytes. */
+  /** The mapped memory that contains a byte array. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined {
     const handle = this.#byBuffer.get(bytes.buffer);
     if (handle?.bytes === undefined || !handle.mapped) return undefined;
@@ -119,7 +117,7 @@ export class MemoryMap {
     return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
   }
 
-  /** False if the ArrayBuffer of host bytes contains mapped memory that denies this access to peers. */
+  /** False if the ArrayBuffer of a byte array contains mapped memory that denies this access to peers. */
   permits({ buffer }: Uint8Array, access: number): boolean {
     const handle = this.#byBuffer.get(buffer);
     return handle === undefined || !handle.mapped || (handle.access & access) === access;
@@ -131,14 +129,14 @@ export class MemoryMap {
     const allocator = this.#allocators.get(handle);
     const hostMemory = this.#hostMemories.get(handle);
     const isFreed = allocator !== undefined || hostMemory !== undefined;
-    // Memory in use stays mapped as a whole: asked before anything changes.
+    // Check before anything changes: memory in use stays mapped as a whole.
     const used = handle.mdMemory.find(
       (part) => (part?.inFlight ?? 0) > 0 && (isFreed || !isHeldElsewhere(handle, part)),
     );
     if (used !== undefined) {
       throw statusError(
         Status.BUSY,
-        `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
+        `cannot unmap memory at 0x${handle.address.toString(16)}: used by ${used.inFlight} transfers in flight`,
       );
     }
     handle.revokeMessageKeys();
@@ -154,7 +152,7 @@ export class MemoryMap {
     checkOptions(options, 'options', ['offset', 'byteLength']);
     const { offset = 0 } = options;
     if (!Number.isSafeInteger(offset) || offset < 0) {
-      throw invalidParam('offset', 'must be an integer of 0 or more', offset);
+      throw invalidParam('offset', 'must be a non-negative integer', offset);
     }
     const { byteLength = handle.byteLength - offset } = options;
     for (const [index, part] of handle.mdMemory.entries()) {
@@ -168,7 +166,7 @@ export class MemoryMap {
   unmapped(address: number | bigint, byteLength: number): void {
     const start = typeof address === 'bigint' ? Number(address) : address;
     if (!Number.isSafeInteger(start) || start < 0) {
-      throw invalidParam('address', 'must be a safe integer or bigint of 0 or more', address);
+      throw invalidParam('address', 'must be a non-negative safe integer or bigint', address);
     }
     if (!Number.isSafeInteger(byteLength) || byteLength < 1) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
@@ -180,7 +178,7 @@ export class MemoryMap {
     }
   }
 
-  /** Revokes all access to the memory of a device that has lost it. It stays registered with the device until it is unmapped. */
+  /** Revokes all access to memory of a device that was lost. The memory stays registered with the device until it is unmapped. */
   loseDevice({ sysDevice, error }: LostDevice): void {
     for (const handle of this.#handles) {
       if (handle.sysDevice !== sysDevice) continue;
@@ -188,7 +186,7 @@ export class MemoryMap {
       handle.revokeMessageKeys();
       for (const [index, part] of handle.mdMemory.entries()) {
         const { md } = this.#resources.mds[index]!;
-        // Another device has registered its dma-buf, and peers may access the memory through that device.
+        // Another device registered the dma-buf of the memory: peers may access the memory through that device.
         if (part === undefined || hasMemoryType(md.attributes.registerMemoryTypes, handle.memoryType)) continue;
         handle.dropPart(index);
         md.memDereg(part, { force: true });
@@ -201,13 +199,13 @@ export class MemoryMap {
     return this.packedRkeyOf(handle).slice();
   }
 
-  /** The kept key itself: not to be changed. */
+  /** The cached key itself: callers must not change it. */
   packedRkeyOf(handle: MemoryHandle): Uint8Array {
     this.#check(handle);
     if (!handle.mapped) throw handle.unmappedError();
     if ((handle.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(handle);
     const { clock } = this.#options;
-    // Reading the clock costs more than the rest of this call: only a key that may get more parts needs it.
+    // Reading the clock costs more than the rest of this call, so only incomplete keys have a time limit.
     const isFinal = handle.packAgainNs === Number.POSITIVE_INFINITY;
     if (handle.packed === undefined || (!isFinal && handle.packAgainNs <= clock.nowNs())) {
       const { packed, isWhole } = this.#pack(handle, handle.access);
@@ -217,7 +215,7 @@ export class MemoryMap {
     return handle.packed;
   }
 
-  /** A key for the messages of one connection; it is revoked with the memory. */
+  /** Creates a key for the messages of one connection; it is revoked with the memory. */
   makeMessageKey(handle: MemoryHandle): MessageKey {
     this.#check(handle);
     if (!handle.mapped) throw handle.unmappedError();
@@ -226,7 +224,7 @@ export class MemoryMap {
     return makeMessageKey({ mds, log: this.#options.log, allocator }, handle);
   }
 
-  /** A key for endpoints of this context to itself, which permits everything. */
+  /** Packs a key for endpoints of this context to itself, which permits all accesses. */
   packOwnRkey(handle: MemoryHandle): Uint8Array {
     if ((handle.access & REMOTE_ACCESS) === REMOTE_ACCESS) return this.packRkey(handle);
     this.#check(handle);
@@ -234,7 +232,7 @@ export class MemoryMap {
     return this.#pack(handle, MemAccess.ALL).packed;
   }
 
-  /** Retires all handles, and tells observers; the memory domains, which are closed next, free and deregister the memory themselves. */
+  /** Closes all handles, and notifies observers. The memory domains, which are closed next, free and deregister the memory. */
   close(): void {
     this.#closed = true;
     for (const handle of this.#handles) this.#forget(handle);
@@ -253,7 +251,7 @@ export class MemoryMap {
       const place = sysDevice === undefined ? { address, byteLength } : { address, byteLength, sysDevice };
       const found = this.#options.types.query(place);
       if (memoryType !== undefined && memoryType !== found.memoryType) {
-        const rule = `must be ${memoryTypeName(found.memoryType)}: that is what lies at 0x${address.toString(16)}`;
+        const rule = `must be ${memoryTypeName(found.memoryType)}, the type of the memory at 0x${address.toString(16)}`;
         throw invalidParam('memoryType', rule, memoryTypeName(memoryType));
       }
       if (found.memoryType !== MemoryType.HOST) return this.#mapDevice(BigInt(address), byteLength, found, access);
@@ -264,18 +262,18 @@ export class MemoryMap {
     return handle;
   }
 
-  /** Registers device memory of the application with every memory domain that can; the others reach it by a dma-buf, or not at all. */
+  /** Registers device memory of the application with every memory domain that can; memory domains of other devices register its dma-buf, if possible. */
   #mapDevice(address: bigint, byteLength: number, { memoryType, sysDevice }: MemoryInfo, access: number): MemoryHandle {
     const range = { address, byteLength, memoryType, sysDevice: sysDevice ?? -1 };
     const memory = this.#registerWithAll(range, memoryType, access);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) {
-      const rule = `must be of memory that an open memory domain registers, and is of ${memoryTypeName(memoryType)} memory`;
+      const rule = `must be in memory that an open memory domain can register, but is in ${memoryTypeName(memoryType)} memory`;
       throw invalidParam('address', rule, address);
     }
-    const { parts, refusals } = registerByDmabuf(this.#resources.mds, this.#options, first, access);
+    const { parts, registrationErrors } = registerByDmabuf(this.#resources.mds, this.#options, first, access);
     for (const [index, part] of parts) memory[index] = part;
-    return new MemoryHandle(this.#options.owner, first, undefined, { parts: memory, access, refusals });
+    return new MemoryHandle(this.#options.owner, first, undefined, { parts: memory, access, registrationErrors });
   }
 
   #mapDmabuf(params: DmabufMapParams, access: number): MemoryHandle {
@@ -285,12 +283,12 @@ export class MemoryMap {
     const { owner, hostDmabufs, log } = this.#options;
     if (memoryType === MemoryType.HOST) return this.#registerHost('dmabuf', hostDmabufs.map(range), access);
     const { mds } = this.#resources;
-    const { first, parts, refusals } = registerDmabuf(mds, range, { memoryType, sysDevice, access });
-    logRefusals(mds, log, first.address, refusals);
-    return new MemoryHandle(owner, first, undefined, { parts, access, refusals });
+    const { first, parts, registrationErrors } = registerDmabuf(mds, range, { memoryType, sysDevice, access });
+    logUnregistered(mds, log, first.address, registrationErrors);
+    return new MemoryHandle(owner, first, undefined, { parts, access, registrationErrors });
   }
 
-  /** Registers host memory that goes with its handle. */
+  /** Registers host memory that is released with its handle. */
   #registerHost(argument: string, memory: DmabufMemory, access: number): MemoryHandle {
     const { bytes, isPinnable } = memory;
     try {
@@ -311,7 +309,8 @@ export class MemoryMap {
     const takes = ({ md }: OpenMd): boolean => isPinnable || (md.attributes.flags & MdFlag.PINS_PAGES) === 0;
     const memory = this.#registerWithAll(source, MemoryType.HOST, access, takes);
     const first = memory.find((part) => part !== undefined);
-    if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
+    if (first === undefined)
+      throw invalidParam(argument, 'must be memory that an open memory domain can register', bytes);
     return new MemoryHandle(this.#options.owner, first, bytes, { parts: memory, access });
   }
 
@@ -322,10 +321,9 @@ export class MemoryMap {
     }
     checkMemoryType(memoryType);
     if (memoryType === MemoryType.HOST && allocate > HOST_BYTES_MAX) {
-      throw invalidParam('allocate', 'must be at most 4 GiB of host memory', allocate);
+      throw invalidParam('allocate', 'must be at most 4 GiB for host memory', allocate);
     }
-    if (shared !== undefined && typeof shared !== 'boolean')
-      throw invalidParam('shared', 'must be true or false', shared);
+    if (shared !== undefined && typeof shared !== 'boolean') throw invalidParam('shared', 'must be a boolean', shared);
     if (shared === true && memoryType === MemoryType.HOST) {
       return this.#registerHost('allocate', this.#options.hostDmabufs.allocate(allocate), access);
     }
@@ -350,13 +348,13 @@ export class MemoryMap {
       if (part === undefined) isWhole = false;
       return part ?? [];
     });
-    // By the memory key, peers ask this worker to move memory that none of their transports reaches. Without it, their operations fail at once.
+    // Peers use the memory key to request that this worker moves memory that none of their transports reaches. Without it, such operations fail at once.
     if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
     return { packed: packRkey({ memoryType, sysDevice, address, byteLength, access, parts }), isWhole };
   }
 
-  /** Registers allocated memory with the other memory domains; a failure frees it again. */
+  /** Registers allocated memory with the other memory domains; frees it if that fails. */
   #registerAllocated(owner: OpenMd, memory: MdMemory, access: number): MemoryHandle {
     const { owner: context } = this.#options;
     try {
@@ -364,15 +362,15 @@ export class MemoryMap {
       parts[owner.index] = memory;
       const byDmabuf = registerByDmabuf(this.#resources.mds, this.#options, memory, access);
       for (const [index, part] of byDmabuf.parts) parts[index] = part;
-      const { refusals } = byDmabuf;
-      return new MemoryHandle(context, memory, memory.bytes, { parts, access, refusals });
+      const { registrationErrors } = byDmabuf;
+      return new MemoryHandle(context, memory, memory.bytes, { parts, access, registrationErrors });
     } catch (error) {
       owner.md.memFree(memory);
       throw error;
     }
   }
 
-  /** Registers memory with every memory domain that can, of those that `isMeant` names; all or nothing. */
+  /** Registers memory with every memory domain that can and for which `isMeant` is true; all or nothing. */
   #registerWithAll(
     source: RegistrationSource,
     memoryType: MemoryType,
@@ -395,7 +393,7 @@ export class MemoryMap {
     }
   }
 
-  /** The last memory domain first: the one with transfers in flight refuses before anything has changed. */
+  /** Deregisters from the last memory domain to the first: if the one with transfers in flight fails, nothing has changed yet. */
   #deregister(handle: MemoryHandle, allocator: OpenMd | undefined, isFreed: boolean): void {
     for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
       if (part === undefined || index === allocator?.index) continue;
@@ -404,7 +402,7 @@ export class MemoryMap {
     }
   }
 
-  /** Retires a handle whose memory is gone. It is deregistered later, because this may run inside any callback. */
+  /** Closes a handle whose memory was freed. It is deregistered later, because this may run inside any callback. */
   #lose(handle: MemoryHandle): void {
     this.#forget(handle);
     for (const [index, part] of handle.mdMemory.entries()) {
@@ -415,7 +413,7 @@ export class MemoryMap {
     this.#lost.add(handle);
   }
 
-  /** Deregisters lost memory that no transfer uses any more. */
+  /** Deregisters freed memory that no transfer uses any more. */
   #releaseLost(): void {
     if (this.#closed) return;
     for (const handle of this.#lost) {
@@ -444,7 +442,6 @@ export class MemoryMap {
   }
 }
 
-/** Host memory to register. */
 interface HostMemoryParams {
   readonly bytes: Uint8Array;
   /** Bits of MemAccess. */
@@ -458,12 +455,12 @@ function checkMemoryType(memoryType: MemoryType): void {
   throw invalidParam('memoryType', 'must be a memory type', memoryType);
 }
 
-/** The report about a handle to observers. */
+/** The report of a memory change to observers. */
 function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle): MemoryChange {
   return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
 }
 
-/** Whether the registration that transfers use has other users than the handle. */
+/** True if the registration that transfers use has other users than the handle. */
 function isHeldElsewhere({ mdMemory }: MemoryHandle, part: MdMemory | undefined): boolean {
   const region = part?.region;
   if (region === undefined) return false;
@@ -478,7 +475,7 @@ function passingRegistrar(md: MemoryDomain): OperationRegistrar {
   };
 }
 
-/** Allocates with the first memory domain that has memory; throws the error of the last one if all refuse. */
+/** Allocates with the first memory domain that has memory; throws the last error if all fail. */
 function allocateWithAny(
   allocators: readonly OpenMd[],
   byteLength: number,
@@ -488,7 +485,7 @@ function allocateWithAny(
     try {
       return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
     } catch (error) {
-      // Shared memory may be small, in containers above all, and needs a descriptor: memory that peers cannot map is better than none.
+      // Shared memory may be limited, above all in containers, and needs a descriptor: memory that peers cannot map is better than none.
       const isLacking = isUcxError(error) && isLackOfResources(error.status);
       if (!isLacking || index === allocators.length - 1) throw error;
     }

@@ -1,6 +1,6 @@
 /**
- * Finds the type of the memory at an address: in the memory-type cache of a context, which memory domains and reports of the program fill, or by asking
- * the memory domains that detect memory.
+ * Finds the memory type of an address: in the memory type cache of a context, which memory domains and reports of the program fill, or by queries of the
+ * memory domains that detect memory.
  */
 
 import type { AddressedMemory, MemoryInfo, TypeEvent } from '../../api/contract/memory.ts';
@@ -13,12 +13,11 @@ import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
-/** Stands for memory in the address space of the process that is on none of our devices. */
+/** Stands for memory of the process that is not on any known device. */
 const NO_DEVICE: number = 2 ** 31 - 1;
 
-/** The memory types of one context. */
 export class MemoryTypes {
-  /** Undefined with UCX_MEMTYPE_CACHE=n: every question then goes to the memory domains. */
+  /** Undefined with UCX_MEMTYPE_CACHE=n: then every query goes to the memory domains. */
   readonly cache: MemoryTypeCache | undefined;
   readonly #mds: () => readonly MemoryDomain[];
   readonly #hostDmabufs: Pick<HostDmabufs, 'export'>;
@@ -35,8 +34,8 @@ export class MemoryTypes {
 
   /**
    * The memory at an address. Memory that no memory domain knows is host memory.
-   * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in allocations of several
-   *   devices
+   * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that is only partly inside an allocation, or spans
+   *   allocations of several devices
    */
   query(memory: AddressedMemory): MemoryInfo {
     const address = checkRange(memory);
@@ -51,7 +50,7 @@ export class MemoryTypes {
   }
 
   /**
-   * A dma-buf of memory. The memory domains that know such device memory are asked one after the other whose it is.
+   * A dma-buf of memory. Queries the memory domains that support such device memory one after the other.
    * @returns a descriptor that belongs to the caller
    * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link query}; ERR_UNSUPPORTED, with all reasons, if no memory domain exports it
    */
@@ -72,12 +71,12 @@ export class MemoryTypes {
         reasons.push(`${name}: ${error.message}`);
       }
     }
-    const why = reasons.join('; ') || 'no memory domain knows it';
-    throw statusError(Status.UNSUPPORTED, `export a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
+    const why = reasons.join('; ') || 'not recognized by any memory domain';
+    throw statusError(Status.UNSUPPORTED, `cannot export a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
   }
 
   /**
-   * Records a report that memory was allocated, before its address is used, or freed.
+   * Records a report that memory was allocated (before its address is used) or freed.
    * @throws UcxError ERR_INVALID_PARAM
    */
   take(report: TypeEvent): void {
@@ -93,7 +92,7 @@ export class MemoryTypes {
     else this.cache?.remove(device, address, memory.byteLength);
   }
 
-  /** Asks the memory domains one after the other. */
+  /** Queries the memory domains one after the other. */
   #detect(address: bigint, byteLength: number, sysDevice: number | undefined): MemoryInfo {
     for (const md of this.#mds()) {
       if (md.attributes.detectMemoryTypes === 0) continue;
@@ -104,7 +103,7 @@ export class MemoryTypes {
     throw new UcxError({
       code: 'ERR_INVALID_ADDR',
       status: Status.INVALID_ADDR,
-      message: `[0x${address.toString(16)}, +${byteLength}) is not inside one allocation of one device`,
+      message: `memory at 0x${address.toString(16)}, length ${byteLength} is not inside one allocation of one device`,
     });
   }
 }
@@ -119,22 +118,22 @@ function deviceOf(device: number): number | undefined {
 
 const RANGE_FIELDS: readonly string[] = ['address', 'byteLength', 'sysDevice'];
 
-/** The address of a checked range. */
+/** Checks a range, and returns its address. */
 function checkRange(memory: AddressedMemory): bigint {
-  // Handles have more fields.
+  // Handles have additional fields, which are accepted.
   const isPlain = Object.getPrototypeOf(memory ?? 0) === Object.prototype;
   checkOptions(memory, 'memory', isPlain ? RANGE_FIELDS : undefined);
   const { address, byteLength, sysDevice } = memory;
   const isWhole = typeof address === 'bigint' || Number.isSafeInteger(address);
   if (!isWhole || address < 0 || address >= ADDRESS_END) {
-    throw invalidParam('address', 'must be a safe integer or bigint of 64 bits', address);
+    throw invalidParam('address', 'must be a non-negative safe integer or a bigint below 2^64', address);
   }
   const base = BigInt(address);
   if (!(Number.isSafeInteger(byteLength) && byteLength > 0 && base + BigInt(byteLength) <= ADDRESS_END)) {
-    throw invalidParam('byteLength', 'must be a positive integer that ends within 64 bits', byteLength);
+    throw invalidParam('byteLength', 'must be a positive integer, and address + byteLength at most 2^64', byteLength);
   }
   if (sysDevice !== undefined && !(Number.isInteger(sysDevice) && sysDevice >= 0 && sysDevice < NO_DEVICE)) {
-    throw invalidParam('sysDevice', 'must be the index of a device', sysDevice);
+    throw invalidParam('sysDevice', 'must be a system device index', sysDevice);
   }
   return base;
 }

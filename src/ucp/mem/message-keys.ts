@@ -1,8 +1,8 @@
 /**
- * The keys of own memory in the messages of one connection.
+ * Keys of local memory in the messages of one connection.
  *
- * Keys that are published to other processes work without their connection: they end with it only if no other peer has them. So own memory gets a
- * separate registration for each connection, where a memory domain publishes keys.
+ * Keys that are published to other processes work without their connection, so revoking them with it is possible only if no other peer has them.
+ * Therefore, where a memory domain publishes keys, local memory gets a separate registration for each connection.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';
@@ -13,25 +13,24 @@ import type { OpenMd } from '../resources/resources.ts';
 import type { MemoryHandle, RevocableKey } from './memory-handle.ts';
 import { packPart, packRkey, type RkeyPart } from './remote-key.ts';
 
-/** Keys of one connection, at most: peers keep as many. The least recently used one is revoked, once no message uses it. */
+/** Maximum number of keys of one connection, which is also the number that peers keep. The least recently used key is revoked once no message uses it. */
 export const KEYS_MAX = 64;
 
-/** A second registration, in a memory domain that publishes keys. */
+/** An additional registration, in a memory domain that publishes keys. */
 interface Published {
   readonly md: MemoryDomain;
   readonly memory: MdMemory;
 }
 
-/** A key of mapped memory. */
 export class MessageKey implements RevocableKey {
   readonly packed: Uint8Array;
-  /** Messages that use it. */
+  /** Number of messages that use it. */
   uses = 0;
   readonly #published: readonly Published[];
   readonly #ofHandle: Set<RevocableKey>;
   #isRevoked = false;
 
-  /** @param ofHandle the keys of the handle, of which it is one until it is revoked */
+  /** @param ofHandle the keys of the handle, from which this one is removed when it is revoked */
   constructor(packed: Uint8Array, published: readonly Published[], ofHandle: Set<RevocableKey>) {
     this.#ofHandle = ofHandle;
     ofHandle.add(this);
@@ -43,7 +42,7 @@ export class MessageKey implements RevocableKey {
     return this.#isRevoked;
   }
 
-  /** Peers cannot use the key from here on. Idempotent. */
+  /** Revokes the key: peers can no longer use it. Idempotent. */
   revoke(): void {
     if (this.#isRevoked) return;
     this.#isRevoked = true;
@@ -52,14 +51,14 @@ export class MessageKey implements RevocableKey {
   }
 }
 
-/** The memory domains of a context, with the index of the one that allocated the memory. */
+/** The memory domains of a context, and the index of the one that allocated the memory. */
 export interface KeySources {
   readonly mds: readonly OpenMd[];
   readonly log: Log;
   readonly allocator: number | undefined;
 }
 
-/** Makes a key of mapped memory. A memory domain that cannot register it again is left out: peers use the others. */
+/** Creates a key of mapped memory. A memory domain that cannot register it again is left out: peers then use the other parts. */
 export function makeMessageKey({ mds, log, allocator }: KeySources, handle: MemoryHandle): MessageKey {
   const published: Published[] = [];
   const parts: RkeyPart[] = [];
@@ -78,14 +77,14 @@ export function makeMessageKey({ mds, log, allocator }: KeySources, handle: Memo
   return new MessageKey(packed, published, handle.messageKeys);
 }
 
-/** What a memory domain can register again. */
+/** The memory that a memory domain can register again. */
 function sourceFor(handle: MemoryHandle, md: number, allocator: number | undefined): RegistrationSource {
   const { memoryType, sysDevice = -1, address, byteLength, bytes, mdMemory } = handle;
   if (allocator !== undefined && (md === allocator || bytes === undefined)) return mdMemory[allocator]!;
   return bytes ?? { memoryType, sysDevice, address, byteLength };
 }
 
-/** Undefined for memory that cannot be registered again, such as an imported dma-buf, or for lack of resources. */
+/** Undefined if the memory cannot be registered again, such as an imported dma-buf, or for lack of resources. */
 function registerAgain(md: MemoryDomain, source: RegistrationSource, access: number): MdMemory | undefined {
   try {
     return md.memReg(source, { access });
@@ -95,12 +94,11 @@ function registerAgain(md: MemoryDomain, source: RegistrationSource, access: num
   }
 }
 
-/** The keys of own memory of one connection. */
 export class MessageKeys {
-  /** In the order of their last use. */
+  /** In the order of last use. */
   readonly #byHandle: Map<MemoryHandle, MessageKey> = new Map();
 
-  /** The key of mapped memory for one more message, which gives it back by `uses`. */
+  /** The key of mapped memory for one more message; decrementing `uses` returns it. */
   acquire(handle: MemoryHandle, make: (handle: MemoryHandle) => MessageKey): MessageKey {
     let key = this.#byHandle.get(handle);
     if (key === undefined || key.isRevoked) {
@@ -112,7 +110,7 @@ export class MessageKeys {
     return key;
   }
 
-  /** Revokes all keys: the peer cannot reach memory of messages any more. */
+  /** Revokes all keys: the peer can no longer access memory of messages. */
   revoke(): void {
     for (const key of this.#byHandle.values()) key.revoke();
     this.#byHandle.clear();

@@ -1,6 +1,6 @@
 /**
- * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once. The part of one memory domain in a
- * remote key.
+ * A remote key at its endpoint: the unpacked parts, and the plans for every operation on the memory, each created once. Also the layout of packed remote
+ * keys.
  */
 
 import { crc32 } from 'node:zlib';
@@ -20,31 +20,30 @@ import type { MemoryPlace, Plan } from '../proto/selection.ts';
 
 const OPERATIONS = 2;
 
-/** How short puts or gets of host bytes reach the memory of a key. */
+/** The path of short puts or gets of host bytes to the memory of a key. */
 export interface ShortPath {
-  /** Up to this many bytes. */
+  /** Maximum length for this path. */
   readonly bytesMax: number;
   readonly endpoint: UctEndpoint;
   readonly part: UctRemoteKey;
   readonly activity: { busy: boolean };
 }
 
-/** An unpacked remote key. */
 export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   readonly sysDevice: number | undefined;
-  /** The part of each memory domain, by its index; undefined where the key has none for it. */
+  /** The parts of the key, by memory domain index; undefined for a memory domain without a part. */
   readonly parts: readonly (UctRemoteKey | undefined)[];
-  /** Key by which the worker of the peer finds the memory; undefined if that worker cannot be asked. */
+  /** The key by which the peer's worker finds the memory; undefined if that worker cannot move the bytes. */
   readonly memoryKey: Uint8Array | undefined;
-  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
+  /** Plans, by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
-  /** The path of short puts of host bytes, once a plan has set it: checked before anything else. */
+  /** The path of short puts of host bytes, once a plan has set it; checked first in each put. */
   shortPut: ShortPath | undefined = undefined;
-  /** The same for bytes of mapped memory, which may have another plan. */
+  /** The same for mapped memory, which may have another plan. */
   shortPutMapped: ShortPath | undefined = undefined;
-  /** The same for gets that end in the call, of host bytes and of mapped memory. */
+  /** The same for gets that end in their call, of host bytes and of mapped memory. */
   shortGet: ShortPath | undefined = undefined;
-  /** Index of the lane with atomic operations on words of 32 and of 64 bits, once it was chosen; -1 for none. */
+  /** Index of the lane with atomics on words of 32 and of 64 bits, once chosen; -1 for none. */
   atomicLane32: number | undefined = undefined;
   atomicLane64: number | undefined = undefined;
 
@@ -60,7 +59,7 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
     this.memoryKey = memoryKey;
   }
 
-  /** The plan made before for this operation and place. */
+  /** The existing plan for an operation and a place, if any. */
   plan(operation: Operation, placeIndex: number): Plan | undefined {
     return this.#plans[operation]![placeIndex];
   }
@@ -69,12 +68,12 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
     this.#plans[operation]![placeIndex] = plan;
   }
 
-  /** False when a transport knows that the memory is gone. */
+  /** False if a transport knows that the memory was freed. */
   get live(): boolean {
     return this.parts.every((part) => part?.live !== false);
   }
 
-  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr), and they may be read and written; undefined elsewhere. */
+  /** The remote bytes (ucp_rkey_ptr), if a transport has mapped them into this process and they may be read and written; otherwise undefined. */
   get bytes(): Uint8Array | undefined {
     if ((this.access & REMOTE_ACCESS) !== REMOTE_ACCESS) return undefined;
     return this.parts.find((part) => part?.bytes !== undefined)?.bytes;
@@ -96,22 +95,22 @@ export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   }
 }
 
-/** The error for INVALID_ADDR of a transport: ranges were checked before, so the owner has released the memory. */
+/** The error for the INVALID_ADDR of a transport: ranges were checked before, so the memory was released. */
 export function staleKeyError(): UcxError {
   return new UcxError({
     code: 'ERR_RKEY_STALE',
     status: Status.INVALID_ADDR,
     message:
-      'the memory at one of the two ends is gone (freed, unmapped or detached), or its remote key was released before the operation began',
+      'the local or remote memory was freed, unmapped or detached, or its remote key was released before the operation began',
   });
 }
 
 /*
- * The wire form of a remote key: a versioned header, one part per memory domain and a checksum. It carries no descriptor, and no pointer
- * that is dereferenced here: memory domains check their parts.
+ * Layout of a packed remote key: a versioned header, one part for each memory domain and a checksum. It contains no descriptor, and no pointer that is
+ * dereferenced here: memory domains check their parts.
  *
- * Layout, little-endian: u32 magic, u8 version, u8 memory type, u8 part count, u8 denied accesses, u32 system device, u32 0, u64 address,
- * u64 length; per part u8 name length, name, u8 key length, key; u32 CRC-32 of everything before.
+ * Little-endian: u32 magic, u8 version, u8 memory type, u8 part count, u8 denied accesses, u32 system device, u32 0, u64 address, u64 length; per part u8
+ * name length, name, u8 key length, key; u32 CRC-32 of all preceding bytes.
  */
 
 const MAGIC = PACKED_MARKS.native['remote key'];
@@ -133,12 +132,11 @@ export interface RkeyFields {
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly byteLength: number;
-  /** What peers may do with the memory: bits of MemAccess for put and get. */
+  /** Accesses of peers: bits of MemAccess for put and get. */
   readonly access: number;
   readonly parts: readonly RkeyPart[];
 }
 
-/** Writes a remote key. */
 export function packRkey(fields: RkeyFields): Uint8Array {
   const names = fields.parts.map(({ name }) => Buffer.from(name, 'ascii'));
   const partBytes = fields.parts.reduce((sum, { key }, i) => sum + 2 + names[i]!.byteLength + key.byteLength, 0);
@@ -168,23 +166,26 @@ export function packRkey(fields: RkeyFields): Uint8Array {
 
 /**
  * Reads a remote key.
- * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) that says what is wrong
+ * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) with the violated rule
  */
 export function unpackRkey(packed: Uint8Array): RkeyFields {
-  if (!isBytes(packed)) throw malformed('is no Uint8Array');
-  if (packed.byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${packed.byteLength} bytes`);
+  if (!isBytes(packed)) throw malformed('is not a Uint8Array');
+  if (packed.byteLength < HEADER_BYTES + CHECKSUM_BYTES)
+    throw malformed(`is truncated: has only ${packed.byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const end = packed.byteLength - CHECKSUM_BYTES;
-  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one from packRkey');
-  if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('has a wrong magic number: not created by packRkey()');
+  if (view.getUint8(4) !== VERSION)
+    throw malformed(`has version ${view.getUint8(4)}, but this library supports only ${VERSION}`);
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const memoryType = memoryTypeAt(view.getUint8(5));
-  if (memoryType === undefined) throw malformed(`names memory type ${view.getUint8(5)}`);
+  if (memoryType === undefined) throw malformed(`has an unknown memory type ${view.getUint8(5)}`);
   const access = accessWithout(view.getUint8(7));
-  if (access === undefined) throw malformed(`denies accesses that this library does not know (${view.getUint8(7)})`);
+  if (access === undefined) throw malformed(`has unknown access flags (${view.getUint8(7)})`);
   const device = view.getUint32(8, true);
   const byteLength = view.getBigUint64(24, true);
-  if (byteLength > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`stands for ${byteLength} bytes`);
+  if (byteLength > BigInt(Number.MAX_SAFE_INTEGER))
+    throw malformed(`has an invalid memory length of ${byteLength} bytes`);
   return {
     memoryType,
     sysDevice: device === NO_DEVICE ? undefined : device,
@@ -200,13 +201,13 @@ function readParts(packed: Uint8Array, count: number, end: number): RkeyPart[] {
   let at = HEADER_BYTES;
   const take = (): Uint8Array => {
     const length = packed[at]!;
-    if (at + 1 + length > end) throw malformed('is cut off');
+    if (at + 1 + length > end) throw malformed('is truncated');
     const field = packed.subarray(at + 1, at + 1 + length);
     at += 1 + length;
     return field;
   };
   for (let i = 0; i < count; i++) parts.push({ name: Buffer.from(take()).toString('ascii'), key: take().slice() });
-  if (at !== end) throw malformed('has bytes behind its end');
+  if (at !== end) throw malformed('has trailing bytes');
   return parts;
 }
 
@@ -215,8 +216,9 @@ function malformed(rule: string): UcxError {
 }
 
 /**
- * Packs the part. A memory domain that cannot publish keys now, for lack of space in /dev/shm or of descriptors, is left out: peers use the others.
- * @returns undefined where it is left out
+ * Packs one part. A memory domain that currently cannot publish keys, for lack of space in /dev/shm or of descriptors, is left out: peers use the other
+ * parts.
+ * @returns undefined if it is left out
  */
 export function packPart(md: MemoryDomain, memory: MdMemory, log: Log | undefined): RkeyPart | undefined {
   const { name, rkeyPackedBytes } = md.attributes;
@@ -225,7 +227,7 @@ export function packPart(md: MemoryDomain, memory: MdMemory, log: Log | undefine
     md.mkeyPack(memory, key, 0);
   } catch (error) {
     if (!isUcxError(error) || !error.code.startsWith('ERR_SYSCALL_')) throw error;
-    log?.warn(`a remote key has no part for ${name}: ${error.message}`);
+    log?.warn(`remote key packed without a part for ${name}: ${error.message}`);
     return undefined;
   }
   return { name, key };

@@ -48,8 +48,8 @@ const CHOICE: MessageChoice = {
   unavailable: [{ transport: 'ib', protocol: undefined, reason: 'excluded by UCX_TLS' }],
 };
 const REASONS = {
-  'cma/memory': 'carries no messages',
-  'tcp/memory': 'latency 9000 ns, that of the chosen one 80 ns',
+  'cma/memory': 'does not support messages',
+  'tcp/memory': 'latency 9000 ns, compared to 80 ns of the chosen lane',
   ib: 'excluded by UCX_TLS',
 };
 const rowsOf = ({ chosen }: { chosen: readonly { bytesMin: number; bytesMax: number; protocol: string }[] }) =>
@@ -65,7 +65,7 @@ describe('messages', () => {
     ]);
     expect(Object.fromEntries(told.rejected.map(({ transport, reason }) => [transport, reason]))).toEqual(REASONS);
     expect(told.at(50).winner).toMatchObject({ transport: 'posix/memory', protocol: 'tag/eager/short' });
-    expect(told.at(8193).winner?.note).toBe('bytes by messages');
+    expect(told.at(8193).winner?.note).toBe('data in messages');
   }
 
   it('go eager as long as they fit a frame, with their header', () => {
@@ -137,8 +137,8 @@ describe('messages', () => {
   it('without a lane that carries them are explained as impossible', () => {
     const told = explainMessages('tag', { ...CHOICE, lanes: [lane('cma', 0, 50)], messageLane: undefined });
     expect(told.chosen).toEqual([]);
-    expect(told.at(8)).toMatchObject({ winner: undefined, losers: [{ reason: 'carries no messages' }, {}] });
-    expect(String(told)).toMatch(/no transport can do it/);
+    expect(told.at(8)).toMatchObject({ winner: undefined, losers: [{ reason: 'does not support messages' }, {}] });
+    expect(String(told)).toMatch(/not supported by any transport/);
   });
 });
 
@@ -161,7 +161,7 @@ describe('atomic operations', () => {
     expect(told.rejected.slice(0, 3)).toMatchObject([
       { transport: 'far/memory', reason: 'has a higher latency' },
       { transport: 'keyless/memory', reason: 'the remote key has no part for its memory domain' },
-      { transport: 'cma/memory', reason: 'has no atomic operations' },
+      { transport: 'cma/memory', reason: 'does not support atomic operations' },
     ]);
   }
 

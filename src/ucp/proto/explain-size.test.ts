@@ -27,9 +27,14 @@ describe('the explanation for a size', () => {
       bytes: 10_000,
       winner: { transport: 'a/0', protocol: 'put/zcopy', estimatedNs: 2000, bandwidth: 5e9 },
       losers: [
-        { transport: 'c/0', protocol: 'put/zcopy', reason: 'costs the same, and comes later', estimatedNs: 2000 },
+        {
+          transport: 'c/0',
+          protocol: 'put/zcopy',
+          reason: 'costs the same as an earlier candidate',
+          estimatedNs: 2000,
+        },
         { transport: 'b/0', protocol: 'put/zcopy', reason: 'costs 2.0 times (1 of 3 links up)', estimatedNs: 4000 },
-        { transport: 'a/0', protocol: 'put/short', reason: 'takes 100 bytes at most' },
+        { transport: 'a/0', protocol: 'put/short', reason: 'supports at most 100 bytes' },
         { transport: 'd', protocol: undefined, reason: 'excluded by UCX_TLS' },
       ],
     });
@@ -45,7 +50,7 @@ describe('the explanation for a size', () => {
     for (const bytes of [1, 4095]) {
       const { winner, losers } = explainSize(only, bytes);
       expect(winner).toBeUndefined();
-      expect(losers.map(({ reason }) => reason)).toEqual(['takes 4096 bytes at least']);
+      expect(losers.map(({ reason }) => reason)).toEqual(['supports at least 4096 bytes']);
     }
     expect(explainSize(only, 4096).winner?.transport).toBe('c/0');
     expect(explainSize(only, 8193).winner).toBeUndefined();

@@ -1,6 +1,6 @@
 /**
- * Explains choices, as data: of a plan every candidate, the range of sizes it was chosen for, and why the others were not; of one size the costs of all
- * candidates; and of messages and atomic operations their lane and protocol, which follow the rules of am/, tag/, stream/ and amo/ instead of a plan.
+ * Explains choices, as data: all candidates of a plan, the range of sizes for which each was chosen, and why the others were not; for one size the costs
+ * of all candidates; for messages and atomic operations their lane and protocol, which follow the rules of am/, tag/, stream/ and amo/ instead of a plan.
  */
 
 import {
@@ -29,7 +29,7 @@ export interface ExplainInput {
   readonly plan: Plan;
   /** The resource of each lane. */
   readonly resources: readonly IfaceResource[];
-  /** Resources that the context has not opened, and why. */
+  /** Resources that the context did not open, with the reasons. */
   readonly unavailable: readonly { readonly name: string; readonly reason: string }[];
 }
 
@@ -73,7 +73,7 @@ export function explainPlan(input: ExplainInput): ExplainedChoice {
   return explanationOf({ operation, local, remote }, choice);
 }
 
-/** The explanation of a choice that is made. */
+/** The explanation of a choice. */
 export function explanationOf(title: ExplanationTitle, choice: Choice): ExplainedChoice {
   const used = new Set(choice.steps.map(({ candidate }) => candidate));
   const outbid = choice.candidates.filter((candidate) => !used.has(candidate));
@@ -82,8 +82,8 @@ export function explanationOf(title: ExplanationTitle, choice: Choice): Explaine
     ...choice.rejected,
   ];
   const { operation, local, remote } = title;
-  const told = { operation, local, remote, chosen: chosenOf(choice.steps), rejected };
-  return { ...told, at: (bytes) => explainSize(choice, bytes), toString: () => explanationText(told) };
+  const fields = { operation, local, remote, chosen: chosenOf(choice.steps), rejected };
+  return { ...fields, at: (bytes) => explainSize(choice, bytes), toString: () => explanationText(fields) };
 }
 
 function endOf(bytes: number): number {
@@ -101,7 +101,7 @@ function chosenOf(steps: readonly ExplainedStep[]): ChosenProtocol[] {
   });
 }
 
-/** A protocol on a transport for a range of sizes, with the names that users see. */
+/** A protocol on a transport for a range of sizes, with the names shown to users. */
 export interface ExplainedCandidate {
   /** Such as `gaudi_cpy/gaudi0`. */
   readonly transport: string;
@@ -117,7 +117,7 @@ export interface ExplainedCandidate {
   readonly note?: string | undefined;
 }
 
-/** The candidate for sizes up to a bound. */
+/** The chosen candidate for sizes up to a maximum. */
 interface ExplainedStep {
   /** Inclusive. */
   readonly bytesMax: number;
@@ -127,14 +127,14 @@ interface ExplainedStep {
 /** The candidates, the chosen steps, and the rejected candidates. */
 export interface Choice {
   readonly candidates: readonly ExplainedCandidate[];
-  /** By rising size. */
+  /** By increasing size. */
   readonly steps: readonly ExplainedStep[];
   readonly rejected: readonly RejectedProtocol[];
 }
 
 const NS_PER_S = 1e9;
 
-/** Explains the choice for `bytes`. @throws UcxError ERR_INVALID_PARAM unless it is an integer of 1 or more */
+/** Explains the choice for `bytes`. @throws UcxError ERR_INVALID_PARAM unless it is a positive integer */
 export function explainSize({ candidates, steps, rejected }: Choice, bytes: number): SizeExplanation {
   checkPositive('bytes', bytes);
   const step = steps.find(({ bytesMax }) => bytes <= bytesMax);
@@ -146,7 +146,7 @@ export function explainSize({ candidates, steps, rejected }: Choice, bytes: numb
   return { bytes, winner: best === undefined ? undefined : winnerOf(best, bytes), losers: [...losers, ...rejected] };
 }
 
-/** Estimated nanoseconds. */
+/** Estimated time in nanoseconds. */
 function estimateNs({ fixedNs, perByteNs }: ExplainedCandidate, bytes: number): number {
   return Math.round(fixedNs + bytes * perByteNs);
 }
@@ -160,29 +160,29 @@ function winnerOf(candidate: ExplainedCandidate, bytes: number): SizeWinner {
 
 function loserOf(candidate: ExplainedCandidate, best: ExplainedCandidate | undefined, bytes: number): SizeLoser {
   const { transport, protocol, bytesMin, bytesMax, note } = candidate;
-  if (bytes < bytesMin) return { transport, protocol, reason: `takes ${bytesMin} bytes at least` };
-  if (bytes > bytesMax) return { transport, protocol, reason: `takes ${bytesMax} bytes at most` };
+  if (bytes < bytesMin) return { transport, protocol, reason: `supports at least ${bytesMin} bytes` };
+  if (bytes > bytesMax) return { transport, protocol, reason: `supports at most ${bytesMax} bytes` };
   const estimatedNs = estimateNs(candidate, bytes);
   const bestNs = best === undefined ? estimatedNs : estimateNs(best, bytes);
   const ratio = estimatedNs / Math.max(1, bestNs);
   const more = ratio >= 1.05 ? `${ratio.toFixed(1)} times` : `${Math.max(0, estimatedNs - bestNs)} ns more`;
-  const reason = estimatedNs <= bestNs ? 'costs the same, and comes later' : `costs ${more}`;
+  const reason = estimatedNs <= bestNs ? 'costs the same as an earlier candidate' : `costs ${more}`;
   const hint = note === undefined ? '' : ` (${note})`;
   return { transport, protocol, reason: reason + hint, estimatedNs };
 }
 
-/** Operations that send messages, and the header bytes of each message. */
+/** Operations that send messages. */
 export type MessageOperation = 'am' | 'tag' | 'stream';
 const HEADER_BYTES: Record<MessageOperation, number> = { am: AM_BYTES, tag: TAG_BYTES, stream: STREAM_BYTES };
 
-/** Messages of a rendezvous: the offer and the acknowledgement. */
+/** Messages of a rendezvous besides the data: the offer and the acknowledgement. */
 const RENDEZVOUS_MESSAGES = 2;
 const WORDS = [4, 8] as const;
 
 /** A lane of a connection. */
 export interface ExplainedLane {
   readonly attributes: IfaceAttributes;
-  /** The remote key has a part for the memory domain of this lane. */
+  /** True if the remote key has a part for the memory domain of this lane. */
   readonly hasRemoteKey: boolean;
 }
 
@@ -190,15 +190,15 @@ export interface ExplainedLane {
 export interface MessageChoice {
   readonly title: ExplanationTitle;
   readonly lanes: readonly ExplainedLane[];
-  /** Index of the lane that carries messages; undefined when none does. */
+  /** Index of the message lane; undefined for none. */
   readonly messageLane: number | undefined;
   /** UCX_RNDV_THRESH; Infinity for auto. */
   readonly rendezvousThreshold: number;
   /** UCX_BCOPY_THRESH; Infinity for auto. */
   readonly bcopyThreshold: number;
-  /** Whether the local memory is host memory: other memory goes by rendezvous. */
+  /** True for host memory: other memory goes by rendezvous. */
   readonly isHost: boolean;
-  /** The candidate that moves the bytes of a rendezvous: its own cost, and the last part of its name (`get`, `put`); undefined for messages. */
+  /** The candidate that moves the data of a rendezvous, with its cost and the last part of its name (`get`, `put`); undefined if messages move it. */
   readonly data: ExplainedCandidate | undefined;
   readonly unavailable: readonly RejectedProtocol[];
 }
@@ -234,7 +234,8 @@ export function explainAtomics(
   for (const lane of lanes) {
     if (used.includes(lane)) continue;
     const { flags } = lane.attributes;
-    const reason = (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) === 0 ? 'has no atomic operations' : undefined;
+    const reason =
+      (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) === 0 ? 'does not support atomic operations' : undefined;
     const other = lane.hasRemoteKey ? 'has a higher latency' : 'the remote key has no part for its memory domain';
     rejected.push({ transport: nameOf(lane), protocol: undefined, reason: reason ?? other });
   }
@@ -259,7 +260,7 @@ function eagerAndRendezvous(operation: 'am' | 'tag', lane: ExplainedLane, choice
   const candidates = eager(operation, lane, choice, isHost ? fits : 0);
   const bytesMin = (candidates.at(-1)?.bytesMax ?? 0) + 1;
   const messagesNs = RENDEZVOUS_MESSAGES * (latencyOf(lane) + MESSAGE_OVERHEAD_NS);
-  const path = data === undefined ? 'bytes by messages' : `offer over ${nameOf(lane)}`;
+  const path = data === undefined ? 'data in messages' : `offer over ${nameOf(lane)}`;
   const hint = data?.note === undefined ? '' : `, ${data.note}`;
   candidates.push({
     transport: data?.transport ?? nameOf(lane),
@@ -273,7 +274,7 @@ function eagerAndRendezvous(operation: 'am' | 'tag', lane: ExplainedLane, choice
   return candidates;
 }
 
-/** Streams have no rendezvous: long ones are cut into messages. */
+/** The candidates of a stream, which has no rendezvous: long sends are split into messages. */
 function streamed(lane: ExplainedLane, choice: MessageChoice): ExplainedCandidate[] {
   const bytesMax = Math.max(0, lane.attributes.am.bcopyBytesMax - HEADER_BYTES.stream);
   const note = `in messages of ${bytesMax} bytes`;
@@ -282,7 +283,7 @@ function streamed(lane: ExplainedLane, choice: MessageChoice): ExplainedCandidat
   );
 }
 
-/** Messages of at most `bytesMax` bytes that are sent at once. Only host memory goes by short. */
+/** The candidates of messages of at most `bytesMax` bytes that are sent eagerly. Only host memory is sent by short. */
 function eager(
   operation: MessageOperation,
   lane: ExplainedLane,
@@ -290,7 +291,7 @@ function eager(
   bytesMax: number,
 ): ExplainedCandidate[] {
   const header = HEADER_BYTES[operation];
-  // UCX_BCOPY_THRESH counts the bytes of a tagged or active message.
+  // UCX_BCOPY_THRESH counts the payload of a tagged or active message, without the header.
   const shortFrame = Math.min(lane.attributes.am.shortBytesMax, bcopyThreshold + TAG_BYTES - 1);
   const short = isHost ? Math.min(bytesMax, Math.max(0, shortFrame - header)) : 0;
   const transport = nameOf(lane);
@@ -303,8 +304,8 @@ function eager(
 function outOfMessages(lane: ExplainedLane, chosen: ExplainedLane | undefined): RejectedProtocol {
   const flags = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
   const able = (lane.attributes.flags & flags) === flags;
-  const slower = `latency ${latencyOf(lane)} ns, that of the chosen one ${chosen === undefined ? 0 : latencyOf(chosen)} ns`;
-  return { transport: nameOf(lane), protocol: undefined, reason: able ? slower : 'carries no messages' };
+  const slower = `latency ${latencyOf(lane)} ns, compared to ${chosen === undefined ? 0 : latencyOf(chosen)} ns of the chosen lane`;
+  return { transport: nameOf(lane), protocol: undefined, reason: able ? slower : 'does not support messages' };
 }
 
 function costOf(lane: ExplainedLane, copies: number): { readonly fixedNs: number; readonly perByteNs: number } {

@@ -1,4 +1,4 @@
-/** UCX_PROTO_INFO: prints which protocols a worker chooses, or has used, as tables in boxes of text, like UCX. */
+/** UCX_PROTO_INFO: prints the protocols that a worker chooses, or has used, as text tables, like UCX. */
 
 import type { ExplainedChoice } from '../../api/contract/explanation.ts';
 import { matchesItem } from '../../ucs/config/list.ts';
@@ -6,12 +6,12 @@ import { boolType, type ConfigType } from '../../ucs/config/value.ts';
 import type { OperationEnd } from '../../ucs/debug/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
 
-/** The printed tables: none, all, those of used protocols, those whose title matches, or all if debug messages are logged. */
+/** Which tables are printed: none, all, those of used protocols, those whose title matches, or all if debug messages are logged. */
 export type ProtocolInfoMode = 'no' | 'yes' | 'used' | 'auto' | { readonly glob: string };
 
 /** The values of UCX_PROTO_INFO. */
 export const protocolInfoType: ConfigType<ProtocolInfoMode> = {
-  syntax: 'y, n, auto, used, or a glob for the titles of tables',
+  syntax: 'y, n, auto, used, or a glob pattern for table titles',
   parse(text) {
     const word = text.trim();
     const known = boolType.parse(word);
@@ -31,13 +31,13 @@ interface Use {
   bytesMax: number;
 }
 
-/** Prints for one worker. */
+/** The printer of one worker. */
 export class ProtocolInfo {
   readonly #log: Log;
   readonly #glob: string | undefined;
-  /** Undefined if tables are printed as they are made. */
+  /** Counts of uses; undefined if tables are printed as choices are made. */
   readonly #uses: Map<string, Use> | undefined;
-  /** Sets of lanes seen so far, by their names: as in UCX, tables name the number of the endpoint configuration. */
+  /** Sets of lanes, by their names, in the order of appearance: as in UCX, tables name the number of the endpoint configuration. */
   readonly #configs: string[] = [];
   readonly #printed: Set<string> = new Set();
 
@@ -47,18 +47,18 @@ export class ProtocolInfo {
     this.#uses = countsUses ? new Map() : undefined;
   }
 
-  /** The printer for a mode; undefined if it prints nothing. */
+  /** Creates the printer for a mode; undefined if it prints nothing. */
   static create(mode: ProtocolInfoMode, log: Log): ProtocolInfo | undefined {
     if (mode === 'no' || (mode === 'auto' && log.level < LogLevel.DEBUG)) return undefined;
     return new ProtocolInfo(log, typeof mode === 'object' ? mode.glob : undefined, mode === 'used');
   }
 
-  /** Whether ended operations have to be reported to {@link used}. */
+  /** True if ended operations must be reported to {@link used}. */
   get countsUses(): boolean {
     return this.#uses !== undefined;
   }
 
-  /** Prints a choice for a connection with these lanes, unless it was printed for the same lanes before. */
+  /** Prints a choice for a connection with these lanes, unless it was already printed for the same lanes. */
   chosen(lanes: readonly string[], makeExplanation: () => ExplainedChoice): void {
     if (this.#uses !== undefined) return;
     const key = lanes.join(',');
@@ -69,7 +69,7 @@ export class ProtocolInfo {
     this.#print(choiceTable(`ucp_worker ep_cfg[${this.#configs.indexOf(key)}]`, choice));
   }
 
-  /** Counts an operation that has ended. */
+  /** Counts an ended operation. */
   used({ protocol, transport, device, byteLength }: OperationEnd): void {
     if (this.#uses === undefined || transport === undefined) return;
     const name = `${transport}/${device}`;
@@ -109,7 +109,7 @@ export class ProtocolInfo {
   }
 }
 
-/** Descriptions of protocols in the words of UCX, by their name, or by their name without the operation. */
+/** Descriptions of protocols, in the wording of UCX; keyed by name, or by name without the operation. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
   short: 'short',
   zcopy: 'zero-copy',
@@ -125,7 +125,7 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
   offload: 'hardware',
 };
 
-/** Operations in the words of UCX. */
+/** Descriptions of operations, in the wording of UCX. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   put: 'remote memory write by ucp_put*',
   get: 'remote memory read by ucp_get*',
@@ -136,15 +136,15 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   rndv: 'rendezvous data fetch',
 };
 
-/** The cells of a row; the first one is aligned to the right, as the sizes in tables of UCX. */
+/** The cells of a row; the first cell is right-aligned, like the sizes in tables of UCX. */
 export type TableRow = readonly [string, ...string[]];
 
-/** The name of an operation in a table. */
+/** The description of an operation. */
 export function describeOperation(operation: string): string {
   return OPERATIONS[operation] ?? operation;
 }
 
-/** The name of a protocol such as `put/zcopy` in a table; a name that UCX does not have is returned unchanged. */
+/** The description of a protocol such as `put/zcopy`; a name that UCX does not have is returned unchanged. */
 export function describeProtocol(protocol: string): string {
   const slash = protocol.indexOf('/');
   return DESCRIPTIONS[protocol] ?? DESCRIPTIONS[protocol.slice(slash + 1)] ?? protocol;
@@ -156,8 +156,8 @@ export function sizeRange(bytesMin: number, bytesMax: number): string {
 }
 
 /**
- * The lines of a table.
- * @param heading name of the object that the table describes, above the first column
+ * Formats a table.
+ * @param heading name of the described object, above the first column
  * @param title subject of the table, above the other columns
  * @param rows all with the same number of cells, at least two
  */
@@ -177,12 +177,12 @@ export function protocolTable(heading: string, title: string, rows: readonly Tab
   return [edge, `| ${heading.padEnd(widths[0]!)} | ${title.padEnd(rest)} |`, rule, ...lines, rule];
 }
 
-/** The title of the table of a choice: `tagged message by ucp_tag_send* from host memory`. */
+/** The title of a choice's table: `tagged message by ucp_tag_send* from host memory`. */
 function choiceTitle({ operation, local, remote }: Pick<ExplainedChoice, 'operation' | 'local' | 'remote'>): string {
   return `${describeOperation(operation)} ${memoriesOf(operation, local, remote)}`;
 }
 
-/** The lines of the table of a choice: ranges of sizes, protocols, lanes. */
+/** Formats the table of a choice: ranges of sizes, protocols, lanes. */
 export function choiceTable(
   heading: string,
   choice: Pick<ExplainedChoice, 'operation' | 'local' | 'remote' | 'chosen'>,
@@ -191,7 +191,11 @@ export function choiceTable(
     const config = note === undefined ? transport : `${transport}, ${note}`;
     return [sizeRange(bytesMin, bytesMax), describeProtocol(protocol), config];
   });
-  return protocolTable(heading, choiceTitle(choice), rows.length > 0 ? rows : [['', 'no transport can do it', '']]);
+  return protocolTable(
+    heading,
+    choiceTitle(choice),
+    rows.length > 0 ? rows : [['', 'not supported by any transport', '']],
+  );
 }
 
 function memoriesOf(operation: string, local: string, remote: string): string {

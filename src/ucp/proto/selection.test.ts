@@ -220,10 +220,14 @@ describe('selection', () => {
 
   it.each([
     ['a memory type', lane({ types: HOST }), /does not reach remote gaudi memory/],
-    ['the device', lane({ sysDevice: 1 }), /device 1 only.*device 0/],
+    ['the device', lane({ sysDevice: 1 }), /only memory of device 1.*device 0/],
     ['a key', lane({ sysDevice: 0, key: false }), /no part/],
-    ['a handle', lane({ sysDevice: 0, memory: false }), /no handle/],
-    ['operations', lane({ sysDevice: 0, flags: 0 }), /has no short operation|has no zero-copy operation/],
+    ['a handle', lane({ sysDevice: 0, memory: false }), /not registered/],
+    [
+      'operations',
+      lane({ sysDevice: 0, flags: 0 }),
+      /does not support short operations|does not support zero-copy operations/,
+    ],
   ])('says that a lane lacks %s', (_what, only, reason) => {
     const plan = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: CARD }, [only]);
     expect(plan.steps).toEqual([]);
@@ -253,7 +257,7 @@ describe('selection', () => {
     const dead = { ...lane({ sysDevice: 0 }), path: { bandwidthShare: 0, note: '0 of 3 links up' } };
     const plan = selectProtocols({ operation: Operation.PUT, local: CARD, remote: CARD }, [dead]);
     expect(plan.rejected).toEqual([
-      { lane: 0, protocol: undefined, reason: 'does not get through to the remote memory: 0 of 3 links up' },
+      { lane: 0, protocol: undefined, reason: 'cannot reach the remote memory: 0 of 3 links up' },
     ]);
     expect(plan.steps).toEqual([]);
   });
@@ -324,7 +328,7 @@ describe('distance', () => {
     }
   });
 
-  it('adds its latency, bounds the bandwidth, and is told', () => {
+  it('adds its latency, bounds the bandwidth, and is in the note', () => {
     const zcopyOf = (each: LaneCapabilities): Candidate => {
       const { candidates } = selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, [
         each,
@@ -335,7 +339,7 @@ describe('distance', () => {
     expect(near).toEqual({ ...none, note: 'PCI switch in common with device 3' });
     expect(far.fixedNs).toBe(none.fixedNs + 300);
     expect(far.perByteNs).toBe(1 / 3.5);
-    expect(far.note).toBe('PCI root in common with device 3: 300 ns more, 3.50 GB/s at most');
+    expect(far.note).toBe('PCI root in common with device 3: 300 ns more, at most 3.50 GB/s');
     const slower = zcopyOf({ ...lane({ bandwidth: 1e9 }), distance: { ...FAR, to: 3 } });
     expect(slower.perByteNs).toBe(1);
   });

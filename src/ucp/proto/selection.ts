@@ -15,35 +15,35 @@ import type { LinearCost } from '../../uct/api/memory-domain.ts';
 export const Protocol = {
   SHORT: 0,
   ZCOPY: 1,
-  /** The peer moves the bytes itself, out of and into messages: for memory that no transport reaches. */
+  /** The peer's worker moves the bytes in messages: for memory that no transport reaches. */
   SOFTWARE: 2,
 } as const;
 export type Protocol = (typeof Protocol)[keyof typeof Protocol];
 
-/** Names as users see them: `put/short`. */
+/** Names shown to users, as in `put/short`. */
 export const OPERATION_NAMES = ['put', 'get'] as const;
 export const PROTOCOL_NAMES = ['short', 'zcopy', 'am'] as const;
 
-/** The location of memory, as selection sees it. */
+/** The location of memory, for selection. */
 export interface MemoryPlace {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
 }
 
-/** A lane as selection sees it. */
+/** A lane, for selection. */
 export interface LaneCapabilities {
   readonly attributes: IfaceAttributes;
-  /** The remote key has a part for the memory domain of this lane. */
+  /** True if the remote key has a part for the memory domain of this lane. */
   readonly hasRemoteKey: boolean;
-  /** The local memory can be registered with the memory domain of this lane, or is. */
+  /** True if the local memory is, or can be, registered with the memory domain of this lane. */
   readonly hasLocalMemory: boolean;
-  /** Why it is not, if that is known. */
-  readonly localRefusal?: string | undefined;
-  /** Cost of registering it; undefined if it is registered or needs no registration. */
+  /** Why it cannot be registered, if known. */
+  readonly localReason?: string | undefined;
+  /** Cost of the registration; undefined if it is registered already or needs no registration. */
   readonly registerCost: LinearCost | undefined;
-  /** The path to the remote memory, where the interface knows more than its attributes say. */
+  /** The path to the remote memory, if the interface knows more than its attributes describe. */
   readonly path?: RemotePath | undefined;
-  /** The path between the device of the lane and that of the local memory, by its index, where it is known: its latency is added, and its bandwidth is a bound. */
+  /** The path between the lane's device and the local memory's device, if known: its latency is added, and its bandwidth is an upper bound. */
   readonly distance?: (Distance & { readonly to: number }) | undefined;
 }
 
@@ -58,7 +58,7 @@ export interface Candidate {
   /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
   readonly fixedNs: number;
   readonly perByteNs: number;
-  /** A factor of the estimate besides the attributes of the lane, in words for users. */
+  /** A factor of the estimate besides the attributes of the lane, as text for users. */
   readonly note?: string | undefined;
 }
 
@@ -69,7 +69,7 @@ export interface RejectedCandidate {
   readonly reason: string;
 }
 
-/** One row of a plan: up to `bytesMax` (inclusive), this candidate. */
+/** One row of a plan: the candidate for sizes up to `bytesMax` (inclusive). */
 export interface PlanStep {
   readonly bytesMax: number;
   readonly candidate: Candidate;
@@ -77,36 +77,36 @@ export interface PlanStep {
 
 /** The result of selection. */
 export interface Plan {
-  /** By rising size; empty when nothing can do it. Sizes below the first and above the last step have no candidate. */
+  /** By increasing size; empty if no candidate exists. Sizes below the first and above the last step have no candidate. */
   readonly steps: readonly PlanStep[];
   readonly candidates: readonly Candidate[];
   readonly rejected: readonly RejectedCandidate[];
 }
 
-/** Cost of copying a short message's bytes into the packet, per byte. */
+/** Cost per byte of copying a short message into the packet. */
 const SHORT_COPY_NS_PER_BYTE = 0.1;
 /** Fixed cost of a single-fragment protocol, as in UCX (UCP_PROTO_OVERHEAD_SINGLE 5 ns). */
 const SINGLE_OVERHEAD_NS = 5;
 const NS_PER_S = 1e9;
 
-/** The lane whose messages can carry what no lane reaches: the workers of both ends move the bytes. */
+/** The message lane, over which the workers of both sides move bytes that no lane can move. */
 export interface MessageLane {
   /** Index of the lane. */
   readonly lane: number;
   /** Time of one message. */
   readonly latencyNs: number;
-  /** Bytes per second through messages. */
+  /** Bandwidth of messages in bytes per second. */
   readonly bandwidth: number;
-  /** The rest of the path of the bytes, in words for users. */
+  /** The rest of the path, as text for users. */
   readonly note?: string | undefined;
 }
 
-/** Messages before the first bytes move: the question, the answer, the data. */
+/** Messages before the first byte moves: request, reply, data. */
 const SOFTWARE_MESSAGES = 3;
-/** Time of a worker for one message: it answers when it makes progress, which may be only when an event wakes it. */
+/** Time of a worker for one message: it replies when it makes progress, possibly only after an event wakes it. */
 export const MESSAGE_OVERHEAD_NS = 20_000;
 
-/** A put or get, and where its memories are. */
+/** A put or get, with the places of its memories. */
 export interface Sides {
   readonly operation: Operation;
   readonly local: MemoryPlace;
@@ -115,8 +115,8 @@ export interface Sides {
 
 /**
  * Chooses the protocol and lane for every size. Pure.
- * @param messages undefined where the peer takes no messages, or cannot find the memory behind the key
- * @param zcopyThreshold bytes from which zero copy is chosen, and below which it is not, if there is a choice; undefined to choose by cost
+ * @param messages undefined if the peer accepts no messages, or cannot find the memory of the key
+ * @param zcopyThreshold size from which zero copy is chosen if there is a choice, and below which it is not; undefined to choose by cost
  */
 export function selectProtocols(
   sides: Sides,
@@ -127,7 +127,7 @@ export function selectProtocols(
   const candidates: Candidate[] = [];
   const rejected: RejectedCandidate[] = [];
   for (const [index, lane] of lanes.entries()) {
-    const reason = refusalOf(lane, sides.local, sides.remote);
+    const reason = unusableReason(lane, sides.local, sides.remote);
     if (reason === undefined) addCandidates(sides, lane, index, { candidates, rejected });
     else rejected.push({ lane: index, protocol: undefined, reason });
   }
@@ -142,14 +142,14 @@ function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Ca
     bytesMin: 1,
     bytesMax: Number.MAX_SAFE_INTEGER,
     fixedNs: SOFTWARE_MESSAGES * (latencyNs + MESSAGE_OVERHEAD_NS),
-    // Into fragments, into messages, out of them, and out of fragments.
+    // Four steps: into fragments, into messages, out of messages, out of fragments.
     perByteNs: (4 * NS_PER_S) / bandwidth,
     ...(note === undefined ? {} : { note }),
   };
 }
 
-/** Why a lane cannot move between these places at all; undefined when it can. */
-function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPlace): string | undefined {
+/** Why a lane cannot move bytes between these places; undefined if it can. */
+function unusableReason(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPlace): string | undefined {
   const { attributes } = lane;
   const { localMemoryTypes, remoteMemoryTypes, requiredMemoryTypes } = attributes;
   if (!hasMemoryType(localMemoryTypes, local.memoryType))
@@ -168,17 +168,17 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
     ['remote', remote],
   ] as const) {
     if (side === 'remote' && attributes.reachesOtherDevices) continue;
-    // The engine of a card reaches only memory of that card on the local side; other devices reach all memory that is registered with them.
+    // On the local side, the engine of a card reaches only memory of that card; other devices reach all memory that is registered with them.
     if (side === 'local' && attributes.resource.deviceType !== DeviceType.ACC) continue;
     if (place.sysDevice !== undefined && place.sysDevice !== own) {
-      return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
+      return `reaches only memory of device ${own ?? 'none'}, but the ${side} memory is on device ${place.sysDevice}`;
     }
   }
-  if (lane.path?.bandwidthShare === 0) return `does not get through to the remote memory: ${lane.path.note}`;
+  if (lane.path?.bandwidthShare === 0) return `cannot reach the remote memory: ${lane.path.note}`;
   if (!lane.hasRemoteKey) return 'the remote key has no part for its memory domain';
   if (!lane.hasLocalMemory) {
-    const why = lane.localRefusal === undefined ? '' : `: ${lane.localRefusal}`;
-    return `its memory domain has no handle for the local memory${why}`;
+    const why = lane.localReason === undefined ? '' : `: ${lane.localReason}`;
+    return `the local memory is not registered with its memory domain${why}`;
   }
   return undefined;
 }
@@ -201,20 +201,28 @@ function addCandidates(
   const fixedNs = performance.latencyNs + (distance?.latencyNs ?? 0) + performance.overheadNs + SINGLE_OVERHEAD_NS;
   const hasShort = (flags & (isPut ? IfaceFlag.PUT_SHORT : IfaceFlag.GET_SHORT)) !== 0;
   if (!hasShort) {
-    rejected.push({ lane, protocol: Protocol.SHORT, reason: attributes.limitation ?? 'has no short operation' });
+    rejected.push({
+      lane,
+      protocol: Protocol.SHORT,
+      reason: attributes.limitation ?? 'does not support short operations',
+    });
   } else if (local.memoryType !== MemoryType.HOST) {
-    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have local host memory' });
+    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations need local host memory' });
   } else if (remote.memoryType === MemoryType.HOST && performance.hostToHost === 0) {
-    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have remote device memory' });
+    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations need remote device memory' });
   } else {
-    // If this CPU reaches the remote memory, the copy is the transfer itself.
+    // If this CPU accesses the remote memory directly, the copy is the transfer itself and costs nothing more.
     const perByte = perByteNs + ((flags & IfaceFlag.CPU_ACCESS) === 0 ? SHORT_COPY_NS_PER_BYTE : 0);
     const bytesMax = limits.shortBytesMax;
     candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte, ...note });
   }
   const hasZcopy = (flags & (isPut ? IfaceFlag.PUT_ZCOPY : IfaceFlag.GET_ZCOPY)) !== 0;
   if (!hasZcopy) {
-    rejected.push({ lane, protocol: Protocol.ZCOPY, reason: attributes.limitation ?? 'has no zero-copy operation' });
+    rejected.push({
+      lane,
+      protocol: Protocol.ZCOPY,
+      reason: attributes.limitation ?? 'does not support zero-copy operations',
+    });
     return;
   }
   candidates.push({
@@ -228,11 +236,11 @@ function addCandidates(
   });
 }
 
-/** A distance in words for users. */
+/** Describes a distance for users. */
 function distanceNote({ kind, latencyNs, bandwidth, to }: NonNullable<LaneCapabilities['distance']>): string {
   const common = `${kind} in common with device ${to}`;
   if (bandwidth === Number.POSITIVE_INFINITY) return common;
-  return `${common}: ${latencyNs} ns more, ${(bandwidth / 1e9).toFixed(2)} GB/s at most`;
+  return `${common}: ${latencyNs} ns more, at most ${(bandwidth / 1e9).toFixed(2)} GB/s`;
 }
 
 function bandwidthOf({ performance }: IfaceAttributes, from: MemoryPlace, to: MemoryPlace): number {
@@ -243,7 +251,7 @@ function bandwidthOf({ performance }: IfaceAttributes, from: MemoryPlace, to: Me
   return toHost ? performance.deviceToHost : performance.deviceToDevice;
 }
 
-/** The cheapest candidate for every size, as few steps as possible. */
+/** The cheapest candidate for every size, with as few steps as possible. */
 function lowerEnvelope(candidates: readonly Candidate[], zcopyThreshold: number | undefined): PlanStep[] {
   const starts = new Set<number>();
   if (zcopyThreshold !== undefined && zcopyThreshold < Number.MAX_SAFE_INTEGER) starts.add(zcopyThreshold);
@@ -252,7 +260,8 @@ function lowerEnvelope(candidates: readonly Candidate[], zcopyThreshold: number 
     if (candidate.bytesMax < Number.MAX_SAFE_INTEGER) starts.add(candidate.bytesMax + 1);
     for (const other of candidates.slice(index + 1)) {
       const crossing = (other.fixedNs - candidate.fixedNs) / (candidate.perByteNs - other.perByteNs);
-      // Candidates change places at the crossing, or behind it where they cost the same there: its neighbours are starts, so that rounding does not matter.
+      // The cheaper candidate changes at the crossing, or just behind it if both cost the same there. Its neighbours are starts too, so that rounding does
+      // not matter.
       if (crossing > 0 && crossing < Number.MAX_SAFE_INTEGER - 3) {
         const below = Math.floor(crossing);
         starts
@@ -291,18 +300,18 @@ function cheapest(
   return best;
 }
 
-/** Whether a candidate moves ranges of any length by itself, so that a rendezvous needs no messages for the data. */
+/** True if a candidate alone moves ranges of any length, so that a rendezvous needs no messages for the data. */
 export function movesLong(candidate: Candidate | undefined): candidate is Candidate {
   if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return false;
   return candidate.protocol === Protocol.ZCOPY || candidate.bytesMax === Number.MAX_SAFE_INTEGER;
 }
 
-/** Estimated time of a transfer. */
+/** Estimated time of a transfer in nanoseconds. */
 export function costNs(candidate: Candidate, bytes: number): number {
   return candidate.fixedNs + bytes * candidate.perByteNs;
 }
 
-/** The candidate for a size, in a plan made before. */
+/** The candidate of a plan for a size. */
 export function candidateFor(plan: Plan, bytes: number): Candidate | undefined {
   const { steps } = plan;
   for (let i = 0; i < steps.length; i++) {

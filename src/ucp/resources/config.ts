@@ -30,7 +30,7 @@ import { type ProtocolInfoMode, protocolInfoType } from '../proto/protocol-info.
 export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
 export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
 
-/** True for schemes by which a receiver reads the memory of the sender, where it can. */
+/** True for schemes in which the receiver reads the memory of the sender, if possible. */
 export function isReadScheme(scheme: RendezvousScheme): boolean {
   return scheme === 'auto' || scheme === 'get_zcopy';
 }
@@ -76,14 +76,14 @@ const fragmentBytesType = restricted(
   'a size from 64k to 16m',
   (bytes) => bytes >= 65_536 && bytes <= 16 * 2 ** 20,
 );
-/** One to send, one to receive. */
+// At least two: one fragment to send, one to receive.
 const fragmentCountType = restricted(uintType, 'an unsigned integer, at least 2', (count) => count >= 2);
 
-/** A value for all types of memory or, in the syntax of UCX, for some: `host:512K,cuda:4M`. Fragments are host memory: other values are ignored. */
+/** A value for all memory types or, in the syntax of UCX, for some: `host:512K,cuda:4M`. Fragments are host memory: other types are ignored. */
 function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
   const byMemoryType = keyValueType([DEFAULT_KEY, ...MEMORY_TYPE_NAMES], type);
   return {
-    syntax: `${type.syntax}; or by memory type, of which host counts: host:<value>,...`,
+    syntax: `${type.syntax}; or by memory type (only host is used): host:<value>,...`,
     parse(text) {
       const values = byMemoryType.parse(text);
       return values?.host ?? values?.[DEFAULT_KEY];
@@ -92,7 +92,7 @@ function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
   };
 }
 
-/** Names with * and ?, in order. */
+/** Names with * and ?, in order of priority. */
 const managersType = listType(restricted(stringType, 'a name, or * for all', (name) => name !== '' && isItem(name)));
 
 /** The configuration table: `UCX_TLS` and the other fields. */
@@ -103,7 +103,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'TLS',
       type: allowListType,
       default: 'all',
-      doc: 'Transports to use, by name or alias: shm or sm (posix, cma), mm (posix), gaudi (gaudi_cpy, gaudi_ipc), ...; \\ before a name turns its aliases off.',
+      doc: 'Transports to use, by name or alias: shm or sm (posix, cma), mm (posix), gaudi (gaudi_cpy, gaudi_ipc), ...; a name after \\ is matched without its aliases.',
     },
     {
       name: 'NET_DEVICES',
@@ -121,7 +121,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'ACC_DEVICES',
       type: allowListType,
       default: 'all',
-      doc: 'Accelerators to use: gaudi0, gaudi[0-3], ... The others are not opened, so that other processes can use them.',
+      doc: 'Accelerators to use: gaudi0, gaudi[0-3], ... Others are not opened and stay free for other processes.',
     },
     {
       name: 'SELF_DEVICES',
@@ -139,43 +139,43 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROGRESS_SPIN',
       type: timeType,
       default: '20us',
-      doc: 'Time for which a worker polls after its last progress, and while operations are awaited, before it sleeps until an event of its transports.',
+      doc: 'Polling time of a worker after its last progress, and while operations are awaited, before it sleeps until an event of its transports.',
     },
     {
       name: 'RNDV_THRESH',
       type: keyValueType(REACHES, memoryUnitsType),
       default: 'auto',
-      doc: 'Length from which messages of host memory are sent by rendezvous, to all peers, or separately to peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more from mapped memory that the processor of the peer reaches; inf: only messages that do not fit into a frame. Messages longer than a frame are always sent by rendezvous.',
+      doc: 'Minimum length of messages from host memory that are sent by rendezvous, for all peers, or separately for peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more from mapped memory that the processor of the peer can access; inf: only messages that do not fit into a frame, which always use rendezvous.',
     },
     {
       name: 'RNDV_SCHEME',
       type: enumType(RNDV_SCHEMES),
       default: 'auto',
-      doc: 'Protocol of a rendezvous, if both ends support it: get_zcopy, the receiver reads the data; put_zcopy, the sender writes it at once; put_ppln, the sender writes it in windows; am, the sender sends it in messages; auto, the first of these that is possible. Must be set to the same value at both ends. get_ppln and rkey_ptr are for libucp only.',
+      doc: 'Protocol of a rendezvous, if both ends support it: get_zcopy, the receiver reads the data; put_zcopy, the sender writes it at once; put_ppln, the sender writes it in windows; am, the sender sends it in messages; auto, the first of these that is possible. Must be set to the same value at both ends. get_ppln and rkey_ptr are supported by libucp only.',
     },
     {
       name: 'BCOPY_THRESH',
       type: memoryUnitsType,
       default: 'auto',
-      doc: 'Length from which messages are copied into a buffer of the transport and not sent inline; auto: messages that are too long to be sent inline.',
+      doc: 'Minimum length of messages that are copied into a buffer of the transport instead of being sent inline; auto: messages that are too long to be sent inline.',
     },
     {
       name: 'ZCOPY_THRESH',
       type: memoryUnitsType,
       default: 'auto',
-      doc: 'Length from which puts and gets use zero copy; shorter ones use it only if no other protocol is possible. auto: decided by the estimates. Messages that are not copied are sent by rendezvous.',
+      doc: 'Minimum length of puts and gets that use zero copy; shorter ones use it only if no other protocol is possible. auto: chosen by estimated cost. Does not apply to messages, whose zero copy is the rendezvous.',
     },
     {
       name: 'RNDV_FRAG_SIZE',
       type: ofHostMemory(fragmentBytesType),
       default: '512k',
-      doc: 'Size of the host fragments for staging device memory that no transport reaches, 64k to 16m.',
+      doc: 'Size of the host fragments that stage device memory which no transport reaches, 64k to 16m.',
     },
     {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: ofHostMemory(fragmentCountType),
       default: '16',
-      doc: 'Maximum number of host fragments of one worker, 2 or more. Half of them are for receiving; one message can have as many windows in flight. Operations without a fragment wait.',
+      doc: 'Maximum number of host fragments of one worker, 2 or more. Half of them are reserved for receiving, and limit the windows in flight of one message. Operations wait if no fragment is free.',
     },
     {
       name: 'MAX_RNDV_RAILS',
@@ -188,7 +188,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'MIN_RNDV_CHUNK_SIZE',
       type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
       default: '16k',
-      doc: 'Minimum bytes of a message for each of these devices, 4k to 1g.',
+      doc: 'Minimum share of a divided message for each device, 4k to 1g.',
     },
     {
       name: 'MAX_RMA_RAILS',
@@ -201,25 +201,25 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'MIN_RMA_CHUNK_SIZE',
       type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
       default: '8k',
-      doc: 'Minimum bytes of a put or get for each of these devices, 4k to 1g.',
+      doc: 'Minimum share of a divided put or get for each device, 4k to 1g.',
     },
     {
       name: 'SINGLE_NET_DEVICE',
       type: boolType,
       default: 'n',
-      doc: 'Use one network device for each protocol: operations are not divided; MAX_RNDV_RAILS and MAX_RMA_RAILS are ignored.',
+      doc: 'Use only one network device for each protocol: operations are not divided, and MAX_RNDV_RAILS and MAX_RMA_RAILS are ignored.',
     },
     {
       name: 'MULTI_LANE_MAX_RATIO',
       type: restricted(uintType, 'an unsigned integer, at least 1', (ratio) => ratio >= 1),
       default: '4',
-      doc: 'Maximum ratio of the estimated bandwidth of the best device to that of another one; slower devices are not used for dividing operations.',
+      doc: 'Maximum ratio of the estimated bandwidth of the best device to that of another device; operations are not divided onto slower devices.',
     },
     {
       name: 'UNEXP_MAX_BYTES',
       type: memorySizeType,
       default: '256m',
-      doc: 'Memory of one worker for messages and bytes of streams that arrive before their receive; beyond it they stay at their senders, which offer them or wait. Shared by all connections; inf for no bound.',
+      doc: 'Memory of one worker for messages and stream bytes that arrive before they are received; beyond it, they stay at the senders, which offer them or wait. Shared by all connections; inf for no limit.',
     },
     {
       name: 'REQUESTS_MAX',
@@ -231,19 +231,19 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'KEEPALIVE_INTERVAL',
       type: timeType,
       default: '1s',
-      doc: 'Interval of the checks whether the peers of endpoints with error handling are alive; inf for none.',
+      doc: 'Interval of checking whether the peers of endpoints with error handling are alive; inf for no checks.',
     },
     {
       name: 'RCACHE_ENABLE',
       type: ternaryType,
       default: 'try',
-      doc: 'Cache registrations of host buffers that are not mapped, in the memory domains; n registers them for each operation.',
+      doc: 'Cache the registrations of host buffers that are not mapped, in the memory domains; n: register them for each operation.',
     },
     {
       name: 'MEMTYPE_CACHE',
       type: ternaryType,
       default: 'try',
-      doc: 'Cache which addresses are device memory; n queries the memory domains every time, and ignores reports of programs.',
+      doc: 'Cache the memory types of addresses; n: query the memory domains every time, and ignore reports of programs.',
     },
     {
       name: 'PROTO_INFO',
@@ -267,7 +267,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'ADDRESS_DEBUG_INFO',
       type: boolType,
       default: 'n',
-      doc: 'Add host and process to worker addresses: printInfo() of an endpoint names its peer by them.',
+      doc: 'Add host name and process id to worker addresses, so that printInfo() of an endpoint names its peer.',
     },
   ],
 };

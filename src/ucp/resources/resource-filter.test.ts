@@ -45,7 +45,7 @@ describe('UCX_TLS', () => {
     const choice = 'cma, gaudi, gaudi_copy, gaudi_cpy, gaudi_ipc, mm, posix, self, shm, sm';
     expect(filter.unavailable()).toEqual([
       `transport 'gaudi_cpyy' is not available (maybe: gaudi_cpy?), please use one or more of: ${choice}`,
-      `transport 'rc' is not available, please use one or more of: ${choice}; 'rc' needs an RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine`,
+      `transport 'rc' is not available, please use one or more of: ${choice}; 'rc' needs an RDMA device: set UCX_GAUDI_EMULATOR_NICS=1 for an emulated one, or UCX_IB_DRIVER to use those of this machine`,
       String.raw`transport '\mm' is not available (maybe: mm?), please use one or more of: ` + choice,
     ]);
   });
@@ -137,7 +137,7 @@ describe('UCX_*_DEVICES', () => {
 describe('a name in the list of another variable', () => {
   it.each([
     ['gaudi0', "; 'gaudi0' is a device for UCX_ACC_DEVICES"],
-    ['gaudi_copy', "; 'gaudi_copy' is a transport: name it in UCX_TLS, its devices in UCX_ACC_DEVICES"],
+    ['gaudi_copy', "; 'gaudi_copy' is a transport: put it in UCX_TLS, and its devices in UCX_ACC_DEVICES"],
   ])('UCX_NET_DEVICES=%s', (NET_DEVICES, hint) => {
     const filter = filterOf({ NET_DEVICES });
     filter.admitsDevice(DeviceType.NET, 'eth0');

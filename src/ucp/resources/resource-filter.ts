@@ -1,6 +1,4 @@
-/**
- * The transports and devices that UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES allow a context, and the names in them that this machine does not have.
- */
+/** The transports and devices that UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES allow a context, and names in those lists that this machine does not have. */
 
 import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';
 import { nearestName } from '../../ucs/type/nearest-name.ts';
@@ -9,18 +7,18 @@ import type { UcpConfig } from './config.ts';
 
 /** An unused resource, and why. */
 export interface Rejection {
-  /** Transport, device, or component where it did not open. */
+  /** Transport, device, or a component that could not be opened. */
   readonly name: string;
   readonly reason: string;
 }
 
-/** A transport with the names under which users choose it. */
+/** A transport with its names in UCX_TLS. */
 export interface NamedTransport {
   readonly name: string;
   readonly aliases: readonly string[];
 }
 
-/** Turns off the aliases of a name in UCX_TLS. */
+/** Prefix that disables the aliases of a name in UCX_TLS. */
 const STRICT = '\\';
 
 const DEVICE_VARIABLES: Readonly<Record<DeviceType, string>> = {
@@ -30,7 +28,7 @@ const DEVICE_VARIABLES: Readonly<Record<DeviceType, string>> = {
   [DeviceType.SELF]: 'UCX_SELF_DEVICES',
 };
 
-/** The choice of transports and devices by configuration. It remembers what it was asked about. */
+/** The choice of transports and devices by configuration. Records the queried names, to find unavailable ones. */
 export class ResourceFilter {
   readonly #transports: AllowList;
   readonly #devices: Readonly<Record<DeviceType, AllowList>>;
@@ -39,7 +37,7 @@ export class ResourceFilter {
   readonly #knownTransports: Map<string, NamedTransport> = new Map();
   readonly #knownDevices: Readonly<Record<DeviceType, Set<string>>>;
   readonly #rejections: Map<string, Rejection> = new Map();
-  #hasRefusedTransports = false;
+  #hasExcludedTransports = false;
 
   constructor(config: Pick<UcpConfig, 'TLS' | 'NET_DEVICES' | 'SHM_DEVICES' | 'ACC_DEVICES' | 'SELF_DEVICES'>) {
     this.#transports = config.TLS;
@@ -57,33 +55,33 @@ export class ResourceFilter {
     };
   }
 
-  /** True if UCX_TLS lists wanted transports, and not only unwanted ones. */
+  /** True if UCX_TLS is a list of allowed transports, not of excluded ones. */
   get namesTransports(): boolean {
     return this.#transports.mode === 'allow';
   }
 
-  /** True if UCX_ACC_DEVICES lists wanted devices, and not only unwanted ones. */
+  /** True if UCX_ACC_DEVICES is a list of allowed devices, not of excluded ones. */
   get namesAccelerators(): boolean {
     return this.#devices[DeviceType.ACC].mode === 'allow';
   }
 
-  /** The resources that were asked about and are not wanted. */
+  /** The queried resources that are excluded. */
   get rejections(): readonly Rejection[] {
     return [...this.#rejections.values()];
   }
 
-  /** Whether UCX_TLS allows a transport: a list of unwanted ones refuses it under any of its names, a list of wanted ones admits it under any. */
+  /** True if UCX_TLS allows a transport. A list of excluded transports matches any of its names, and so does a list of allowed ones. */
   admitsTransport(transport: NamedTransport): boolean {
     this.#knownTransports.set(transport.name, transport);
     const { mode, items } = this.#transports;
     const isNamed = items.some((item) => namesTransport(item, transport));
     if (mode === 'all' || isNamed === (mode === 'allow')) return true;
-    this.#hasRefusedTransports = true;
+    this.#hasExcludedTransports = true;
     this.#reject(transport.name, excludedBy('UCX_TLS', this.#transports));
     return false;
   }
 
-  /** Whether the list for its type lets a device be used. An arrow function, because it is passed to components. */
+  /** True if the list of its type allows a device. An arrow function, because it is passed to components. */
   readonly admitsDevice = (type: DeviceType, device: string): boolean => {
     this.#knownDevices[type].add(device);
     if (isAllowed(this.#devices[type], device)) return true;
@@ -91,7 +89,7 @@ export class ResourceFilter {
     return false;
   };
 
-  /** Why a resource is not wanted; undefined when it is. */
+  /** Why a resource is excluded; undefined if it is allowed. */
   exclusionOf({ transport, aliases, deviceType, device }: IfaceResource): string | undefined {
     this.#deviceTypes.set(transport, deviceType);
     if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS', this.#transports);
@@ -99,20 +97,22 @@ export class ResourceFilter {
     return excludedBy(DEVICE_VARIABLES[deviceType], this.#devices[deviceType]);
   }
 
-  /** For each transport in UCX_TLS that only the UCX library or a machine with RDMA devices has, a sentence that names what would provide it. */
+  /** A hint for each transport in UCX_TLS that only the UCX library or a machine with RDMA devices has. */
   hints(): string[] {
     if (!this.namesTransports) return [];
-    if (this.#transports.items.length === 0) return ['UCX_TLS is empty: unset it for all transports'];
+    if (this.#transports.items.length === 0) return ['UCX_TLS is empty: unset it to use all transports'];
     return this.#transports.items.flatMap((item) => hintOf(item) ?? []);
   }
 
-  /** Names in the lists that no resource has: sentences to be logged as warnings, after all resources were asked about. */
+  /** Warnings about names in the lists that no resource has, once all resources were queried. */
   unavailable(): string[] {
     const known = [...this.#knownTransports.values()];
     const { mode, items } = this.#transports;
-    // Excluding a transport of UCX that this library lacks, as `^cuda` does, is no mistake.
-    const isVain = (item: string): boolean => mode === 'deny' && hintOf(item) !== undefined;
-    const unknown = items.filter((item) => !known.some((each) => namesTransport(item, each)) && !isVain(item));
+    // Excluding a transport of UCX that this library lacks, such as `^cuda`, is not a mistake.
+    const isKnownExclusion = (item: string): boolean => mode === 'deny' && hintOf(item) !== undefined;
+    const unknown = items.filter(
+      (item) => !known.some((each) => namesTransport(item, each)) && !isKnownExclusion(item),
+    );
     const names = new Set(known.flatMap(({ name, aliases }) => [name, ...aliases]));
     return [
       ...notAvailable('transport', unknown, [...names]),
@@ -122,22 +122,22 @@ export class ResourceFilter {
 
   #unavailableDevices(type: DeviceType): string[] {
     const known = [...this.#knownDevices[type]];
-    // Devices of unused transports were not looked for.
-    if (known.length === 0 && this.#hasRefusedTransports) return [];
+    // Devices of unused transports were not searched.
+    if (known.length === 0 && this.#hasExcludedTransports) return [];
     const items = this.#devices[type].items.filter((item) => !known.some((name) => matchesItem(item, name)));
     const warnings = notAvailable(`${type} device`, items, known);
     return warnings.map((warning, position) => `${warning}${this.#otherVariable(items[position]!, type)}`);
   }
 
-  /** For the device of another type, and for a transport, in a list of devices: the variable that it belongs to. */
+  /** A hint for an item in the wrong variable: a device of another type, or a transport. */
   #otherVariable(item: string, type: DeviceType): string {
     const other = Object.values(DeviceType).find((each) => each !== type && this.#knownDevices[each].has(item));
     if (other !== undefined) return `; '${item}' is a device for ${DEVICE_VARIABLES[other]}`;
     const transport = [...this.#knownTransports.values()].find((each) => namesTransport(item, each));
     if (transport === undefined) return '';
     const devices = this.#deviceTypes.get(transport.name);
-    const also = devices === undefined ? '' : `, its devices in ${DEVICE_VARIABLES[devices]}`;
-    return `; '${item}' is a transport: name it in UCX_TLS${also}`;
+    const also = devices === undefined ? '' : `, and its devices in ${DEVICE_VARIABLES[devices]}`;
+    return `; '${item}' is a transport: put it in UCX_TLS${also}`;
   }
 
   #reject(name: string, reason: string): void {
@@ -150,11 +150,11 @@ function excludedBy(variable: string, { mode, items }: AllowList): string {
   return isEmpty ? `excluded by ${variable}, which is empty` : `excluded by ${variable}`;
 }
 
-/** Transports of UCX that no component has, and their aliases. */
+/** Transports of UCX that this library does not have, and their aliases. */
 const LIBRARY_TRANSPORTS =
   /^((ib|rc|dc|ud|srd|gga)(_v|_x|_verbs|_mlx5)?|cuda(_copy|_ipc)?|gdr_copy|rocm(_copy|_ipc|_gdr)?|ze(_copy|_ipc|_gdr)?|sysv|xpmem|knem|ugni)$/;
 
-/** The longer ones among them, for hints. */
+/** The longer names among them, for hints. */
 const LIBRARY_NAMES = [
   'cuda_copy',
   'cuda_ipc',
@@ -168,30 +168,30 @@ const LIBRARY_NAMES = [
   'ud_verbs',
 ];
 
-/** Names of transports that exist here as well, where there is an RDMA device. */
+/** Transports that this library has too, on machines with an RDMA device. */
 const RDMA_TRANSPORTS: readonly string[] = ['ib', 'rc', 'rc_v', 'rc_verbs'];
 
 function hintOf(item: string): string | undefined {
   const name = item.replace(STRICT, '');
   if (RDMA_TRANSPORTS.includes(name)) {
-    return `'${name}' needs an RDMA device: UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one, and UCX_IB_DRIVER selects those of this machine`;
+    return `'${name}' needs an RDMA device: set UCX_GAUDI_EMULATOR_NICS=1 for an emulated one, or UCX_IB_DRIVER to use those of this machine`;
   }
   if (!LIBRARY_TRANSPORTS.test(name)) return undefined;
-  return `'${name}' is a transport of the UCX library: set UCX_ENGINE=libucx if that of this machine has it (ucx_info -d lists them)`;
+  return `'${name}' is a transport of the UCX library: set UCX_ENGINE=libucx if the library on this machine has it (see ucx_info -d)`;
 }
 
-/** True when an item of UCX_TLS stands for a transport. */
+/** True if an item of UCX_TLS matches a transport. */
 function namesTransport(item: string, { name, aliases }: NamedTransport): boolean {
   if (item.startsWith(STRICT)) return matchesItem(item.slice(STRICT.length), name);
   return matchesItem(item, name) || aliases.some((alias) => matchesItem(item, alias));
 }
 
-/** The warning of UCX, with the nearest name of each. */
+/** The warnings for unavailable items, in the wording of UCX, each with the nearest name. */
 function notAvailable(what: string, items: readonly string[], known: readonly string[]): string[] {
   return items.map((item) => {
     const name = item.replace(STRICT, '');
     const nearest = nearestName(name, known) ?? (what === 'transport' ? nearestName(name, LIBRARY_NAMES) : undefined);
-    // A transport that the library has, and this machine has not, is spelt as it should be.
+    // A known transport that this machine lacks is spelt correctly.
     const hint = nearest === undefined || nearest === item ? '' : ` (maybe: ${nearest}?)`;
     const choice = known.length === 0 ? 'there are none' : `please use one or more of: ${[...known].sort().join(', ')}`;
     const source = hintOf(item);

@@ -1,4 +1,4 @@
-/** The opened memory domains and transports of a context, and the unusable ones with the reason, for selection and explain(). */
+/** The open memory domains and transports of a context, and the unusable ones with the reasons, for selection and explain(). */
 
 import type { Config } from '../../ucs/config/config.ts';
 import { matchesItem } from '../../ucs/config/list.ts';
@@ -20,7 +20,7 @@ import {
 import { UCP_CONFIG_TABLE } from './config.ts';
 import { type Rejection, ResourceFilter } from './resource-filter.ts';
 
-/** An open memory domain with its position, which is its index in handles and keys. */
+/** An open memory domain, with its index in handles and keys. */
 export interface OpenMd {
   readonly index: number;
   readonly md: MemoryDomain;
@@ -28,35 +28,33 @@ export interface OpenMd {
   readonly resources: readonly IfaceResource[];
 }
 
-/** A component that has nothing to work with on this machine. */
+/** A component without devices on this machine. */
 interface Absence extends Rejection {
   readonly error: UcxError;
   readonly isWarned: boolean;
 }
 
-/** Parameters of opening the resources. */
 export interface ResourcesOptions {
   readonly components: readonly Component[];
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
-  /** The cache that memory domains add device memory to; undefined if it is disabled. */
+  /** The cache in which memory domains record device memory; undefined if it is disabled. */
   readonly memoryTypes: MemoryTypeCache | undefined;
   /** Called for a device whose memory is lost. */
   readonly onDeviceLost: (device: LostDevice) => void;
 }
 
-/** The opened resources of a context. */
 export class Resources {
   readonly mds: readonly OpenMd[];
   readonly #notOpened: readonly Rejection[];
   readonly #managers: readonly { readonly name: string; readonly open: () => ConnectionManager }[];
-  /** Names of connection managers, the first one first. */
+  /** Names of connection managers in order of priority. */
   readonly #priority: readonly string[];
 
   /**
    * Opens the memory domains of all components that UCX_TLS and UCX_*_DEVICES allow.
-   * @throws UcxError of a component whose devices are there but cannot be used; ERR_NO_TRANSPORT when nothing is left
+   * @throws UcxError of a component whose devices exist but cannot be used; ERR_NO_TRANSPORT if no transport is left
    */
   constructor(options: ResourcesOptions) {
     const config = options.config.get(UCP_CONFIG_TABLE);
@@ -84,16 +82,16 @@ export class Resources {
     this.#priority = config.SOCKADDR_TLS_PRIORITY;
   }
 
-  /** What the context does not use, with the reason; devices that were lost since it was opened among it. */
+  /** The resources that the context does not use, with the reasons; including devices that were lost after the context was opened. */
   get rejections(): readonly Rejection[] {
-    // Memory domains that share their devices name the same ones.
+    // Memory domains that share devices report the same ones.
     const leftOut = new Map(this.mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
     return [...this.#notOpened, ...leftOut.values()];
   }
 
   /**
-   * Opens the connection manager: that which UCX_SOCKADDR_TLS_PRIORITY names first, whether or not its transports are in use.
-   * @throws UcxError ERR_UNSUPPORTED where no component has one, or none that is named; SyscallError
+   * Opens the first connection manager of UCX_SOCKADDR_TLS_PRIORITY, whether or not its transports are in use.
+   * @throws UcxError ERR_UNSUPPORTED if no component has one, or none that is listed; SyscallError
    */
   openConnectionManager(): ConnectionManager {
     const [manager] = this.#priority.flatMap((item) => this.#managers.filter(({ name }) => matchesItem(item, name)));
@@ -103,20 +101,17 @@ export class Resources {
     throw new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,
-      message: `no component of this context connects by socket addresses${why}`,
+      message: `no component of this context supports connections by socket address${why}`,
     });
   }
 
-  /**
-   * The memory domains that allocate a type, those whose memory peers can map before the others; throws with the reasons when there are
-   * none.
-   */
+  /** The memory domains that allocate a memory type, those whose memory peers can map first. Throws with the reasons if there are none. */
   allocatorsOf(type: MemoryType): readonly OpenMd[] {
     const able = this.mds.filter(({ md }) => (md.attributes.allocateMemoryTypes & memoryTypeBit(type)) !== 0);
     const isMapped = ({ md }: OpenMd): boolean => (md.attributes.flags & MdFlag.RKEY_PTR) !== 0;
     if (able.length > 0) return [...able.filter(isMapped), ...able.filter((open) => !isMapped(open))];
     const reasons =
-      this.rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport was left out';
+      this.rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport was excluded';
     throw new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,
@@ -125,12 +120,12 @@ export class Resources {
     });
   }
 
-  /** The transport of a memory type that UCX_TLS leaves out. */
+  /** A hint if UCX_TLS excludes the transport of a memory type. */
   #advice(type: MemoryType): string {
     const excluded = this.#notOpened.find(
       ({ name, reason }) => name.startsWith(`${memoryTypeName(type)}_`) && reason.endsWith('UCX_TLS'),
     );
-    return excluded === undefined ? '' : `; let UCX_TLS admit ${excluded.name}`;
+    return excluded === undefined ? '' : `; allow ${excluded.name} in UCX_TLS`;
   }
 
   close(): void {
@@ -159,7 +154,7 @@ function openComponent(
       isAbsenceWarned = false,
       unusableStatuses = [],
     } = component;
-    // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
+    // A machine without such devices is not an error, unless the user listed them and no other transport can do their work.
     const mayBeAbsent = !isRequired && (!filter.namesTransports || isReplaceable);
     if (!isUcxError(error) || !mayBeAbsent) throw error;
     const isUnusable = unusableStatuses.includes(error.status);
@@ -169,7 +164,7 @@ function openComponent(
   }
 }
 
-/** Warnings about components that are not used; those that share their devices share a warning. */
+/** Warnings about unused components; those that share devices share a warning. */
 function warningsOf(absent: readonly Absence[]): string[] {
   const names = new Map<string, string[]>();
   for (const { name, reason, isWarned } of absent) {

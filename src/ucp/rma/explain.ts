@@ -1,6 +1,6 @@
 /**
- * The explanation of operations on a connection: collects its inputs. Predicts the candidate that moves the bytes of a rendezvous, for explanations.
- * The rendezvous itself decides by the keys that it receives.
+ * Collects the inputs for explanations of operations on a connection. For messages, predicts the candidate that moves the bytes of a rendezvous; the
+ * rendezvous itself decides by the keys that it receives.
  */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
@@ -31,7 +31,6 @@ import { isReadScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 import { type Planned, pipelinePlan, planFor, rendezvousFrom } from '../transfer/plan.ts';
 
-/** The memories of an operation. */
 interface Memories {
   readonly local: LocalMemory;
   readonly rkey: RemoteKey;
@@ -59,7 +58,7 @@ export function explainTransfer(
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
   const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
   const moves = explainRma(context, put);
-  // Memory that no put can move, no message can move either.
+  // If puts between the memories are impossible, messages cannot move the bytes either.
   if (moves.chosen.length === 0 && connection.isEmulating)
     return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
   const lanes = connection.lanes.map(({ iface, md }) => {
@@ -85,14 +84,14 @@ export function explainTransfer(
   });
 }
 
-/** Reports to UCX_PROTO_INFO how a new connection carries messages and streams from host memory that is not mapped. */
-export function tellMessageProtocols(context: ContextCore, connection: Connection, info: ProtocolInfo): void {
+/** Reports to UCX_PROTO_INFO how a new connection sends messages and streams from host memory that is not mapped. */
+export function printMessageProtocols(context: ContextCore, connection: Connection, info: ProtocolInfo): void {
   if (connection.am === undefined) return;
   const names = connection.lanes.map(({ iface }) => nameOf(iface.attributes));
   for (const operation of HOST_MESSAGES) info.chosen(names, () => explainHostMessages(context, connection, operation));
 }
 
-/** Operations that carry messages and streams. */
+/** Operations that send messages and streams. */
 export const HOST_MESSAGES = ['tag', 'am', 'stream'] as const;
 
 /** Explains messages or streams from host memory that is not mapped. */
@@ -127,7 +126,7 @@ function explainRma({ rmaRails }: ContextCore, planned: Planned): ExplainedChoic
   });
 }
 
-/** The candidate that moves the bytes from `local` to the memory of a key, with the protocol `get` or `put`; undefined if only messages move them. */
+/** The candidate that moves the bytes from `local` to the memory of a key, with the protocol `get` or `put`; undefined if only messages can. */
 function rendezvousOf(
   context: ContextCore,
   connection: Connection,
@@ -153,7 +152,7 @@ function rendezvousOf(
   return written ?? best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
 }
 
-/** The candidate that moves bytes between host memory that is not mapped, if both ends register it in the same way. */
+/** The candidate that moves bytes between host memory that is not mapped, if both sides can register it. */
 function rendezvousOfHost({ scheme, rails }: ContextCore, { lanes }: Connection): ExplainedCandidate | undefined {
   if (scheme === 'am') return undefined;
   const operation = isReadScheme(scheme) ? Operation.GET : Operation.PUT;
@@ -168,7 +167,7 @@ function rendezvousOfHost({ scheme, rails }: ContextCore, { lanes }: Connection)
   return longOf(divided(plan, lanes, rails), lanes, protocol);
 }
 
-/** A plan whose last step says between which devices it is divided, if it is. */
+/** The plan with a note on its last step if large operations are divided between devices. */
 function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
   const last = plan.steps.at(-1);
   const division = divisionNote(plan, lanes, limits);
@@ -184,7 +183,7 @@ function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
   };
 }
 
-/** The plan by which the peer, with lanes like these, reads memory of this side into the memory of its key. */
+/** The plan by which the peer, with the same kinds of lanes, reads memory of this side into the memory of its key. */
 function readPlan({ lanes, distanceOf }: Connection, source: MemoryHandle | undefined, rkey: RemoteKey): Plan {
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
@@ -196,7 +195,7 @@ function readPlan({ lanes, distanceOf }: Connection, source: MemoryHandle | unde
   return selectProtocols({ operation: Operation.GET, local: rkey, remote: source ?? HOST_PLACE }, capabilities);
 }
 
-/** Whether a memory domain has keys for any host memory: one whose memory peers map has keys only for its own allocations. */
+/** True if a memory domain has keys for any host memory. A memory domain whose memory peers map has keys only for its own allocations. */
 function registersHost({ md: { attributes } }: OpenMd): boolean {
   return hasMemoryType(attributes.registerMemoryTypes, MemoryType.HOST) && (attributes.flags & MdFlag.RKEY_PTR) === 0;
 }

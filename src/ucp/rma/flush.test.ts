@@ -114,7 +114,7 @@ describe('a flush', () => {
 describe('a fence', () => {
   const fence = (connection: ReturnType<typeof connectionOf>): void => fenceConnection(asConnection(connection), OWNER);
 
-  it('over one lane that keeps the order is no operation', () => {
+  it('over one lane that keeps the order does nothing', () => {
     const connection = connectionOf([lane(Status.INPROGRESS), lane(Status.INPROGRESS, false)]);
     fence(connection);
     expect(connection.queued).toEqual([]);

@@ -1,6 +1,4 @@
-/**
- * Flush and fence of connections: a flush ends when all earlier operations have reached remote memory; a fence orders them before later ones.
- */
+/** Flush and fence of connections. A flush ends when all earlier operations have reached remote memory; a fence orders them before later ones. */
 
 import { Status } from '../../ucs/type/status.ts';
 import { IfaceFlag } from '../../uct/api/iface.ts';
@@ -8,7 +6,7 @@ import type { Connection } from '../base/connection.ts';
 import { FlushRequest, type RequestOwner } from '../base/request/request.ts';
 import type { Lane } from '../lane/lanes.ts';
 
-/** Flushes lanes without waiting: OK, INPROGRESS when operations are in flight, or the first failure, which is reported once. */
+/** Flushes lanes without waiting: returns OK, INPROGRESS if operations are in flight, or the first failure, which is reported once. */
 export function tryFlush(lanes: readonly Lane[]): Status {
   let failure: Status = Status.OK;
   let isPending = false;
@@ -20,7 +18,7 @@ export function tryFlush(lanes: readonly Lane[]): Status {
   return failure !== Status.OK || !isPending ? failure : Status.INPROGRESS;
 }
 
-/** Makes a request the flush of lanes of one connection, and of operations that only the peer can end. */
+/** Initializes a request as the flush of lanes of one connection, and of operations that only the peer can end. */
 export function initFlush(
   request: FlushRequest,
   connection: Connection,
@@ -33,9 +31,9 @@ export function initFlush(
   request.starter = () => startFlush(request, connection);
 }
 
-/** Starts the flush of the lanes that are left; those without resources stay for the next time. */
+/** Starts the flush of the remaining lanes; lanes without resources are retried at the next start. */
 function startFlush(request: FlushRequest, connection: Connection): Status {
-  // A lane reports its failure once: one that a fence has taken, perhaps while this flush waited behind it, belongs to this flush.
+  // A lane reports a failure once: one that a fence has consumed, perhaps while this flush waited behind it, belongs to this flush.
   const kept = connection.takeFailure();
   if (request.failure === Status.OK) request.failure = kept;
   const left: Lane[] = [];
@@ -57,17 +55,17 @@ function startFlush(request: FlushRequest, connection: Connection): Status {
   return request.count > 0 ? Status.INPROGRESS : request.failure;
 }
 
-/** Flushes a connection that is being closed, behind everything that is queued and without a request of the pool. */
+/** Flushes a connection that is being closed, behind all queued requests and with a request that is not from the pool. */
 export function enqueueFlush(connection: Connection, owner: RequestOwner, done: () => void): void {
   const flush = new FlushRequest(owner);
   initFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
-  // Queued again on a connection that ends meanwhile: transports complete what they have started.
+  // If the connection ends in the meantime, the flush is queued again: transports complete what they have started.
   flush.abandon = () => connection.enqueue(flush);
   connection.enqueue(flush);
 }
 
-/** Makes a request one flush of several connections: it ends with the last of them. */
+/** Initializes a request as one flush of several connections; it ends with the last of them. */
 export function initFlushOf(request: FlushRequest, connections: readonly Connection[], owner: RequestOwner): void {
   request.begin(undefined, undefined);
   request.starter = () => {
@@ -104,7 +102,7 @@ function isOrdered(connection: Connection): boolean {
     if (endpoint.fence() === Status.INPROGRESS) ordered = false;
   }
   if (!ordered || lanes.filter(canMove).length < 2) return ordered;
-  // A lane keeps only its own order: later operations may use another lane.
+  // A lane keeps only its own order, but later operations may use another lane.
   for (const { endpoint } of lanes) {
     const status = endpoint.flush(undefined);
     if (status === Status.INPROGRESS) ordered = false;
@@ -113,7 +111,7 @@ function isOrdered(connection: Connection): boolean {
   return ordered;
 }
 
-/** Whether puts, gets or atomic operations may take a lane. */
+/** True if puts, gets or atomic operations may use a lane. */
 function canMove({ iface: { attributes } }: Lane): boolean {
   const { put, get, flags } = attributes;
   const isRma = put.shortBytesMax + put.zcopyBytesMax + get.shortBytesMax + get.zcopyBytesMax > 0;

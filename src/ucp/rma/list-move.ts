@@ -1,7 +1,4 @@
-/**
- * One move of a list: starts its blocks in order, each over the lane that carries it; blocks that the worker of the peer moves are combined into few
- * transfers.
- */
+/** One execution of a list: starts its blocks in order, each on its lane. Blocks that the peer's worker moves are combined into few transfers. */
 
 import { entryError, type ListBlock, type PlannedList } from '../../api/list/list.ts';
 import { hostBytes } from '../../api/memory/local.ts';
@@ -24,7 +21,7 @@ import { chooseCandidate, planFor } from '../transfer/plan.ts';
 import { initEntry } from '../transfer/transfer.ts';
 import type { EmulatedRma } from './software.ts';
 
-/** An ended operation must not be kept from ending. */
+// Deregistration must not fail: the operation has ended.
 const FORCE = { force: true } as const;
 
 interface Registration {
@@ -33,7 +30,7 @@ interface Registration {
   readonly memory: MdMemory;
 }
 
-/** Registrations of host memory for one move: one for all blocks of the same bytes. */
+/** Registrations of host memory for one execution: one for all blocks in the same bytes. */
 export class MoveRegistrations implements BlockRegistrar {
   readonly #ofBuffers: Map<ArrayBufferLike, Registration[]> = new Map();
 
@@ -59,16 +56,15 @@ export class MoveRegistrations implements BlockRegistrar {
   }
 }
 
-/** The blocks of a move before it has a list. */
 const NO_BLOCKS: readonly PlannedBlock[] = [];
 
-/** The moves of one request, one after the other. */
+/** Executes the list of one request, repeatedly. */
 export class BlockMove implements ListMove {
   readonly #host: WorkerCore;
   readonly #software: EmulatedRma;
   #list: PlannedList<PlannedBlock> | undefined = undefined;
   #blocks: readonly PlannedBlock[] = NO_BLOCKS;
-  /** Numbers of the blocks that are moved, unless it is all; the array is kept for later moves. */
+  /** Indices of the blocks to move, unless all are; the array is kept for later executions. */
   #selected: Int32Array = new Int32Array(0);
   #isPart = false;
   #registrations: MoveRegistrations | undefined = undefined;
@@ -76,13 +72,13 @@ export class BlockMove implements ListMove {
   #next = 0;
   /** Index of the next part of a block that several devices share. */
   #nextPart = 0;
-  /** The block that is started, as the list of a zero-copy operation; transports do not keep it. */
+  /** The block that is being started, as a zero-copy list; transports do not keep it. */
   readonly #iov: PlannedBlock[] = [];
-  /** Lanes that are corked: they hold operations back. */
+  /** Corked lanes, which hold operations back. */
   readonly #corked: Lane[] = [];
-  /** Blocks that the worker of the peer moves. */
+  /** Blocks that the peer's worker moves. */
   readonly #remote: PlannedBlock[] = [];
-  /** Transfers of them that wait for resources. */
+  /** The transfers of those blocks that wait for resources. */
   #transfers: RmaRequest[] | undefined = undefined;
   #isDropped = false;
 
@@ -92,8 +88,8 @@ export class BlockMove implements ListMove {
   }
 
   /**
-   * Begins a move; the one before was closed. Allocates nothing in steady state.
-   * @param selected numbers of the blocks that are moved, copied; undefined for all
+   * Begins an execution; the previous one was closed. Does not allocate in steady state.
+   * @param selected indices of the blocks to move, copied; undefined for all
    */
   begin(
     list: PlannedList<PlannedBlock>,
@@ -128,7 +124,7 @@ export class BlockMove implements ListMove {
 
   drop(): void {
     this.#isDropped = true;
-    // One of them may be the one that has failed, while it waited to be started again.
+    // One of them may be the transfer that has failed while it waited to be restarted.
     for (const transfer of this.#transfers?.splice(0) ?? []) if (!transfer.isCompleted) transfer.end(Status.CANCELED);
   }
 
@@ -184,7 +180,7 @@ export class BlockMove implements ListMove {
           request.fail(block.entry, status);
           return status;
         }
-        // From here on the request cannot be cancelled.
+        // The request cannot be cancelled from here on.
         request.done += block.byteLength;
       }
       return request.failure;
@@ -193,7 +189,7 @@ export class BlockMove implements ListMove {
     }
   }
 
-  /** The transfers of blocks that the worker of the peer moves: for each key as many blocks as one message can name. */
+  /** The transfers of blocks that the peer's worker moves: for each key, as many blocks as one message can name. */
   #transfersOf(request: ListRequest, connection: Connection, blocks: readonly PlannedBlock[]): RmaRequest[] {
     const blocksMax = this.#software.blocksMax(connection);
     const byKey = new Map<RemoteKey, PlannedBlock[]>();
@@ -246,7 +242,7 @@ export class BlockMove implements ListMove {
   }
 }
 
-/** Starts a block; an exception of a transport becomes its status, because other blocks may be in flight. */
+/** Starts a block. An exception of a transport becomes its status, because other blocks may be in flight. */
 function startBlock(iov: readonly PlannedBlock[], completion: Completion, request: ListRequest): Status {
   const block = iov[0]!;
   try {
@@ -257,22 +253,21 @@ function startBlock(iov: readonly PlannedBlock[], completion: Completion, reques
   }
 }
 
-/** Registers the host memory of a list that is not mapped. */
+/** Registers host memory of a list that is not mapped. */
 export interface BlockRegistrar {
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
 }
 
-/** For prepared lists, which hold nothing: they have mapped memory only. */
+/** Rejects host memory that is not mapped: prepared lists must not hold registrations. */
 class MappedOnly implements BlockRegistrar {
   register(_registrar: OperationRegistrar, bytes: Uint8Array): never {
     throw invalidParam('local', 'must be mapped memory in a prepared list', bytes.byteLength);
   }
 }
 
-/** The registrar of prepared lists. */
 export const MAPPED_ONLY: BlockRegistrar = new MappedOnly();
 
-/** What the blocks of one list have in common. */
+/** The context of the blocks of one list. */
 export interface BlockOwner {
   readonly operation: Operation;
   readonly connection: Connection;
@@ -280,19 +275,19 @@ export interface BlockOwner {
   readonly registrar: BlockRegistrar;
 }
 
-/** A block. It is itself the one entry of a zero-copy list, because a move has thousands of blocks, and each further object is a cache miss. */
+/** A block. It is also the entry of its zero-copy list, because a list has thousands of blocks, and each further object costs a cache miss. */
 export class PlannedBlock implements RegisteringOwner, IovEntry {
   readonly local: LocalMemory;
   readonly localOffset: number;
   readonly rkey: RemoteKey;
   readonly remoteOffset: number;
   readonly byteLength: number;
-  /** The local memory in the memory domain of the lane, and the offset in it; not used by short operations. */
+  /** The local memory in the lane's memory domain, and the offset in it; unused by short operations. */
   memory: MdMemory = NO_MEMORY;
   offset = 0;
-  /** Number of the entry of the list. */
+  /** Index of the list entry. */
   readonly entry: number;
-  /** The lane; undefined for a block that the worker of the peer moves. */
+  /** The lane; undefined for a block that the peer's worker moves. */
   readonly lane: Lane | undefined;
   readonly protocol: Protocol;
   readonly #operation: Operation;
@@ -300,12 +295,12 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
   /** Local bytes of a short operation. */
   readonly #bytes: Uint8Array | undefined;
   readonly #registrar: BlockRegistrar;
-  /** The parts of a block that several devices share, which are started instead of it. */
+  /** The parts that are started instead of this block, if several devices share it. */
   parts: readonly PlannedBlock[] | undefined = undefined;
 
   /**
-   * @param candidate the candidate that carries it; undefined for the best one
-   * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+   * @param candidate the candidate to use; undefined for the best one
+   * @throws UcxError ERR_UNREACHABLE, or the error of registering the local memory
    */
   constructor({ operation, connection, mapped, registrar }: BlockOwner, block: ListBlock, candidate?: Candidate) {
     const { local, localOffset, rkey, remoteOffset, byteLength, entry } = block;
@@ -339,8 +334,8 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
   }
 
   /**
-   * Starts the block on its lane: the status of the transport.
-   * @param iov the block alone
+   * Starts the block on its lane; returns the status of the transport.
+   * @param iov a list with this block only
    */
   start(iov: readonly PlannedBlock[], completion: Completion): Status {
     const { endpoint, activity } = this.lane!;
@@ -360,8 +355,8 @@ export class PlannedBlock implements RegisteringOwner, IovEntry {
 }
 
 /**
- * The best zero-copy candidate, or the best short one of a CPU that reaches the remote memory: other short operations need a resource of their own for each
- * block, and start it at once. Undefined if there is none.
+ * The best zero-copy candidate, or the best short one of a CPU that reaches the remote memory. Other short operations need a resource for each block and
+ * start at once, so they are not used. Undefined if there is none.
  */
 function bestOf(plan: Plan, { lanes }: Connection, byteLength: number): Candidate | undefined {
   let best: Candidate | undefined;

@@ -34,7 +34,7 @@ const ResizableBuffer = ArrayBuffer as unknown as new (
   options: { maxByteLength: number },
 ) => ArrayBuffer;
 const notify = Uint8Array.of(1, 2, 3);
-/** Two lanes, each of which reaches the memory of its own device. */
+/** Two lanes; each reaches only the memory of its device. */
 const TWO_RAILS: readonly LaneOptions[] = [RMA, { ...RMA, name: 'b', am: { shortBytesMax: 0, bcopyBytesMax: 0 } }].map(
   (lane) => ({ ...lane, deviceType: DeviceType.SHM }),
 );
@@ -91,7 +91,7 @@ describe('a list', () => {
     expect([request.status, message]).toEqual([Status.IO_ERROR, expect.stringContaining('1')]);
   });
 
-  it('goes on behind the last block that was started, once there is room', () => {
+  it('continues after the last block that was started, once there are resources', () => {
     const { stack, peer, entries, lane } = listed();
     const { putZcopy } = lane;
     let room = 1;

@@ -1,6 +1,6 @@
 /**
- * Lists of puts and gets, and notifications of their end: checks them once, and runs the phases of their requests. Divides the blocks of a list between
- * the devices of a network: a long block like a put, shorter ones in turns.
+ * Lists of puts and gets, and notifications of their end: checks lists once, and runs the phases of their requests. Divides the blocks of a list between
+ * network devices: a long block like a put, shorter ones in turns.
  */
 
 import type {
@@ -30,23 +30,22 @@ import type { EmulatedRma } from './software.ts';
 type Notify = (connection: Connection, notice: Notice, params: RequestParams) => Status | Request;
 
 /**
- * Sends one behind the last puts of the lane of messages, which may be in flight.
- * @returns OK, or why it has to wait for their end
+ * Sends a notification behind the last puts of the message lane, which may be in flight.
+ * @returns OK, or the reason why it has to wait until the puts have ended
  */
 type NotifyAfterPuts = (connection: Connection, notice: Notice, puts: number) => Status;
 
-/** Names of the protocols of lists, by that of their first block. */
+/** Protocol names of lists, by that of their first block. */
 const NAMES = {
   put: PROTOCOL_NAMES.map((name) => `put/list/${name}`),
   get: PROTOCOL_NAMES.map((name) => `get/list/${name}`),
 } as const;
-/** The errors of failed blocks. */
+/** Constructors of the error of a failed block, by operation. */
 const ERRORS = {
   put: (entry: number, status: Status) => entryError(entry, statusError(status, 'put')),
   get: (entry: number, status: Status) => entryError(entry, statusError(status, 'get')),
 } as const;
 
-/** The lists of one worker. */
 export class RmaLists {
   readonly #host: WorkerCore;
   readonly #software: EmulatedRma;
@@ -152,14 +151,14 @@ export class RmaLists {
     return new PlannedList(operation, connection, blocks.map(plan));
   }
 
-  /** Runs the phase that a list is in, and those behind it. */
+  /** Runs the current phase of a list, and those after it. */
   readonly #advance = (request: ListRequest, connection: Connection): Status => {
     if (request.phase === ListPhase.MOVE) {
       const puts = connection.amLane?.endpoint.putsStarted;
       const isBegun = request.done > 0;
       const status = request.move!.start(request, connection);
       if (status === Status.NO_RESOURCE) return status;
-      // Between several steps, other puts may have been started.
+      // Other puts may have been started between several steps.
       const isSent = !isBegun && puts !== undefined && this.#follow(request, connection, puts);
       const next = request.flushes ? ListPhase.FLUSH : ListPhase.DONE;
       request.phase = isSent ? ListPhase.DONE : next;
@@ -194,8 +193,8 @@ export class RmaLists {
 
   /**
    * Sends the notification without waiting for the blocks, if one lane carries both and keeps their order.
-   * @param putsBefore of the lane of messages, when the first block was started
-   * @returns false if it has to wait for the end of the blocks
+   * @param putsBefore number of puts of the message lane when the first block was started
+   * @returns false if it has to wait until the blocks have ended
    */
   #follow(request: ListRequest, connection: Connection, putsBefore: number): boolean {
     const { notification, used, move, failure } = request;
@@ -216,7 +215,7 @@ function releaseHold(request: ListRequest): boolean {
   return request.count > 0;
 }
 
-/** Flushes the lanes that blocks were given to; those without resources stay for the next time. */
+/** Flushes the lanes that were given blocks; lanes without resources are retried at the next start. */
 function flushUsed(request: ListRequest): Status {
   const { used } = request;
   for (let lane = used.at(-1); lane !== undefined; lane = used.at(-1)) {
@@ -231,16 +230,16 @@ function flushUsed(request: ListRequest): Status {
   return Status.OK;
 }
 
-/** Blocks with one plan. */
+/** Blocks with the same plan. */
 interface Group {
   byteLength: number;
-  /** The shares of the devices in all of these bytes; undefined where one lane carries them. */
+  /** The shares of the devices in the total of the blocks; undefined if one lane carries them. */
   rails: readonly Rail[] | undefined;
-  /** Bytes that each of them has. */
+  /** Bytes already assigned to each device. */
   readonly given: number[];
 }
 
-/** The rails of one list. */
+/** Divides the blocks of one list between network devices. */
 class ListRails {
   readonly #connection: Connection;
   readonly #operation: Operation;
@@ -263,7 +262,7 @@ class ListRails {
     }
   }
 
-  /** The parts of a block and the candidate of each; undefined if the best candidate carries the whole block. */
+  /** The parts of a block with the candidate of each; undefined if the best candidate carries the whole block. */
   partsOf(block: ListBlock): readonly Rail[] | undefined {
     if (this.#groups.size === 0) return undefined;
     const plan = this.#planOf(block);

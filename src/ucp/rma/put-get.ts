@@ -22,10 +22,9 @@ import { carriersOf, initLocal, initRma, initTransfer, startCopiedPut, type Tran
 import { initFlush, tryFlush } from './flush.ts';
 import type { EmulatedRma } from './software.ts';
 
-/** The parts of a transfer that is not divided. */
+/** The parts of an undivided transfer. */
 const NO_PARTS: readonly Transfer[] = [];
 
-/** The puts, gets and flushes of one worker. */
 export class RmaProtocol {
   readonly #host: WorkerCore;
   readonly #software: EmulatedRma;
@@ -36,9 +35,9 @@ export class RmaProtocol {
   }
 
   /**
-   * Puts a few bytes of host memory without a request, if a lane can. It checks no arguments: the transport checks the ranges, and {@link start} gives
-   * the reason of a refusal, and makes the plan if it is not known.
-   * @returns OK if it has ended; NO_RESOURCE if the transport has no room now; else it has to be started with a request
+   * Puts a few bytes of host memory without a request, if a lane can. Does not check arguments: the transport checks ranges, and {@link start} reports the
+   * reason of a failure, and creates a missing plan.
+   * @returns OK if it has ended; NO_RESOURCE if the transport currently lacks resources; otherwise the put has to be started with a request
    */
   tryShortPut(
     connection: Connection,
@@ -73,11 +72,11 @@ export class RmaProtocol {
     return endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
   }
 
-  /** Flushes lanes of a connection, and operations that only its peer can end. */
+  /** Flushes lanes of a connection, and operations that only the peer can end. */
   flush(connection: Connection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
     if (connection.failure !== Status.OK) return connection.failure;
     const { hasPending, remoteOperations, notifications } = connection;
-    // What waits before it may be a flush, to which a failure of a lane belongs.
+    // With pending requests, one of them may be a flush that has to report the failure of a lane first.
     const tried = hasPending ? Status.INPROGRESS : tryFlush(lanes);
     const isDone = tried !== Status.INPROGRESS && remoteOperations === 0 && notifications.isEmpty;
     if (isDone && params?.noImmediateCompletion !== true) {
@@ -117,38 +116,37 @@ export class RmaProtocol {
     return this.#host.start(request, params, call.isBlocked);
   }
 
-  /** Whether several network devices may share a put or get (UCX_MAX_RMA_RAILS). */
+  /** True if several network devices may share a put or get (UCX_MAX_RMA_RAILS). */
   #isDivided({ hasRails }: Connection, { protocol }: Candidate): boolean {
     return hasRails && this.#host.context.rmaRails.railsMax >= 2 && protocol === Protocol.ZCOPY;
   }
 }
 
-/** Whether a transfer can use a short path now. */
+/** True if a transfer can use a short path now. */
 function isUsable(path: ShortPath | undefined, byteLength: number, connection: Connection): path is ShortPath {
   const { hasPending, failure } = connection;
   return path !== undefined && byteLength > 0 && byteLength <= path.bytesMax && !hasPending && failure === Status.OK;
 }
 
 /*
- * A put or get of the application that several network devices share (UCX_MAX_RMA_RAILS): one request, which ends with the last of its parts, with the first
- * failure as its status. The parts are transfers of transfer/transfer.ts.
+ * A put or get of the application that several network devices share (UCX_MAX_RMA_RAILS). Its request ends with the last part, and has the first failure
+ * as status. The parts are transfers of transfer/transfer.ts.
  *
  *   STARTING --every part was accepted by its lane--> STARTED --the last part has ended--> the request ends
  *      |  ^                                              ^
  *      |  '-- NO_RESOURCE: started again by its queue    |
- *      '-- a failure, or a peer that is gone: parts that no lane has accepted are dropped
+ *      '-- a failure, or a peer that has left: parts that no lane has accepted are dropped
  *
  * While it is STARTING, one count of the request keeps it from ending, and flushes and fences wait behind it.
  */
 
-/** The states of a divided transfer: see the diagram above. */
+/** See the diagram above. */
 const DividedState = { STARTING: 0, STARTED: 1 } as const;
 type DividedState = (typeof DividedState)[keyof typeof DividedState];
 
-/** The parts of one request. */
 class DividedTransfer {
   readonly #request: RmaRequest;
-  /** Parts that no lane has accepted. */
+  /** Parts that no lane has accepted yet. */
   readonly #waiting: Set<RmaRequest> = new Set();
   #state: DividedState = DividedState.STARTING;
 
@@ -156,14 +154,14 @@ class DividedTransfer {
     this.#request = request;
   }
 
-  /** Adds a part. @throws what registering the local memory throws */
+  /** Adds a part. @throws the error of registering the local memory */
   add(host: WorkerCore, part: Transfer): void {
     const request = this.#request;
     this.#waiting.add(initTransfer(host, part, (status) => request.complete(status)));
     request.byteLength += part.byteLength;
   }
 
-  /** Starts the parts that are left; see Request.start. */
+  /** Starts the remaining parts; see Request.start. */
   start(): Status {
     const request = this.#request;
     for (const part of [...this.#waiting]) {
@@ -205,7 +203,7 @@ class DividedTransfer {
     }
   }
 
-  /** The peer is gone. */
+  /** Called when the peer has failed or left. */
   abandon(status: Status): void {
     const request = this.#request;
     if (request.failure === Status.OK) request.failure = status;
@@ -219,7 +217,7 @@ class DividedTransfer {
 /**
  * Divides a request into parts.
  * @param request initialized, except for its memory
- * @throws what registering the local memory throws: nothing is held then
+ * @throws the error of registering the local memory; then no resources are held
  */
 function initDivided(host: WorkerCore, request: RmaRequest, parts: readonly Transfer[]): void {
   const transfer = new DividedTransfer(request);

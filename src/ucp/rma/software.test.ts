@@ -157,17 +157,17 @@ describe('a getter', () => {
     const ends: Status[] = [];
     const callback = (_request: Request, status: Status): number => ends.push(status);
     const request = peer.endpoint.getNbx(target, 0, 100, rkey, 40, { callback }) as Request;
-    const asked = readRma(peer.got(MessageId.GET)[0]!);
-    const ready = (status: Status, peerRequest = 33, number = asked.request): void => {
+    const requested = readRma(peer.got(MessageId.GET)[0]!);
+    const ready = (status: Status, peerRequest = 33, number = requested.request): void => {
       const fields = { request: number, peerRequest, status };
       peer.deliver(MessageId.GET_READY, writeGetReady(peer.connection.id, fields));
     };
-    return { stack, peer, target, request, asked, ready, ends };
+    return { stack, peer, target, request, requested, ready, ends };
   }
 
   it('asks the owner, receives what it offers, and flushes wait for it', () => {
-    const { peer, target, request, asked, ready } = getting();
-    expect([asked.remoteOffset, asked.byteLength, peer.connection.remoteOperations]).toEqual([40, 100, 1]);
+    const { peer, target, request, requested, ready } = getting();
+    expect([requested.remoteOffset, requested.byteLength, peer.connection.remoteOperations]).toEqual([40, 100, 1]);
     const flush = peer.endpoint.flushNbx() as Request;
     ready(Status.OK);
     const [rtr] = peer.got(MessageId.RTR).map(readRtr);
@@ -185,7 +185,7 @@ describe('a getter', () => {
     second.ready(Status.OK);
     second.ready(Status.INVALID_ADDR);
     // By the number that it has since then, too.
-    for (const number of [second.asked.request, second.asked.request + 1]) second.ready(Status.OK, 34, number);
+    for (const number of [second.requested.request, second.requested.request + 1]) second.ready(Status.OK, 34, number);
     expect([second.ends, second.peer.got(MessageId.RTR).map((frame) => readRtr(frame).request)]).toEqual([[], [33]]);
   });
 

@@ -1,5 +1,5 @@
 /**
- * Software put and get, for memory that no transport reaches: the worker of the peer finds the memory by its key and runs a rendezvous for it. The requester
+ * Software put and get, for memory that no transport reaches: the peer's worker finds the memory by its key, and runs a rendezvous for it. The requester
  * is the sender of a put and the receiver of a get.
  */
 
@@ -34,10 +34,10 @@ import { postReply } from '../rndv/reply.ts';
 import type { Transfer } from '../transfer/transfer.ts';
 
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
-/** Maximum number of blocks of a transfer: a peer walks through all of them for each window. */
+/** Maximum number of blocks of a transfer: a peer iterates over all of them for each window. */
 const BLOCKS_MAX = 512;
 
-/** The emulated puts and gets of one worker: those that it starts, and those that it executes for peers. */
+/** The software puts and gets of one worker: those that it starts, and those that it executes for peers. */
 export class EmulatedRma {
   readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
@@ -47,12 +47,12 @@ export class EmulatedRma {
     this.#rendezvous = rendezvous;
   }
 
-  /** Completes a request whose protocol is software: what it moves, and how it starts. */
+  /** Initializes a request for the software protocol: its memory and its starter. */
   init(request: RmaRequest, transfer: Transfer): void {
     this.#init(request, [pieceOf(transfer)], transfer.rkey.memoryKey, transfer.byteLength);
   }
 
-  /** Maximum number of blocks of one transfer over a connection: its message names all of them. */
+  /** Maximum number of blocks of one transfer on a connection: one message names all of them. */
   blocksMax({ amBcopyMax }: Connection): number {
     return Math.max(1, Math.min(BLOCKS_MAX, Math.floor((amBcopyMax - RMA_BYTES - MEMORY_KEY_BYTES) / RMA_BLOCK_BYTES)));
   }
@@ -69,7 +69,7 @@ export class EmulatedRma {
     this.#init(request, pieces, writeRmaBlocks(memoryKey, blocks), first.byteLength);
   }
 
-  /** @param payload the key of the memory, and further blocks; @param firstBytes of the first block */
+  /** @param payload the key of the memory, and the further blocks; @param firstBytes length of the first block */
   #init(request: RmaRequest, pieces: readonly LocalPiece[], payload: Uint8Array | undefined, firstBytes: number): void {
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
@@ -77,22 +77,22 @@ export class EmulatedRma {
     request.starter = (asking, connection) => this.#ask(asking, connection, payload, firstBytes);
   }
 
-  /** The peer asks to write memory of this worker. */
+  /** Handles the peer's request to write memory of this worker. */
   onPut(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const asked = readRma(frame);
-    const pieces = this.#find(frame, asked, MemAccess.REMOTE_PUT);
-    if (pieces === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
-    else this.#rendezvous.receive(this.#serving(connection, asked.request, pieces), NO_DATA);
+    const requested = readRma(frame);
+    const pieces = this.#find(frame, requested, MemAccess.REMOTE_PUT);
+    if (pieces === undefined) postReply(connection, requested.request, Status.INVALID_ADDR);
+    else this.#rendezvous.receive(this.#serving(connection, requested.request, pieces), NO_DATA);
   }
 
-  /** The peer asks to read memory of this worker. */
+  /** Handles the peer's request to read memory of this worker. */
   onGet(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const asked = readRma(frame);
-    const pieces = this.#find(frame, asked, MemAccess.REMOTE_GET);
+    const requested = readRma(frame);
+    const pieces = this.#find(frame, requested, MemAccess.REMOTE_GET);
     let peerRequest = 0;
     if (pieces !== undefined) {
       const request = new SendRequest(this.#host);
@@ -103,19 +103,19 @@ export class EmulatedRma {
       peerRequest = request.requestId;
     }
     const answer = {
-      request: asked.request,
+      request: requested.request,
       peerRequest,
       status: pieces === undefined ? Status.INVALID_ADDR : Status.OK,
     };
     connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
 
-  /** The answer of the peer to a get: it offers the bytes, or has refused. */
+  /** Handles the peer's reply to a get: an offer of the bytes, or a failure. */
   onGetReady(frame: AmFrame): void {
-    const { request: asked, peerRequest, status } = readGetReady(frame);
+    const { request: requested, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = waitingRequest(connection, asked);
-    // It was cancelled while the peer was stopped: the peer must not wait for it.
+    const request = waitingRequest(connection, requested);
+    // The get was cancelled while the peer was stopped: the peer must not wait for it.
     if (connection !== undefined && request === undefined && status === Status.OK)
       postReply(connection, peerRequest, Status.CANCELED);
     if (connection === undefined || !(request instanceof RmaRequest) || request.queued || !request.isAsking) return;
@@ -140,11 +140,11 @@ export class EmulatedRma {
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
-  /** The memory that a message of the peer names; undefined for a key that is wrong, memory that is not for its access, or a range outside the memory. */
-  #find(frame: AmFrame, asked: AskedRma, access: number): LocalPiece[] | undefined {
-    const isKeyed = asked.keyBytes >= MEMORY_KEY_BYTES;
-    const memory = isKeyed ? this.#host.context.memory.exported.find(frame.bytes, asked.keyAt, access) : undefined;
-    const blocks = readRmaBlocks(frame, asked, MEMORY_KEY_BYTES);
+  /** The memory that a message of the peer names; undefined if the key is wrong, the access is not permitted, or the range is outside the memory. */
+  #find(frame: AmFrame, requested: AskedRma, access: number): LocalPiece[] | undefined {
+    const isKeyed = requested.keyBytes >= MEMORY_KEY_BYTES;
+    const memory = isKeyed ? this.#host.context.memory.exported.find(frame.bytes, requested.keyAt, access) : undefined;
+    const blocks = readRmaBlocks(frame, requested, MEMORY_KEY_BYTES);
     if (memory === undefined || blocks === undefined || blocks.length > BLOCKS_MAX) return undefined;
     const pieces: LocalPiece[] = [];
     let start = 0;
@@ -156,7 +156,7 @@ export class EmulatedRma {
     return pieces;
   }
 
-  /** The receive of a put of the peer, by a request of this worker. */
+  /** The receive for a put of the peer, with a request of this worker. */
   #serving(connection: Connection, peerRequest: number, pieces: readonly LocalPiece[]): OfferedMessage {
     const request = new ReceiveRequest(this.#host);
     request.begin(connection, undefined);

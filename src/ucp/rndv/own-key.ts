@@ -1,7 +1,6 @@
 /**
- * The remote key of memory that is sent or received: a key of mapped memory for the messages of one connection, or of a registration for one message,
- * with the memory domains whose keys the peer can use. Pieces of a message that follow each other without a gap in one memory: they have one remote
- * key, and move as one piece.
+ * The remote key of memory that is sent or received: the key of mapped memory for the messages of one connection, or of a registration for one message,
+ * with the memory domains whose keys the peer can use. Adjacent list elements in one memory are joined: they have one remote key, and move together.
  */
 
 import { isResizable } from '../../ucs/memory/bytes.ts';
@@ -22,51 +21,52 @@ import {
 import type { MessageKey } from '../mem/message-keys.ts';
 import { packPart, packRkey } from '../mem/remote-key.ts';
 
-/** The key of memory of a message: of one piece, or a list. */
+/** The key of a message's memory: of contiguous memory, or of a list. */
 export interface OwnKey {
   readonly packed: Uint8Array;
-  /** Byte of the memory behind the key at which the piece begins; KEY_LIST for a list. */
+  /** Offset of the message in the memory of the key; KEY_LIST for a list. */
   readonly offset: number;
   /** Undoes the registration. */
   release(): void;
-  /** Takes the key back from the peer, before the registration is undone; false if it cannot be, because other messages or registrations use it. */
+  /** Revokes the key before the registration is undone; false if that is impossible, because other messages or registrations use it. */
   revoke(): boolean;
 }
 
-/** What one memory domain registered. */
+/** A registration with one memory domain. */
 interface Registered {
   readonly md: MemoryDomain;
   readonly registrar: OperationRegistrar;
   readonly memory: MdMemory;
 }
 
-/** Access of the registrations that registration caches share. */
+/** Access of registrations that are shared through registration caches. */
 const LOCAL_ACCESS = MemAccess.LOCAL_READ | MemAccess.LOCAL_WRITE;
-/** Memory domains that register host memory but give no keys for it, found out at the first try. */
+/** Memory domains that register host memory but cannot pack keys for it, detected at the first attempt. */
 const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
 
 /**
- * The key of a piece; undefined where no lane of the connection could use one, the memory is not mapped for the access, or can go away (a resizable ArrayBuffer).
+ * The key of contiguous memory; undefined if no lane of the connection could use it, the memory is not mapped for the access, or the memory may be freed
+ * (a resizable ArrayBuffer).
  * @param access of the peer: bits of MemAccess
  */
 function ownKey(context: ContextCore, connection: Connection, piece: LocalPiece, access: number): OwnKey | undefined {
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
-    if ((memory.access & access) !== access || !isOfUse(connection, memory)) return undefined;
+    if ((memory.access & access) !== access || !hasUsableKey(connection, memory)) return undefined;
     return new MappedKey(context, connection, memory, offset);
   }
   if (isResizable(memory.buffer)) return undefined;
   const handle = context.memory.handleOf(memory);
-  // If peers may not access other memory in the same ArrayBuffer, these bytes get no key either: it would be a key of the whole ArrayBuffer.
+  // The key would cover the whole ArrayBuffer: if peers may not access other memory in it, these bytes get no key either.
   if (!context.memory.permits(memory, access)) return undefined;
-  if (handle !== undefined && isOfUse(connection, handle)) {
+  if (handle !== undefined && hasUsableKey(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return new MappedKey(context, connection, handle, start + offset);
   }
   return transientKey(context, connection, { bytes: memory, offset }, access);
 }
 
-/** The key of a message: undefined where that of one of its pieces is, and for too many pieces. See {@link ownKey}. */
+/** The key of a message; undefined if one of its elements has none, and for too many elements. See {@link ownKey}. */
 export function keyOfPieces(
   context: ContextCore,
   connection: Connection,
@@ -94,13 +94,13 @@ export function keyOfPieces(
   return new KeyList(keys, parts);
 }
 
-/** The keys of several pieces. */
+/** The keys of a list. */
 class KeyList implements OwnKey {
   readonly packed: Uint8Array;
   readonly offset: number = KEY_LIST;
   readonly #keys: readonly OwnKey[];
 
-  /** @param pieces of the keys, in their order */
+  /** @param pieces memory of the keys, in the same order */
   constructor(keys: readonly OwnKey[], pieces: readonly LocalPiece[]) {
     this.#keys = keys;
     const ranges = keys.map(({ packed, offset }, i) => ({ packed, offset, byteLength: pieces[i]!.byteLength }));
@@ -116,7 +116,7 @@ class KeyList implements OwnKey {
   }
 }
 
-/** The key of mapped memory that the connection keeps. */
+/** The key of mapped memory, which the connection keeps. */
 class MappedKey implements OwnKey {
   readonly packed: Uint8Array;
   readonly offset: number;
@@ -151,8 +151,8 @@ class MappedKey implements OwnKey {
   }
 }
 
-/** Whether the key of mapped memory has a part for a lane of the connection. */
-function isOfUse({ lanes }: Connection, memory: MemoryHandle): boolean {
+/** True if the key of mapped memory has a part for a lane of the connection. */
+function hasUsableKey({ lanes }: Connection, memory: MemoryHandle): boolean {
   return lanes.some(({ md }) => hasKeyPart(memory, md.index));
 }
 
@@ -163,7 +163,7 @@ function transientKey(
   access: number,
 ): OwnKey | undefined {
   const registered: Registered[] = [];
-  // Registers the whole ArrayBuffer: registration caches know it as a whole, and small Buffers share one.
+  // Registers the whole ArrayBuffer, because registration caches use it as their unit, and small Buffers share one.
   const buffer = new Uint8Array(bytes.buffer);
   try {
     for (const { md, index } of new Set(connection.lanes.map(({ md: open }) => open))) {
@@ -232,8 +232,8 @@ function registerFor(
 }
 
 /**
- * The pieces as one piece if they are one range in the order of the message, else as they are. Empty pieces do not count, and views of one ArrayBuffer are
- * one memory. No piece may be detached.
+ * The list as one element if it is one contiguous range in the order of the message; otherwise unchanged. Ignores empty elements, and treats views of one
+ * ArrayBuffer as one memory. No element may be detached.
  */
 export function joinPieces(pieces: readonly LocalPiece[]): readonly LocalPiece[] {
   if (pieces.length === 1) return pieces;
@@ -241,7 +241,7 @@ export function joinPieces(pieces: readonly LocalPiece[]): readonly LocalPiece[]
   return range === undefined ? pieces : [range];
 }
 
-/** The range of the pieces; undefined for pieces of several memories, in another order, or with gaps. */
+/** The range of all elements; undefined if they are in several memories, in another order, or have gaps. */
 function oneRange(pieces: readonly LocalPiece[]): LocalPiece | undefined {
   let range: LocalPiece | undefined;
   for (const piece of pieces) {
@@ -257,25 +257,26 @@ function joined(range: LocalPiece, next: LocalPiece): LocalPiece | undefined {
   if (originOf(memory) !== originOf(next.memory) || placeOf(range) + range.byteLength !== placeOf(next))
     return undefined;
   const byteLength = range.byteLength + next.byteLength;
-  // A view of both: that of the first piece may end before the second one.
+  // A view of both, as the view of the first element may end before the second one.
   if (memory instanceof Uint8Array) {
     return { memory: new Uint8Array(memory.buffer, placeOf(range), byteLength), offset: 0, byteLength, start };
   }
   return { memory, offset: range.offset, byteLength, start };
 }
 
-/** What two pieces have in common that are in the same memory. */
+/** The memory that two elements must share to be joined. */
 function originOf(memory: LocalMemory): object {
   return memory instanceof Uint8Array ? memory.buffer : memory;
 }
 
-/** Offset of a piece in it. */
+/** Offset of an element in that memory. */
 function placeOf({ memory, offset }: LocalPiece): number {
   return memory instanceof Uint8Array ? memory.byteOffset + offset : offset;
 }
 
 /*
- * Key lists: the keys of a message whose pieces are apart, in place of the one key of a TAG_RTS, AM_RTS or RTR, whose offset is {@link KEY_LIST} then. Little-endian.
+ * Key lists: the keys of a message whose memory is not contiguous. They replace the single key of a TAG_RTS, AM_RTS or RTR, whose offset is then {@link
+ * KEY_LIST}. Little-endian.
  *
  *   0        u32 ranges
  *   4 + 20 i u32 bytes of the key; 0 for the key of the range before
@@ -284,14 +285,14 @@ function placeOf({ memory, offset }: LocalPiece): number {
  *            keys, in the order of the ranges
  */
 
-/** Offset that says that the key is a list: no memory is as long. */
+/** Offset that marks a key list: no memory is that long. */
 export const KEY_LIST: number = Number.MAX_SAFE_INTEGER;
-/** Ranges of a list, at most: bytes in more pieces go through fragments. */
+/** Maximum number of ranges of a list: messages with more go through fragments. */
 export const KEY_LIST_MAX = 64;
 
 const RANGE_BYTES = 20;
 
-/** A range of memory of a peer. */
+/** A range of peer memory. */
 export interface KeyRange {
   /** The packed key. */
   readonly packed: Uint8Array;
@@ -299,7 +300,7 @@ export interface KeyRange {
   readonly byteLength: number;
 }
 
-/** Packs a list of up to {@link KEY_LIST_MAX} ranges. Adjacent ranges with the same array as key share it. */
+/** Packs a list of up to {@link KEY_LIST_MAX} ranges. Adjacent ranges whose key is the same array share it. */
 export function packKeyList(ranges: readonly KeyRange[]): Uint8Array {
   const keys = ranges.map(({ packed }, i) => (packed === ranges[i - 1]?.packed ? undefined : packed));
   let at = 4 + ranges.length * RANGE_BYTES;
@@ -321,7 +322,7 @@ export function packKeyList(ranges: readonly KeyRange[]): Uint8Array {
   return list;
 }
 
-/** Reads a list that a peer has sent: any bytes. Undefined if it is malformed, or its ranges are not `byteLength` bytes together. */
+/** Reads a list from untrusted bytes. Undefined if it is malformed, or its ranges do not add up to `byteLength`. */
 export function unpackKeyList(list: Uint8Array, byteLength: number): readonly KeyRange[] | undefined {
   const view = new DataView(list.buffer, list.byteOffset, list.byteLength);
   const count = list.byteLength >= 4 ? view.getUint32(0, true) : 0;

@@ -60,7 +60,7 @@ describe('a receiver', () => {
     expect([request.status, target, repliesOf(peer)]).toEqual([Status.OK, bytes, [{ request: 55, status: Status.OK }]]);
   });
 
-  it('takes only bytes that it has asked for, once', () => {
+  it('takes only bytes that it has requested for, once', () => {
     const { peer, target, request, offer } = receiving(5000, [MESSAGES], FRAGMENTS);
     offer();
     const [{ peerRequest }] = windowsOf(peer) as [Rtr, ...Rtr[]];

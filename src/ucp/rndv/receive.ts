@@ -36,40 +36,39 @@ import type { Transfer } from '../transfer/transfer.ts';
 import { KEY_LIST, type KeyRange, type OwnKey, unpackKeyList } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 
-/** Windows asked for until the sender has shown whether it writes all of the memory at once, which a key allows. */
+/** Windows requested until the first reply shows whether the sender writes all of the memory at once, which a key permits. */
 const FIRST_WINDOWS = 2;
 
-/** The fragment of a window: undefined if the CPU, or the sender, reaches the memory itself. */
+/** The fragment of a window; undefined if the CPU, or the sender, accesses the memory directly. */
 type Fragment = MemoryHandle | undefined;
 
-/** A window that the sender was asked for, and that is not full. */
+/** A requested window that is not full yet. */
 interface OpenWindow {
   readonly window: Slice<Fragment>;
-  /** The sender has a key of the fragment. */
+  /** True if the sender has a key of the fragment. */
   readonly isShared: boolean;
   readonly done: CopyDone;
   received: number;
 }
 
-/** A message that is received. */
+/** A message to receive. */
 export interface OfferedMessage {
   readonly request: Request;
   readonly connection: Connection;
-  /** Request of the sender. */
+  /** Request id of the sender. */
   readonly peerRequest: number;
   readonly pieces: readonly LocalPiece[];
 }
 
-/** The states of a receive: see the diagram above. Windows are asked for in the first two states only. */
+/** See the diagram above. Windows are requested in the first two states only. */
 const ReceiveState = { ASKING: 0, IN_MESSAGES: 1, FINISHED: 2, ANSWERED: 3, LOST: 4 } as const;
 type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
 
-/** The states in which it takes nothing more from the sender. */
+/** States in which nothing more is accepted from the sender. */
 type ClosedState = typeof ReceiveState.FINISHED | typeof ReceiveState.ANSWERED | typeof ReceiveState.LOST;
 
 type ReceiveVerb = typeof Verb.SEND | typeof Verb.COPY;
 
-/** The receive of one message. */
 export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, ReceiveVerb> {
   readonly request: Request;
   readonly byteLength: number;
@@ -78,17 +77,17 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
   readonly #connection: Connection;
   readonly #peerRequest: number;
   readonly #pieces: readonly LocalPiece[];
-  /** Key of the own memory, for a sender that can write it. */
+  /** Key of the local memory, for a sender that can write it. */
   readonly #key: OwnKey | undefined;
   readonly #machine: TransferMachine<Fragment, ReceiveVerb>;
   readonly #open: OpenWindow[] = [];
-  /** Windows with some bytes in the fragment. */
+  /** Windows with some bytes in their fragment. */
   readonly #staged: Set<Slice<Fragment>> = new Set();
-  /** Fragments that the sender may still write to. */
+  /** Fragments to which the sender may still write. */
   readonly #exposed: Set<Fragment> = new Set();
   #state: ReceiveState = ReceiveState.ASKING;
 
-  /** @param key of the memory, for a sender that can write it: released here */
+  /** @param key of the memory, for a sender that can write it; released by the receive */
   constructor(host: WorkerCore, staging: Staging, message: OfferedMessage, key: OwnKey | undefined) {
     this.#host = host;
     this.#staging = staging;
@@ -108,19 +107,19 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     this.#machine = new TransferMachine<Fragment, ReceiveVerb>(this, route, [0, this.byteLength]);
   }
 
-  /** Asks for the first windows. */
+  /** Requests the first windows. */
   start(): void {
     const { request } = this;
     request.joinRendezvous(this);
     request.lane = this.#connection.amLane;
     nameProtocol(request, 'rndv/am');
-    // A software get has asked already.
+    // A software get already has a request id.
     if (request.requestId === 0) this.#connection.expect(request);
     else this.#connection.renew(request);
     this.#machine.advance();
   }
 
-  /** Ends the receive, of whose sender nothing more is awaited. False if the sender has a key of the memory: it may be writing there. */
+  /** Ends the receive without waiting for the sender. False if the sender has a key of the memory, because it may be writing to it. */
   stop(status: Status): boolean {
     if (this.#key !== undefined) return false;
     this.#close(status, ReceiveState.FINISHED);
@@ -135,10 +134,10 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     this.#close(status, ReceiveState.LOST);
   }
 
-  /** Nothing to release: {@link #close} has done so. */
+  /** Nothing to do: {@link #close} releases all resources. */
   onEnded(): void {}
 
-  /** The sender has written a part. False for a part that was not asked for. */
+  /** Called when the sender has written a range. False for a range that was not requested. */
   onWritten(from: number, byteLength: number, flags: number): boolean {
     const open = this.#windowOf(from, byteLength);
     const inTarget = (flags & ATP_IN_TARGET) !== 0;
@@ -148,7 +147,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     return true;
   }
 
-  /** Bytes of the message have arrived. */
+  /** Called when bytes of the message have arrived. */
   onData(from: number, byteLength: number, bytes: Uint8Array, start: number): void {
     const open = this.#windowOf(from, byteLength);
     if (open === undefined) return;
@@ -162,12 +161,12 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     this.#received(open, byteLength, fragment !== undefined);
   }
 
-  /** Asks the sender for a window. */
+  /** Requests a window from the sender. */
   send(window: Slice<Fragment>, done: CopyDone): void {
     const { fragment, from, length: byteLength } = window;
     const connection = this.#connection;
     const key = this.#key;
-    // The sender keeps the key of the target from the first window on.
+    // The first window gives the sender the key of the target, which it keeps.
     const target = from === 0 ? key?.packed : undefined;
     const targetBytes = target?.byteLength ?? 0;
     const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
@@ -186,7 +185,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     connection.post(MessageId.RTR, header, joined(target, isShared ? packed : undefined));
   }
 
-  /** Writes a full fragment to device memory. */
+  /** Copies a full fragment to device memory. */
   copy(window: Slice<Fragment>, done: CopyDone): void {
     const { fragment, from, length: byteLength } = window;
     if (fragment === undefined || !this.#staged.delete(window)) {
@@ -207,7 +206,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     this.request.end(status);
   }
 
-  /** The half of the fragments that peers fill. One that the sender may still write to is retired. */
+  /** The half of the fragments that peers fill. A fragment to which the sender may still write is retired. */
   #fragments(): Fragments<Fragment> {
     return {
       acquire: (run) => this.#staging.acquireToReceive(run),
@@ -232,7 +231,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     open.done(Status.OK);
   }
 
-  /** The window of a part; undefined for a part that was not asked for, or more bytes than the window has. */
+  /** The window of a range; undefined if the range was not requested, or exceeds the window. */
   #windowOf(from: number, byteLength: number): OpenWindow | undefined {
     if (byteLength <= 0) return undefined;
     const isIn = ({ window }: OpenWindow): boolean =>
@@ -241,7 +240,7 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     return open !== undefined && open.received + byteLength <= open.window.length ? open : undefined;
   }
 
-  /** Takes nothing more from the sender; the request ends when nothing is being written to device memory. */
+  /** Accepts nothing more from the sender; the request ends when all writes to device memory have ended. */
   #close(status: Status, state: ClosedState): void {
     if (this.#state >= ReceiveState.FINISHED) return;
     this.#state = state;
@@ -250,14 +249,14 @@ export class ReceiveTransfer implements RequestTransfer, TransferPort<Fragment, 
     this.#key?.release();
     this.#machine.stop(status);
     for (const { window, isShared, done } of this.#open.splice(0)) {
-      // A sender that is not done may still be writing to a fragment whose key it has: no other message gets that fragment.
+      // Unless the sender has finished, it may still write to a fragment whose key it has, so no other message gets that fragment.
       if (isShared && state !== ReceiveState.ANSWERED) this.#exposed.add(window.fragment);
       done(Status.CANCELED);
     }
   }
 }
 
-/** Two keys, one behind the other. */
+/** Concatenates two keys. */
 function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): Uint8Array | undefined {
   if (first === undefined || second === undefined) return first ?? second;
   const both = new Uint8Array(first.byteLength + second.byteLength);
@@ -266,19 +265,19 @@ function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): 
   return both;
 }
 
-/* The memory of the peer for a message, by the keys that the peer has sent: one range, or several in the order of the message. */
+/* Memory of the peer for a message, by the keys from the peer: one range, or several in the order of the message. */
 
-/** A range, whose key is kept by the connection. */
+/** A range of peer memory, whose key the connection keeps. */
 export interface KeyedRange {
   readonly rkey: RemoteKey;
-  /** Byte of the memory of the key at which it begins. */
+  /** Offset of the range in the memory of the key. */
   readonly offset: number;
-  /** First byte of the message, and how many. */
+  /** Range of the message. */
   readonly from: number;
   readonly byteLength: number;
 }
 
-/** The ranges for a message of this length; undefined for keys that no lane can use. {@link releaseRanges} gives them back. */
+/** Acquires the ranges for a message of this length; undefined if no lane can use the keys. {@link releaseRanges} releases them. */
 export function acquireRanges(
   context: ContextCore,
   connection: Connection,
@@ -302,12 +301,12 @@ export function acquireRanges(
   return ranges;
 }
 
-/** Gives keys back. @param isStale the memory behind them may be gone: they are not kept */
+/** Releases keys. @param isStale true if their memory may have been freed: then they are not cached */
 export function releaseRanges({ rkeys }: Connection, ranges: readonly KeyedRange[], isStale = false): void {
   for (const { rkey } of ranges) rkeys.release(rkey, isStale);
 }
 
-/** The transfers between the pieces of a message and all ranges; undefined if lanes do not move all of the bytes by themselves. */
+/** The transfers between the memory of a message and all ranges; undefined if the lanes alone cannot move all of the bytes. */
 export function rangeTransfers(
   host: WorkerCore,
   [operation, connection]: readonly [Operation, Connection],
@@ -323,7 +322,7 @@ export function rangeTransfers(
   return transfers;
 }
 
-/** A key of the peer, kept or unpacked now, for lanes only; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */
+/** Acquires a key of the peer, cached or unpacked now, for lanes only; `connection.rkeys.release` releases it. Undefined if no lane can use it. */
 export function acquirePeerKey(
   context: ContextCore,
   connection: Connection,
@@ -332,7 +331,7 @@ export function acquirePeerKey(
   try {
     return connection.rkeys.acquire(packed, (kept) => context.unpackRkey(kept, connection, { messages: false }));
   } catch {
-    // Without a usable key, the bytes still come in messages.
+    // Without a usable key, the bytes come in messages.
     return undefined;
   }
 }

@@ -2,7 +2,7 @@
  * The rendezvous: moves long messages, and memory that no transport reaches. The receiver reads the memory of the sender if a lane can; otherwise it
  * requests the bytes, and the sender writes them into the receiver's memory if a lane can, or sends them window by window.
  *
- * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
+ * Messages name requests by the ids of Connection.expect; messages about requests of other connections are ignored.
  */
 
 import { writeWithdraw } from '../../api/layout/control.ts';
@@ -35,18 +35,17 @@ import {
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer, SendWindow } from './send.ts';
 
-/** Longest window: windows are fragments of the receiver, and UCX_RNDV_FRAG_SIZE allows no longer ones. */
+/** Maximum length of a window: windows are fragments of the receiver, which UCX_RNDV_FRAG_SIZE limits to this. */
 const WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
-/** Fragments that one message may wait for; a receiver that keeps to the protocol needs no more. */
+/** Maximum number of fragments that one message may wait for; a correct receiver needs no more. */
 const WAITING_MAX = 16_384;
 
-/** Where the data of a message is, as its sender says. */
+/** Where the data of a message is, according to its sender. */
 export interface RemoteData {
   readonly packedKey: Uint8Array | undefined;
   readonly keyOffset: number;
 }
 
-/** The rendezvous of one worker. */
 export class Rendezvous {
   readonly staging: Staging;
   readonly #host: WorkerCore;
@@ -56,14 +55,14 @@ export class Rendezvous {
     this.staging = new Staging(host);
   }
 
-  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer, and when nothing reads its memory any more. */
+  /** Makes a request the sender of a rendezvous. It ends with the reply of the peer, once nothing reads its memory any more. */
   offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
     request.joinRendezvous(new SendTransfer(request, pieces, key));
   }
 
   /**
-   * As {@link offer}, with an id for the peer, and with the key of its memory if the receiver may read it and `headerBytes` of the message leave room
-   * for it. A repeated attempt to send keeps both.
+   * Like {@link offer}, with a request id for the peer. Adds the key of the memory if the receiver may read it, and if it fits behind `headerBytes` into
+   * the message. Retries of the send reuse both.
    * @returns false if the peer keeps no more offers: the request has to wait
    */
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): boolean {
@@ -72,8 +71,8 @@ export class Rendezvous {
       const { pieces: given, byteLength } = request;
       const pieces = areMapped(given) ? joinPieces(given) : given;
       const isReadable = byteLength > 0 && isReadScheme(this.#host.context.scheme);
-      const roomBytes = connection.amBcopyMax - headerBytes;
-      const key = isReadable ? this.#keyFor(connection, pieces, roomBytes, MemAccess.REMOTE_GET) : undefined;
+      const keyBytesMax = connection.amBcopyMax - headerBytes;
+      const key = isReadable ? this.#keyFor(connection, pieces, keyBytesMax, MemAccess.REMOTE_GET) : undefined;
       request.key = key;
       this.offer(request, pieces, key);
     }
@@ -82,8 +81,8 @@ export class Rendezvous {
   }
 
   /**
-   * Asks the peer to forget a message that it was offered, or whose match it has to report, unless it has taken it: the request ends with CANCELED then, and not
-   * before, because the peer may read its memory until it knows.
+   * Requests the peer to drop an offered or synchronous message, unless it has already taken it. The request then ends with CANCELED, but only after the
+   * reply, because the peer may read its memory until then.
    */
   withdraw(request: SendRequest): void {
     const { connection, transfer, requestId } = request;
@@ -93,7 +92,7 @@ export class Rendezvous {
     connection.post(MessageId.WITHDRAW, writeWithdraw(connection.remoteId, requestId));
   }
 
-  /** Receives into `given` from the peer's request, then answers it and ends `request`. */
+  /** Receives the message of the peer's request into `given`, then replies, and ends `request`. */
   receive({ request, connection, peerRequest, pieces: given }: OfferedMessage, data: RemoteData): void {
     request.connection = connection;
     if (connection.failure !== Status.OK) {
@@ -117,12 +116,12 @@ export class Rendezvous {
     new ReceiveTransfer(this.#host, this.staging, receive, key).start();
   }
 
-  /** The peer asks for the next window of a message that this worker sends. A window out of order or out of bounds is ignored. */
+  /** Handles the peer's request for the next window of a message that this worker sends. A window out of order or out of bounds is ignored. */
   onRtr(frame: AmFrame): void {
-    const { request: asked, peerRequest, from, byteLength, targetBytes, targetOffset, keys } = readRtr(frame);
+    const { request: requested, peerRequest, from, byteLength, targetBytes, targetOffset, keys } = readRtr(frame);
     const connection = this.#host.connectionOf(frame);
-    if (connection?.takenBack.delete(asked) === true) postReply(connection, peerRequest, Status.CANCELED);
-    const request = waitingRequest(connection, asked);
+    if (connection?.takenBack.delete(requested) === true) postReply(connection, peerRequest, Status.CANCELED);
+    const request = waitingRequest(connection, requested);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;
     if (!(transfer instanceof SendTransfer) || !this.#isNext(transfer, from, byteLength)) return;
@@ -140,15 +139,19 @@ export class Rendezvous {
       if (context.scheme !== 'put_ppln' && this.#writeAll(transfer, connection, peerRequest)) return;
       transfer.dropUselessTarget(connection);
     }
-    transfer.asked += byteLength;
+    transfer.requested += byteLength;
     const hasFragment = isWriter && targetBytes < keyBytes;
     const fragment = hasFragment ? acquirePeerKey(context, connection, keys.subarray(targetBytes)) : undefined;
     const window = { peerRequest, from, byteLength };
-    new SendWindow(this.#host, this.staging, transfer, { connection, asked: window, fragmentKey: fragment }).start();
+    new SendWindow(this.#host, this.staging, transfer, {
+      connection,
+      requested: window,
+      fragmentKey: fragment,
+    }).start();
     this.#host.endTransfers();
   }
 
-  /** A part of a message that this worker receives has been written to where it asked for it. */
+  /** Called when the peer has written a requested range of a message that this worker receives. */
   onAtp(frame: AmFrame): void {
     const { request, from, byteLength, flags, carrier } = readAtp(frame);
     const transfer = this.#receiving(frame, request);
@@ -158,29 +161,29 @@ export class Rendezvous {
     this.#host.endTransfers();
   }
 
-  /** Bytes of a message that this worker receives. */
+  /** Handles data of a message that this worker receives. */
   onData(frame: AmFrame): void {
     const { request, from, start, byteLength } = readData(frame);
     const transfer = this.#receiving(frame, request);
     if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
   }
 
-  /** Whether the peer may ask for a window now: the next one, of a message that goes on, and within the bounds. */
+  /** True if the peer may request this window now: it is the next one, within the bounds, of a message that has not ended. */
   #isNext(transfer: SendTransfer, from: number, byteLength: number): boolean {
     const parts = transfer.isHost ? 1 : Math.ceil(byteLength / this.staging.fragmentBytes);
-    const isNext = from === transfer.asked && byteLength > 0 && from + byteLength <= transfer.byteLength;
+    const isNext = from === transfer.requested && byteLength > 0 && from + byteLength <= transfer.byteLength;
     return !transfer.isEnding && isNext && byteLength <= WINDOW_BYTES_MAX && transfer.waiting + parts <= WAITING_MAX;
   }
 
-  /** Writes the receiver's memory at once if lanes can: true when the transfer has started or ended. */
+  /** Writes the receiver's memory at once if lanes can; true if the transfer has started or ended. */
   #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
     const { request, target, pieces, byteLength } = transfer;
     if (target === undefined) return false;
     const transfers = rangeTransfers(this.#host, [Operation.PUT, connection], pieces, target);
     if (transfers === undefined) return false;
-    // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
+    // Further window requests of the receiver may be in flight: the new request id makes them ignored. Flushes and closes wait for the end.
     connection.renew(request);
-    transfer.asked = byteLength;
+    transfer.requested = byteLength;
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.count += 1;
@@ -197,7 +200,7 @@ export class Rendezvous {
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
   }
 
-  /** Reads the sender's memory if a lane can: true when the receive has started or ended. */
+  /** Reads the sender's memory if a lane can; true if the receive has started or ended. */
   #readRemote(receive: OfferedMessage, { packedKey, keyOffset }: RemoteData): boolean {
     const { request, connection, peerRequest, pieces } = receive;
     if (packedKey === undefined || !isReadScheme(this.#host.context.scheme)) return false;
@@ -212,7 +215,7 @@ export class Rendezvous {
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
     moveRemote(this.#host, request, transfers, (moved) => {
-      // The sender may have taken the key back during the read, and changed the memory.
+      // The sender may have revoked the key during the read, and changed the memory.
       const isStale = ranges.some(({ rkey }) => !rkey.live);
       const status = moved === Status.OK && isStale ? Status.INVALID_ADDR : moved;
       releaseRanges(connection, ranges, status < 0);
@@ -222,21 +225,21 @@ export class Rendezvous {
     return true;
   }
 
-  /** The key of a message, for an access of the peer; undefined if there is none, or no room for it. */
+  /** The key of a message, for an access of the peer; undefined if there is none, or it does not fit. */
   #keyFor(
     connection: Connection,
     pieces: readonly LocalPiece[],
-    roomBytes: number,
+    keyBytesMax: number,
     access: number,
   ): OwnKey | undefined {
     if (!areMapped(pieces)) return undefined;
     const key = keyOfPieces(this.#host.context, connection, pieces, access);
-    if (key === undefined || key.packed.byteLength <= roomBytes) return key;
+    if (key === undefined || key.packed.byteLength <= keyBytesMax) return key;
     key.release();
     return undefined;
   }
 
-  /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */
+  /** The key of memory that a sender may write; undefined if there is none: then the bytes come in messages. */
   #keyToWrite(connection: Connection, pieces: readonly LocalPiece[]): OwnKey | undefined {
     if (this.#host.context.scheme === 'am') return undefined;
     try {

@@ -1,4 +1,4 @@
-/** The reply that ends a request of the peer, and the names of the carrier of its bytes. The protocols decide when to reply. */
+/** Replies that end a request of the peer, and the names of the carrier of its bytes. */
 
 import { MessageId } from '../../api/layout/message.ts';
 import { writeReply } from '../../api/layout/rendezvous.ts';
@@ -11,29 +11,29 @@ import type { Request } from '../base/request/request.ts';
 
 /**
  * Replies to a request of the peer.
- * @param by the request that moved the bytes: the reply names their carrier. Memory that its transport does not take is told as IO_ERROR: the arguments are
- * not those of the peer.
+ * @param by the request that moved the bytes, whose carrier the reply names. If its transport does not support the memory, the reply is IO_ERROR, because
+ * the arguments are not those of the peer.
  */
 export function postReply(connection: Connection, peerRequest: number, status: Status, by?: Request): void {
-  const told = by !== undefined && status === Status.INVALID_PARAM ? Status.IO_ERROR : status;
-  const header = writeReply(connection.remoteId, { request: peerRequest, status: told, low: 0, high: 0 });
+  const sentStatus = by !== undefined && status === Status.INVALID_PARAM ? Status.IO_ERROR : status;
+  const header = writeReply(connection.remoteId, { request: peerRequest, status: sentStatus, low: 0, high: 0 });
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
-/** Replies to an atomic operation of the peer. @param result the word before it */
+/** Replies to an atomic operation of the peer. @param result value of the word before the operation */
 export function postWord(connection: Connection, peerRequest: number, status: Status, result: bigint): void {
   const word = { low: lowWord(result), high: highWord(result) };
   connection.post(MessageId.REPLY, writeReply(connection.remoteId, { request: peerRequest, status, ...word }));
 }
 
-/** The carrier of the bytes of a request: its names, and their encoding in messages. */
+/** What moved the bytes of a request: names, and their encoding in messages. */
 interface Carrier {
   readonly by: readonly [transport: string, device: string];
   readonly protocol: string;
   readonly bytes: Uint8Array;
 }
 
-/** The carriers that were sent and read last: usually the next one is the same. */
+/** The last carriers sent and read: usually the next one is the same. */
 let sent: Carrier = carrierFrom(new Uint8Array(0));
 let read: Carrier = sent;
 
@@ -42,7 +42,7 @@ function carrierFrom(bytes: Uint8Array): Carrier {
   return { by: [transport, device], protocol: protocol.join('/'), bytes };
 }
 
-/** The names of the carrier of a request, for the peer: transport, device and protocol of the rendezvous. */
+/** The names of a request's carrier, for the peer: transport, device and rendezvous protocol. */
 export function carrierOf({ transport = '', device = '', protocolName }: Request): Uint8Array {
   if (sent.by[0] !== transport || sent.by[1] !== device || sent.protocol !== protocolName) {
     sent = carrierFrom(Buffer.from([transport, device, protocolName].join('/'), 'latin1'));
@@ -57,7 +57,7 @@ export function readCarrier(request: Request, names: Uint8Array): void {
   nameProtocol(request, read.protocol);
 }
 
-/** Sets the protocol name of a request. A software put or get keeps its own. */
+/** Sets the protocol name of a request. A software put or get keeps its protocol name. */
 export function nameProtocol(request: Request, name: string): void {
   if (!(request instanceof RmaRequest)) request.protocolName = name;
 }

@@ -54,7 +54,7 @@ function dataOf(peer: FakePeer): { from: number; bytes: Uint8Array }[] {
 }
 
 describe('a sender', () => {
-  it('sends each window that is asked for in messages, and ends with the answer', () => {
+  it('sends each requested window in messages, and ends with the reply', () => {
     const { peer, bytes, request, rts } = offered();
     for (const [from, byteLength] of [
       [0, 2000],
@@ -79,13 +79,13 @@ describe('a sender', () => {
     ['with a negative length', { byteLength: -8 }],
     ['with a longer key than it has', { targetBytes: 25 }],
     ['with a key of negative length', { targetBytes: -1 }],
-  ])('ignores a window %s', (_name, asked) => {
+  ])('ignores a window %s', (_name, requested) => {
     const { peer, rts } = offered();
-    ask(peer, { request: rts.request, ...asked }, new Uint8Array(24));
+    ask(peer, { request: rts.request, ...requested }, new Uint8Array(24));
     expect(peer.am.sent.map(({ id }) => id)).toEqual([MessageId.TAG_RTS]);
   });
 
-  it('ignores a window that was asked for twice, and one of another peer', () => {
+  it('ignores a window that was requested for twice, and one of another peer', () => {
     const { stack, peer, rts } = offered();
     const other = stack.peer();
     const rtr = { request: rts.request, peerRequest: 9, targetBytes: 0, from: 0, byteLength: 900, targetOffset: 0 };
@@ -285,7 +285,7 @@ describe('a send that is cancelled', () => {
     }
   });
 
-  it('is not taken back once the peer has asked for bytes', () => {
+  it('is not taken back once the peer has requested for bytes', () => {
     const { peer, request, rts } = offered();
     ask(peer, { request: rts.request, byteLength: 900 });
     expect([request.cancel(), peer.got(MessageId.WITHDRAW)]).toEqual([false, []]);

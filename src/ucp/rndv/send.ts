@@ -34,24 +34,23 @@ import type { OwnKey } from './own-key.ts';
 import { type KeyedRange, releaseRanges } from './receive.ts';
 import { carrierOf, nameProtocol, postReply } from './reply.ts';
 
-/** The states of a message: see the diagram above. */
+/** See the diagram above. */
 const SendState = {
-  /** The receiver may read the memory, or ask for windows; windows may go in messages. */
+  /** The receiver may read the memory, or request windows; windows may be sent in messages. */
   OFFERED: 0,
   /** Windows are written to memory of the receiver. */
   WRITING: 1,
-  /** The same, and the receiver knows what carries the bytes. */
+  /** Like WRITING, and the receiver knows the carrier of the bytes. */
   NAMED: 2,
-  /** The outcome is known: nothing more is started. */
+  /** The outcome is known: no further operations are started. */
   ENDING: 3,
-  /** The request has ended. */
   ENDED: 4,
 } as const;
 type SendState = (typeof SendState)[keyof typeof SendState];
 
 /**
- * One message. One part is the peer, until the outcome is known; the others are writes and windows in flight: transports, or the worker itself, read the
- * memory or a fragment.
+ * One message. It counts the peer, until the outcome is known, and the writes and windows in flight, for which transports or the worker read the memory or
+ * a fragment.
  */
 export class SendTransfer extends CountedCompletion implements RequestTransfer {
   override count = 1;
@@ -61,17 +60,17 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   readonly key: OwnKey | undefined;
   readonly byteLength: number;
   readonly isHost: boolean;
-  /** First byte that the receiver has not asked for. */
-  asked = 0;
-  /** The memory of the receiver, if it has given keys of it. */
+  /** Offset of the first byte that the receiver has not requested. */
+  requested = 0;
+  /** Memory of the receiver, if it has sent keys of it. */
   target: readonly KeyedRange[] | undefined = undefined;
-  /** Fragments that are waited for. */
+  /** Number of fragments that are waited for. */
   waiting = 0;
   /** Windows in flight. */
   readonly windows: Set<WindowMachine> = new Set();
   state: SendState = SendState.OFFERED;
-  /** The receiver and its request, if it must be notified of the outcome. */
-  #answerTo: Connection | undefined = undefined;
+  /** The connection of the receiver and the id of its request, if it must be notified of the outcome. */
+  #replyTo: Connection | undefined = undefined;
   #peerRequest = 0;
 
   constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
@@ -83,22 +82,22 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     this.isHost = areHost(pieces);
   }
 
-  /** Whether the receiver has not asked for anything yet, as far as is known here. */
+  /** True if no request of the receiver has arrived yet. */
   get isUnanswered(): boolean {
-    return this.state === SendState.OFFERED && this.asked === 0;
+    return this.state === SendState.OFFERED && this.requested === 0;
   }
 
-  /** Nothing more is started. */
+  /** True if no further operations are started. */
   get isEnding(): boolean {
     return this.state >= SendState.ENDING;
   }
 
-  /** The one range of the target, to which windows are written; undefined for several. */
+  /** The target as one range, to which windows are written; undefined for several ranges. */
   get window(): KeyedRange | undefined {
     return this.target?.length === 1 ? this.target[0] : undefined;
   }
 
-  /** Releases the keys of the target if no window is written there: the number of kept keys is bounded. */
+  /** Releases the keys of the target if no windows are written there, because the number of kept keys is bounded. */
   dropUselessTarget(connection: Connection): void {
     if (this.target === undefined || this.window?.rkey.parts.some((part) => part !== undefined) === true) return;
     releaseRanges(connection, this.target);
@@ -113,7 +112,7 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     this.end(status);
   }
 
-  /** Ends the message, because the peer has ended it or is gone. The request ends when nothing reads its memory any more. */
+  /** Ends the message after the end or failure of the peer. The request ends when nothing reads its memory any more. */
   end(status: Status): void {
     if (this.isEnding) return;
     this.state = SendState.ENDING;
@@ -122,8 +121,8 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   }
 
   /**
-   * Takes the message back from a peer that cannot answer: the request ends, and the peer cannot read its memory any more. False if the peer has asked for
-   * bytes, or the key cannot be taken back.
+   * Withdraws the message from a peer that cannot reply: ends the request, and revokes the peer's access to its memory. False if the peer has requested
+   * bytes, or the key cannot be revoked.
    */
   takeBack({ takenBack }: Connection): boolean {
     const { request } = this;
@@ -137,12 +136,12 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
     for (const window of this.windows) window.stop(Status.CANCELED);
   }
 
-  /** Ends both sides of the message: the receiver is notified when nothing writes its memory any more. */
+  /** Ends both sides of the message: the receiver is notified when nothing writes to its memory any more. */
   endBoth(connection: Connection, peerRequest: number, status: Status): void {
     if (this.isEnding) return;
-    this.#answerTo = connection;
+    this.#replyTo = connection;
     this.#peerRequest = peerRequest;
-    // Messages of the peer to the old request id are ignored from here on; flushes and closes wait for the end.
+    // The new request id makes later messages of the peer ignored; flushes and closes wait for the end.
     if (this.request.requestId !== 0) connection.renew(this.request);
     this.end(status);
   }
@@ -150,8 +149,8 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
   /** Called when the message has ended and nothing is in flight: ends the request. */
   onComplete(): void {
     this.state = SendState.ENDED;
-    if (this.#answerTo !== undefined) {
-      postReply(this.#answerTo, this.#peerRequest, this.failure, this.request);
+    if (this.#replyTo !== undefined) {
+      postReply(this.#replyTo, this.#peerRequest, this.failure, this.request);
     }
     this.request.end(this.failure);
   }
@@ -167,51 +166,51 @@ export class SendTransfer extends CountedCompletion implements RequestTransfer {
 }
 
 /*
- * A window that the receiver of a rendezvous has asked for: written to where it asked for it, from the memory of the message if a lane reaches that,
- * by the card of the message if the memory of the receiver is mapped into this process, else from fragments; in messages if no lane writes the memory
- * of the receiver.
+ * A window that the receiver of a rendezvous has requested. It is written directly from the memory of the message if a lane reaches that; by the card of
+ * the message if the receiver's memory is mapped into this process; otherwise from fragments. If no lane writes to the receiver's memory, it is sent in
+ * messages.
  */
 
-/** What the receiver has asked for. */
-export interface AskedWindow {
-  /** Request of the receiver. */
+/** A request for a window. */
+export interface RequestedWindow {
+  /** Request id of the receiver. */
   readonly peerRequest: number;
-  /** First byte of the message, and how many. */
+  /** Range of the message. */
   readonly from: number;
   readonly byteLength: number;
 }
 
-/** Memory of the receiver that the window may be written to. */
+/** Memory of the receiver to which the window may be written. */
 interface Destination {
   readonly rkey: RemoteKey;
-  /** Byte of it at which the window begins. */
+  /** Offset at which the window begins. */
   readonly offset: number;
-  /** It is the memory that is received into, not a fragment. */
+  /** True for the receive memory itself, false for a fragment. */
   readonly isTarget: boolean;
 }
 
-/** The transfers that write a part to a destination. */
+/** The transfers that write a range to a destination. */
 interface Write {
   readonly to: Destination;
   readonly transfers: readonly Transfer[];
 }
 
-/** The bytes of a slice, and where they are: in the memory of the message, or in a fragment. */
+/** A range of the message, and the memory that contains it: that of the message, or a fragment. */
 interface Part {
-  /** First byte of the message, and how many. */
+  /** Range of the message. */
   readonly from: number;
   readonly byteLength: number;
-  /** Memory from which it is sent, and the byte of that memory at which it begins. */
+  /** Memory from which the range is sent, and the offset of its first byte. */
   readonly pieces: readonly LocalPiece[];
   readonly start: number;
-  /** The device whose bytes a fragment has. */
+  /** The device whose bytes are in the fragment. */
   readonly origin: number | undefined;
 }
 
-/** A window that a peer has asked for, and the key of its fragment for the window. */
-interface WindowOfPeer {
+/** A requested window, and the key of the receiver's fragment for it. */
+interface OpenedWindow {
   readonly connection: Connection;
-  readonly asked: AskedWindow;
+  readonly requested: RequestedWindow;
   readonly fragmentKey: RemoteKey | undefined;
 }
 
@@ -220,30 +219,29 @@ type Fragment = MemoryHandle | undefined;
 type SendVerb = typeof Verb.PUT | typeof Verb.SEND | typeof Verb.COPY;
 type WindowMachine = TransferMachine<Fragment, SendVerb>;
 
-/** The routes of a window, the best first. */
+/** The routes of a window, in order of preference. */
 const ROUTES = {
   /** Lanes write it from the memory of the message. */
   written: { drain: Verb.PUT },
-  /** Host memory goes in messages. */
+  /** Host memory is sent in messages. */
   sent: { drain: Verb.SEND },
-  /** Its card copies it to memory of the receiver that is mapped into this process. */
+  /** Its card copies it to receiver memory that is mapped into this process. */
   mapped: { drain: Verb.COPY },
-  /** From device memory to fragments, and from there by lanes or in messages. */
+  /** Device memory is copied to fragments, which lanes write or messages carry. */
   staged: { fill: Verb.COPY, drain: Verb.PUT },
 } as const;
 
-/** One window. */
 export class SendWindow implements TransferPort<Fragment, SendVerb> {
   readonly #host: WorkerCore;
   readonly #staging: Staging;
   readonly #transfer: SendTransfer;
   readonly #connection: Connection;
-  readonly #asked: AskedWindow;
-  /** The key of the fragment of the receiver: released at the end. */
+  readonly #requested: RequestedWindow;
+  /** The key of the receiver's fragment; released at the end. */
   readonly #fragmentKey: RemoteKey | undefined;
-  /** Where the window may be written, the best first. */
+  /** Where the window may be written, in order of preference. */
   readonly #destinations: readonly Destination[];
-  /** How lanes write the window from the memory of the message, if they do. */
+  /** How lanes write the window directly from the memory of the message, if they can. */
   readonly #written: Write | undefined;
   readonly #machine: WindowMachine;
 
@@ -251,15 +249,15 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     host: WorkerCore,
     staging: Staging,
     transfer: SendTransfer,
-    { connection, asked, fragmentKey }: WindowOfPeer,
+    { connection, requested, fragmentKey }: OpenedWindow,
   ) {
     this.#host = host;
     this.#staging = staging;
     this.#transfer = transfer;
     this.#connection = connection;
-    this.#asked = asked;
+    this.#requested = requested;
     this.#fragmentKey = fragmentKey;
-    const { from, byteLength } = asked;
+    const { from, byteLength } = requested;
     const { window: target } = transfer;
     const destinations: Destination[] = [];
     if (target !== undefined) destinations.push({ rkey: target.rkey, offset: target.offset + from, isTarget: true });
@@ -269,7 +267,6 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     this.#machine = new TransferMachine<Fragment, SendVerb>(this, this.#route(), [from, byteLength]);
   }
 
-  /** Sends the window. */
   start(): void {
     const transfer = this.#transfer;
     transfer.count += 1;
@@ -277,7 +274,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     this.#machine.advance();
   }
 
-  /** Writes a slice by lanes; one that they do not write goes in messages. */
+  /** Writes a slice by lanes, or sends it in messages if lanes cannot write it. */
   put(slice: Slice<Fragment>, done: CopyDone): void {
     const part = this.#partOf(slice);
     const write = slice.fragment === undefined ? this.#written : this.#writeOf(part);
@@ -305,19 +302,19 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
 
   stopped(status: Status, error: unknown): void {
     if (error !== undefined) this.#transfer.request.error ??= error;
-    this.#transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+    this.#transfer.endBoth(this.#connection, this.#requested.peerRequest, status);
   }
 
   ended(status: Status): void {
     const transfer = this.#transfer;
     transfer.windows.delete(this.#machine);
     if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
-    if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+    if (status < 0) transfer.endBoth(this.#connection, this.#requested.peerRequest, status);
     transfer.complete(Status.OK);
   }
 
   #route(): Route<Fragment, SendVerb> {
-    const { byteLength } = this.#asked;
+    const { byteLength } = this.#requested;
     const whole = { sliceLength: byteLength, depth: 1 };
     if (this.#written !== undefined) return { ...ROUTES.written, ...whole };
     if (this.#transfer.isHost) return { ...ROUTES.sent, ...whole };
@@ -326,15 +323,15 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     return { ...ROUTES.staged, fragments: this.#fragments(), sliceLength: fragmentBytes, depth: windowsMax };
   }
 
-  /** The fragments that this worker sends from, and how many of them the message waits for. */
+  /** The fragments from which this worker sends; counts how many of them the message waits for. */
   #fragments(): Fragments<Fragment> {
     const transfer = this.#transfer;
     return {
       acquire: (run) => {
         transfer.waiting += 1;
-        this.#staging.acquire((fragment, refusal) => {
+        this.#staging.acquire((fragment, failure) => {
           transfer.waiting -= 1;
-          run(fragment, refusal);
+          run(fragment, failure);
         });
       },
       release: (fragment) => this.#staging.release(fragment!),
@@ -348,7 +345,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     return { from, byteLength, pieces: copied, start: 0, origin: deviceAt(pieces, from) };
   }
 
-  /** Writes a part, and tells the receiver that it is there. */
+  /** Writes a range, and notifies the receiver. */
   #write(part: Part, to: Destination, done: CopyDone, write: (written: CopyDone) => void): void {
     const transfer = this.#transfer;
     if (transfer.state === SendState.OFFERED) {
@@ -362,7 +359,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     });
   }
 
-  /** Sends a part in as many messages as it takes, going on when there is room. */
+  /** Sends a range in messages; continues when there are resources. */
   #pump({ from, byteLength, pieces, start }: Part, done: CopyDone): void {
     const transfer = this.#transfer;
     const connection = this.#connection;
@@ -376,7 +373,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
       while (pump.done < byteLength) {
         if (transfer.isEnding) return Status.CANCELED;
         const bytes = Math.min(frameBytes, byteLength - pump.done);
-        const header = writeData(connection.remoteId, this.#asked.peerRequest, from + pump.done);
+        const header = writeData(connection.remoteId, this.#requested.peerRequest, from + pump.done);
         const status = sendPieces(connection, MessageId.DATA, header, pieces, start + pump.done, bytes);
         if (status !== Status.OK) return status;
         pump.done += bytes;
@@ -386,18 +383,18 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     connection.run(pump);
   }
 
-  /** Tells the receiver that a part has been written. */
+  /** Notifies the receiver that a range was written. */
   #announce({ from, byteLength }: Part, { isTarget }: Destination): void {
     const transfer = this.#transfer;
     const isNamed = transfer.state === SendState.NAMED;
     const flags = isTarget ? ATP_IN_TARGET : 0;
-    const fields = { request: this.#asked.peerRequest, from, byteLength, flags };
+    const fields = { request: this.#requested.peerRequest, from, byteLength, flags };
     const header = writeAtp(this.#connection.remoteId, fields);
     this.#connection.post(MessageId.ATP, header, isNamed ? undefined : carrierOf(transfer.request));
     transfer.state = SendState.NAMED;
   }
 
-  /** How lanes write a part from the memory that it is in; undefined if they do not. */
+  /** How lanes write a range from the memory that contains it; undefined if they cannot. */
   #writeOf(part: Part): Write | undefined {
     for (const to of this.#destinations) {
       const transfers = transfersOf(this.#host, this.#moveOf(part, to));
@@ -419,7 +416,7 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
     }
     const { request, pieces } = this.#transfer;
     request.lane = this.#connection.lanes.find(({ md }) => rkey.parts[md.index]?.bytes !== undefined);
-    const at = offset + from - this.#asked.from;
+    const at = offset + from - this.#requested.from;
     this.#staging.read({ pieces, from, byteLength }, bytes.subarray(at, at + byteLength), done);
   }
 
@@ -432,13 +429,13 @@ export class SendWindow implements TransferPort<Fragment, SendVerb> {
       from: start,
       byteLength,
       rkey,
-      offset: offset + from - this.#asked.from,
+      offset: offset + from - this.#requested.from,
       origin,
     };
   }
 }
 
-/** The device with a byte of a message; undefined for host memory. */
+/** The device that contains a byte of a message; undefined for host memory. */
 function deviceAt(pieces: readonly LocalPiece[], at: number): number | undefined {
   const memory = pieces.find(({ start, byteLength }) => at < start + byteLength)?.memory;
   return memory instanceof MemoryHandle ? memory.sysDevice : undefined;

@@ -1,7 +1,7 @@
 /**
- * The sending side of a stream: requests in order, message by message, as far as there is credit. A send without credit waits in its stream instead of
- * the queue of its connection, so that it does not delay other operations. Zero-copy messages of a stream from mapped memory (uct_ep_am_zcopy): their
- * sends end when transports have released the memory.
+ * The sending side of a stream: requests in order, message by message, as far as there is credit. A send without credit waits in its stream instead of in
+ * the queue of its connection, so that it does not delay other operations. Messages from mapped memory are zero-copy (uct_ep_am_zcopy): such sends end
+ * when transports have released the memory.
  */
 
 import { CreditCode, writeCredit } from '../../api/layout/control.ts';
@@ -22,32 +22,31 @@ import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../transfer/staging.ts';
 import { setMappedEntry } from '../transfer/transfer.ts';
 
-/** Bytes of a send that have credit, in messages of at most `messageBytes`. */
+/** Bytes of a send for which there is credit, in messages of at most `messageBytes`. */
 interface Allowance {
   readonly byteLength: number;
   readonly messageBytes: number;
   readonly cost: number;
-  /** One message that the peer has asked for, which needs no credit. */
+  /** True for the one message that the peer has requested, which needs no credit. */
   readonly isAsked: boolean;
 }
 
-/** The stream of one connection. */
 export class OutgoingStream {
   readonly #host: WorkerCore;
   readonly #staging: Staging;
   readonly #connection: Connection;
-  /** Sends that wait for credit, or behind such, in order. */
+  /** Sends that wait for credit, or behind such sends, in order. */
   readonly #waiting: SendRequest[] = [];
-  /** Whether device memory is being sent, fragment by fragment: later sends wait. */
+  /** True while device memory is sent, fragment by fragment: later sends wait. */
   #isStaging = false;
   /** The request that represents such a send while it waits for credit. */
   #short: SendRequest | undefined;
-  /** Bytes that it waits to send. */
+  /** Number of bytes for which that request waits. */
   #shortBytes = 0;
-  /** Whether the peer has asked for one message, which needs no credit. */
+  /** True if the peer has requested one message, which needs no credit. */
   #isAsked = false;
-  /** Whether the peer was told that this end waits to be asked. */
-  #hasTold = false;
+  /** True if the peer was notified that this side waits for such a request. */
+  #hasNotified = false;
   readonly #pump: SendRequest;
   readonly #zcopies: ZcopyMessages;
 
@@ -64,7 +63,7 @@ export class OutgoingStream {
     return this.#isStaging;
   }
 
-  /** Sends a message of host memory if nothing is in front of it: NO_RESOURCE where it has to become a request. */
+  /** Sends a message of host memory if no send is queued before it; NO_RESOURCE if it needs a request. */
   sendAtOnce(bytes: Uint8Array, offset: number, byteLength: number): Status {
     const connection = this.#connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
@@ -87,22 +86,22 @@ export class OutgoingStream {
 
   /** Called when there is credit. */
   resume(): void {
-    this.#hasTold = false;
+    this.#hasNotified = false;
     this.#drain();
   }
 
-  /** Called when the peer asks for one message, which needs no credit. */
-  asked(): void {
+  /** Called when the peer requests one message, which needs no credit. */
+  requested(): void {
     this.#isAsked = true;
     this.resume();
   }
 
-  /** True for a send that waits for credit and has sent nothing yet: it can be ended. */
+  /** True for a send that waits for credit and has sent nothing yet: it can be cancelled. */
   canCancel(request: SendRequest): boolean {
     return request.done === 0 && this.#waiting.includes(request);
   }
 
-  /** Keeps a request until there is credit. The end of the connection ends it, like other requests that wait for the peer. */
+  /** Queues a request until there is credit. If the connection ends, the request ends like others that wait for the peer. */
   #wait(request: SendRequest): Status {
     this.#waiting.push(request);
     request.release = () => {
@@ -113,7 +112,7 @@ export class OutgoingStream {
     return Status.INPROGRESS;
   }
 
-  /** Sends the waiting requests, now or when there is room. */
+  /** Sends the waiting requests, now or when there are resources. */
   #drain(): void {
     const pump = this.#pump;
     if (this.#connection.failure !== Status.OK || pump.queued) return;
@@ -145,14 +144,14 @@ export class OutgoingStream {
     }
   };
 
-  /** The first of the waiting requests ends by itself. */
+  /** Removes the first waiting request, which then ends. */
   #unwait(request: SendRequest): void {
     this.#waiting.shift();
     request.release = undefined;
     this.#connection.forget(request);
   }
 
-  /** Sends the rest of host memory, continuing where it stopped; returns like Request.start, or undefined if it has to wait for credit. */
+  /** Continues to send host memory where the request stopped. Returns like Request.start, or undefined if it has to wait for credit. */
   #sendRest(request: SendRequest): Status | undefined {
     const status = this.#sendMessages(request);
     return status === undefined || status === Status.NO_RESOURCE ? status : passedOn(request, status);
@@ -183,12 +182,12 @@ export class OutgoingStream {
     return sendPieces(this.#connection, MessageId.STREAM, header, pieces, from, byteLength);
   }
 
-  /** The next message of `rest` bytes; undefined without credit. If credit may take long, the peer is told. */
+  /** The next message for `rest` bytes; undefined without credit. If credit may take long, the peer is notified. */
   #messageOf(rest: number): Allowance | undefined {
     const { credit, amBcopyMax } = this.#connection;
     const frameBytes = amBcopyMax - STREAM_BYTES;
     const isAsked = this.#isAsked;
-    // No longer than a message that may wait for credit.
+    // A message may not be longer than one that is allowed to wait for credit.
     const messageBytes = isAsked
       ? frameBytes
       : Math.min(frameBytes, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);
@@ -200,7 +199,7 @@ export class OutgoingStream {
     return undefined;
   }
 
-  /** As many messages of `rest` bytes as there is credit for now. */
+  /** All messages for `rest` bytes for which there is credit now. */
   #messagesOf(rest: number): Allowance | undefined {
     const first = this.#messageOf(rest);
     if (first === undefined || first.isAsked) return first;
@@ -215,18 +214,18 @@ export class OutgoingStream {
     this.#connection.credit.bytes -= cost;
   }
 
-  /** Tells the peer, once, that this end lacks credit, if credit may not come by itself. */
+  /** Notifies the peer, once, that this side lacks credit, if waiting alone may not bring any. */
   #lack(isLong: boolean): void {
     const { credit } = this.#connection;
     if (credit.isFirstLack()) this.#host.counters.count(WorkerCounter.TX_NO_CREDIT);
-    if (this.#hasTold || !isLong) return;
-    this.#hasTold = true;
+    if (this.#hasNotified || !isLong) return;
+    this.#hasNotified = true;
     postStreamCredit(this.#connection, CreditCode.STREAM_WAITS);
   }
 
   /**
-   * Sends device memory: piece by piece through host memory, in order. A piece has its credit before it gets a fragment, because fragments must be given
-   * back without help of a peer.
+   * Sends device memory in order, part by part through host memory. A part gets its credit before its fragment, because releasing fragments must not
+   * depend on a peer.
    */
   #stage(request: SendRequest): Status {
     const connection = this.#connection;
@@ -249,10 +248,10 @@ export class OutgoingStream {
         return;
       }
       this.#take(piece);
-      staging.acquire((fragment, refusal) => {
+      staging.acquire((fragment, failure) => {
         if (fragment === undefined) {
           this.#giveBack(piece);
-          end(refusal);
+          end(failure);
           return;
         }
         const part = { pieces: request.pieces, from: request.done, byteLength: piece.byteLength };
@@ -283,7 +282,7 @@ export class OutgoingStream {
     this.#connection.credit.bytes += cost;
   }
 
-  /** Waits until the first message of `byteLength` bytes can be sent. The end of the connection ends it, like other requests that wait for the peer. */
+  /** Waits until the first message of `byteLength` bytes can be sent. If the connection ends, the wait ends like other requests that wait for the peer. */
   #awaitCredit(byteLength: number, done: (status: Status) => void): void {
     const short = new SendRequest(this.#host);
     short.begin(this.#connection, undefined);
@@ -317,10 +316,10 @@ export class OutgoingStream {
   }
 }
 
-/** Bytes of a message from which its copy takes longer than the list of its memory, as measured over tcp: see UCX_ZCOPY_THRESH. */
+/** Minimum length of zero-copy messages: longer ones take longer to copy than to pass as a list, as measured over tcp; see UCX_ZCOPY_THRESH. */
 const ZCOPY_BYTES_MIN = 32_768;
 
-/** A message in a transport. Used again after its end. */
+/** A message in a transport. Reused after its end. */
 class ZcopyMessage implements Completion {
   count = 1;
   failure: Status = Status.OK;
@@ -337,7 +336,7 @@ class ZcopyMessage implements Completion {
   }
 }
 
-/** The messages of one connection. */
+/** The zero-copy messages of one connection. */
 class ZcopyMessages {
   readonly #host: WorkerCore;
   readonly #connection: Connection;
@@ -346,7 +345,7 @@ class ZcopyMessages {
   /** The list of the message that is being sent: transports do not keep it. */
   readonly #iov: readonly [RequestEntry] = [new RequestEntry()];
 
-  /** @param onCredit called when credit comes back of a message that the peer does not receive */
+  /** @param onCredit called when a message was lost and its credit is available again */
   constructor(host: WorkerCore, connection: Connection, onCredit: () => void) {
     this.#host = host;
     this.#connection = connection;
@@ -355,8 +354,8 @@ class ZcopyMessages {
 
   /**
    * Sends the next bytes of a send.
-   * @param cost the credit that the message takes
-   * @returns OK, NO_RESOURCE or a failure; UNSUPPORTED if the bytes have to be copied
+   * @param cost credit of the message
+   * @returns OK, NO_RESOURCE or a failure; UNSUPPORTED if the bytes must be copied
    */
   send(request: SendRequest, byteLength: number, cost: number): Status {
     const { amLane, zcopyThreshold = ZCOPY_BYTES_MIN } = this.#connection;
@@ -399,15 +398,15 @@ class ZcopyMessages {
     this.#spare.push(message);
     request?.complete(failure);
     if (failure === Status.OK) return;
-    // The peer discards a message whose memory was lost before it left.
+    // The peer discards a message whose memory was lost before it was sent.
     this.#connection.credit.bytes += cost;
     this.#onCredit();
   }
 }
 
 /**
- * All bytes of a send have been passed on, or no more of them are because of `status`.
- * @returns like Request.start: INPROGRESS while transports use its memory
+ * Called when all bytes of a send were passed on, or no more of them will be, because of `status`.
+ * @returns like Request.start: INPROGRESS while transports use the memory
  */
 function passedOn(request: SendRequest, status: Status): Status {
   if (request.count === 1) return request.failure || status;
@@ -416,7 +415,7 @@ function passedOn(request: SendRequest, status: Status): Status {
   return Status.INPROGRESS;
 }
 
-/** Ends a send whose peer is gone, when transports do not use its memory any more. */
+/** Ends a send after the peer has failed, once transports do not use its memory any more. */
 function endUnused(request: Request, status: Status): void {
   const send = request as SendRequest;
   if (send.isPassedOn) return;
@@ -426,7 +425,7 @@ function endUnused(request: Request, status: Status): void {
   send.complete(status);
 }
 
-/** Sends a CREDIT message about the stream of a connection. */
+/** Sends a CREDIT message for the stream of a connection. */
 export function postStreamCredit(connection: Connection, code: number): void {
   connection.post(MessageId.CREDIT, writeCredit(connection.remoteId, code, 0, 0));
 }

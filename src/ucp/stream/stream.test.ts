@@ -98,8 +98,8 @@ describe('a send', () => {
     expect(codesTo(peer)).toEqual([CreditCode.STREAM_WAITS]);
     const left = peer.connection.credit.bytes;
     credit(peer, CreditCode.STREAM_TAKE);
-    const [asked, ...more] = sentTo(peer).slice(before);
-    expect([asked!.flags, asked!.bytes.byteLength, more, peer.connection.credit.bytes]).toEqual([
+    const [requested, ...more] = sentTo(peer).slice(before);
+    expect([requested!.flags, requested!.bytes.byteLength, more, peer.connection.credit.bytes]).toEqual([
       STREAM_ASKED,
       1000 - STREAM_BYTES,
       [],
@@ -229,7 +229,7 @@ describe('a receive', () => {
     expect(codesTo(peer)).toEqual([CreditCode.STREAM_TAKE, CreditCode.STREAM_TAKE]);
   });
 
-  it('ignores messages without credit that it has not asked for', () => {
+  it('ignores messages without credit that it has not requested for', () => {
     const { peer, stack } = opened();
     for (let i = 0; i < 10; i++) arrive(peer, pattern(900), STREAM_ASKED);
     receive(peer, 900);

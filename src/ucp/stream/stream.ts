@@ -1,7 +1,7 @@
 /**
- * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length is cut into messages; a receive takes the bytes that
- * have arrived, or waits until its memory is full. Memory of messages that have arrived before their receive: long ones are copied into blocks that are
- * used again, because new memory costs more than the copy: it is cleared, mapped page by page, and collected. Short ones have private memory.
+ * Streams: bytes in order from one endpoint to its peer, without message boundaries. A send of any length is split into messages; a receive takes the
+ * bytes that have arrived, or waits until its memory is full. Messages that arrive before their receive are copied: long ones into blocks that are reused,
+ * because new memory costs more than the copy (it is cleared, mapped page by page, and garbage-collected), short ones into private memory.
  */
 
 import type { RequestParams, StreamRecvParams } from '../../api/contract/request.ts';
@@ -23,10 +23,10 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { OutgoingStream, postStreamCredit } from './outgoing.ts';
 
-/** A message of the stream, or the rest of it. */
+/** A message of the stream, or the rest of one. */
 interface Chunk {
   readonly bytes: Uint8Array;
-  /** Bytes of the window of the peer that it uses; 0 for a message that was asked for. */
+  /** Bytes of the peer's window that it uses; 0 for a requested message. */
   readonly cost: number;
   offset: number;
 }
@@ -34,19 +34,18 @@ interface Chunk {
 /** The stream of a connection: bytes that have arrived, receives that wait for them, and the sending side. */
 interface StreamState {
   readonly outgoing: OutgoingStream;
-  /** Whether the sender waits to be asked for bytes, and whether this end has asked. */
+  /** True if the sender waits for a request for bytes; and true if this side has sent one. */
   peerWaits: boolean;
   hasAsked: boolean;
   readonly chunks: Chunk[];
   readonly receives: ReceiveRequest[];
-  /** Whether a receive is being written into device memory: those behind it wait. */
+  /** True while a receive is copied to device memory: later receives wait. */
   busy: boolean;
-  /** Whether the connection is closed here: nothing more is received. */
+  /** True if the connection is closed on this side: nothing more is received. */
   closed: boolean;
   byteLength: number;
 }
 
-/** The streams of one worker. */
 export class Streams {
   readonly #host: WorkerCore;
   readonly #rendezvous: Rendezvous;
@@ -58,12 +57,12 @@ export class Streams {
     this.#rendezvous = rendezvous;
   }
 
-  /** Bytes that have arrived on a connection and were not received. */
+  /** Number of bytes that have arrived on a connection and were not received. */
   available(connection: Connection): number {
     return this.#states.get(connection.id)?.byteLength ?? 0;
   }
 
-  /** Sends bytes: see Endpoint.streamSendNbx. */
+  /** See Endpoint.streamSendNbx. */
   send(call: UcpCall): Status | Request {
     const { connection, pieces, local, localOffset, byteLength, params } = call;
     if (pieces === undefined) checkLocal(this.#host.context, call, MemAccess.LOCAL_READ);
@@ -98,7 +97,7 @@ export class Streams {
     return this.#host.start(request, params);
   }
 
-  /** Receives bytes: see Endpoint.streamRecvNbx. @param request with its memory */
+  /** See Endpoint.streamRecvNbx. @param request with its memory */
   receive(connection: Connection, request: ReceiveRequest, params: StreamRecvParams | undefined): Status | Request {
     if (connection.failure !== Status.OK && this.#stateOf(connection).byteLength === 0) {
       this.#host.requests.discard(request);
@@ -139,7 +138,7 @@ export class Streams {
     this.#blocks.takeBack(bytes);
   }
 
-  /** Bytes that have arrived and that no receive has taken. */
+  /** Number of bytes that have arrived and that no receive has taken. */
   get heldBytes(): number {
     let bytes = 0;
     for (const { byteLength } of this.#states.values()) bytes += byteLength;
@@ -154,16 +153,16 @@ export class Streams {
     if (length <= 0) return;
     const isAsked = flags === STREAM_ASKED;
     const cost = isAsked ? 0 : length + KEPT_OVERHEAD_BYTES;
-    // A message that was asked for before the endpoint was closed.
+    // A message that was requested before the endpoint was closed.
     if (isAsked && !state.hasAsked) return;
     if (!isAsked && !connection.inbound.arrive(cost)) {
-      this.#host.breaksProtocol(connection, 'it sends bytes of its stream without credit');
+      this.#host.breaksProtocol(connection, 'it sent stream data without credit');
       return;
     }
     if (isAsked) state.hasAsked = false;
     this.#host.counters.count(WorkerCounter.STREAM_RX);
     if (state.closed) {
-      // No receive will take the bytes, and the close of the peer may wait for their end.
+      // No receive will take the bytes, and the peer's close may wait for their acknowledgement.
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
@@ -183,16 +182,16 @@ export class Streams {
     this.#states.get(connection.id)?.outgoing.resume();
   }
 
-  /** Called when the peer has bytes and no credit. */
+  /** Called when the peer has bytes but no credit. */
   peerWaits(connection: Connection): void {
     const state = this.#stateOf(connection);
     state.peerWaits = true;
     if (state.receives.length > 0 || state.closed) ask(state, connection);
   }
 
-  /** Called when the peer asks for a message, which needs no credit. */
-  asked(connection: Connection): void {
-    this.#states.get(connection.id)?.outgoing.asked();
+  /** Called when the peer requests a message, which needs no credit. */
+  requested(connection: Connection): void {
+    this.#states.get(connection.id)?.outgoing.requested();
   }
 
   /** True for a send that waits for credit and has sent nothing yet. */
@@ -212,14 +211,14 @@ export class Streams {
     return true;
   };
 
-  /** Called when the connection has ended: receives that cannot end with the bytes that have arrived end with its status. */
+  /** Called when the connection has ended: receives that the arrived bytes do not complete end with its status. */
   connectionEnded(connection: Connection): void {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy) return;
     for (const request of state.receives.splice(0)) request.end(connection.failure);
   }
 
-  /** Forgets a connection that is closed: its receives are cancelled. */
+  /** Drops a connection that is closed: its receives are cancelled. */
   forget(connection: Connection): void {
     this.cancelReceives(connection);
     const state = this.#states.get(connection.id);
@@ -227,7 +226,7 @@ export class Streams {
     this.#states.delete(connection.id);
   }
 
-  /** Ends the receives of a connection that is being closed. One whose bytes are being copied to device memory ends with them. */
+  /** Ends the receives of a connection that is being closed. A receive whose bytes are being copied to device memory ends when that ends. */
   cancelReceives(connection: Connection): void {
     const state = this.#states.get(connection.id);
     if (state === undefined) return;
@@ -264,7 +263,7 @@ export class Streams {
   #serve(state: StreamState, connection: Connection): void {
     while (!state.busy && state.receives.length > 0) {
       const request = state.receives[0]!;
-      // A receive of no bytes waits for none.
+      // A zero-length receive needs no bytes.
       if (state.chunks.length === 0 && request.byteLength > 0) break;
       if (!request.isMapped) {
         dropFirst(state.receives);
@@ -286,7 +285,7 @@ export class Streams {
     request.end(Status.OK);
   }
 
-  /** Copies chunks into host memory until one of both is used up. */
+  /** Copies chunks into host memory until either is used up. */
   #fill(state: StreamState, request: ReceiveRequest, connection: Connection): void {
     while (state.chunks.length > 0 && request.done < request.byteLength) {
       const chunk = state.chunks[0]!;
@@ -304,11 +303,11 @@ export class Streams {
     if (bytes === 0) return true;
     state.busy = true;
     const { staging } = this.#rendezvous;
-    staging.acquire((fragment, refusal) => {
+    staging.acquire((fragment, failure) => {
       if (fragment === undefined) {
         state.busy = false;
         dropFirst(state.receives);
-        request.end(refusal);
+        request.end(failure);
         this.#serve(state, connection);
         return;
       }
@@ -329,7 +328,7 @@ export class Streams {
     return false;
   }
 
-  /** Drops the chunks that no receive will take: those behind the first `first`. */
+  /** Drops the chunks that no receive will take, except for the first `first`. */
   #drop(state: StreamState, connection: Connection, first: number): void {
     for (const { bytes, offset, cost } of state.chunks.splice(first)) {
       state.byteLength -= bytes.byteLength - offset;
@@ -337,7 +336,7 @@ export class Streams {
     }
   }
 
-  /** Bytes of a chunk are in the memory of a receive. */
+  /** Called when bytes of a chunk are in the memory of a receive. */
   #copied(state: StreamState, connection: Connection, chunk: Chunk, bytes: number): void {
     this.#consume(state, connection, chunk, bytes);
     if (chunk.offset === chunk.bytes.byteLength) this.#blocks.give(chunk.bytes);
@@ -352,12 +351,12 @@ export class Streams {
   }
 }
 
-/** Whether bytes that arrive now are the next ones of a receive into host memory: they need not be kept. */
+/** True if bytes that arrive now belong to a receive into host memory, and need not be kept. */
 function canTake({ chunks, busy }: StreamState, request: ReceiveRequest): boolean {
   return !busy && chunks.length === 0 && request.isHost && request.isMapped;
 }
 
-/** Asks a peer without credit for one message, if no chunk is kept: a receive takes it, so that it occupies hardly any memory. */
+/** Requests one message from a peer without credit, if no chunk is kept: a receive takes it immediately, so it occupies hardly any memory. */
 function ask(state: StreamState, connection: Connection): void {
   if (!state.peerWaits || state.hasAsked || state.chunks.length > 0) return;
   state.peerWaits = false;
@@ -365,26 +364,26 @@ function ask(state: StreamState, connection: Connection): void {
   postStreamCredit(connection, CreditCode.STREAM_TAKE);
 }
 
-/** Removes the first receive. An array that `shift` empties gives up its memory in Node.js 24, and the next `push` allocates it again. */
+/** Removes the first receive. Does not use `shift` on the last element: in Node.js 24 it frees the array's memory, which the next `push` allocates again. */
 function dropFirst(receives: ReceiveRequest[]): void {
   if (receives.length === 1) receives.pop();
   else receives.shift();
 }
 
-/** Shorter messages have no block. */
+/** Minimum message length for a block. */
 const BLOCK_BYTES_MIN = 4096;
 
-/** Blocks that are kept for later messages: a megabyte of the longest messages. */
+/** Maximum number of free blocks: about a megabyte for messages of maximum length. */
 const FREE_MAX = 16;
 
 /** The blocks of the streams of one worker. */
 export class MessageBlocks {
-  /** Blocks without a message, the one that was used last at the end. Most messages are as long as a transport allows, so most blocks have that length. */
+  /** Free blocks, the last one used at the end. Most messages have the maximum length of a transport, so most blocks have that length too. */
   readonly #free: Uint8Array[] = [];
   /** Blocks that the program has and may give back. */
   readonly #lent: WeakSet<Uint8Array> = new WeakSet();
 
-  /** Copies a message. The memory has no other owner. */
+  /** Copies a message into memory that has no other owner. */
   copy(bytes: Uint8Array, start: number, end: number): Uint8Array {
     if (end - start < BLOCK_BYTES_MIN) return bytes.slice(start, end);
     const block = this.#take(end - start);
@@ -392,9 +391,9 @@ export class MessageBlocks {
     return block;
   }
 
-  /** Takes back the memory of a message whose bytes have been copied, or released by the program. */
+  /** Takes back the memory of a message whose bytes were copied, or that the program has released. */
   give(block: Uint8Array): void {
-    // A short message, or a block that a program has detached. One that it detaches later has no length that a message has, and leaves in turn.
+    // A short message, or a block that the program has detached. If a block is detached later, its length matches no message, so it is evicted in turn.
     if (block.byteLength < BLOCK_BYTES_MIN) return;
     this.#free.push(block);
     if (this.#free.length > FREE_MAX) this.#free.shift();
@@ -406,7 +405,7 @@ export class MessageBlocks {
     return block;
   }
 
-  /** Takes back what was lent, once. Other memory is not taken. */
+  /** Takes back lent memory, once. Ignores other memory. */
   takeBack(block: Uint8Array): void {
     if (this.#lent.delete(block)) this.give(block);
   }
@@ -418,7 +417,7 @@ export class MessageBlocks {
       this.#free.splice(i, 1);
       return block;
     }
-    // Not cleared, as all of it is written next. A plain array, since a program gets it.
+    // Not cleared, as all of it is written next. A plain Uint8Array, since a program may get it.
     return new Uint8Array(Buffer.allocUnsafeSlow(byteLength).buffer);
   }
 }

@@ -1,8 +1,8 @@
 /**
  * Tag matching: which receive takes which message. Receives and messages wait in order until they match.
  *
- * A receive matches a message when their tags agree in the bits of its mask; among several the earliest posted receive and the earliest
- * message win. Receives of a full mask and messages are also in buckets by tag, so that neither is searched for among all of them.
+ * A receive matches a message if their tags agree in the bits of its mask; the earliest posted receive and the earliest message have precedence. Receives
+ * with a full mask and messages are also in buckets by tag, so that matching them does not search all of them.
  */
 
 import type { ReceiveRequest } from '../base/request/operation-requests.ts';
@@ -10,7 +10,7 @@ import type { InboundWindow } from '../credit/credit.ts';
 
 const BUCKETS = 1024;
 
-/** Posted receives in order: a list through the requests themselves. */
+/** Posted receives in order: an intrusive list. */
 class PostedList {
   first: ReceiveRequest | undefined = undefined;
   #last: ReceiveRequest | undefined = undefined;
@@ -33,7 +33,7 @@ class PostedList {
     request.matchNext = undefined;
   }
 
-  /** The first receive that takes a tag. */
+  /** The first receive that matches a tag. */
   find(low: number, high: number): ReceiveRequest | undefined {
     for (let request = this.first; request !== undefined; request = request.matchNext) {
       const differs = ((request.tagLow ^ low) & request.maskLow) | ((request.tagHigh ^ high) & request.maskHigh);
@@ -51,17 +51,17 @@ export class TagMatcher<C = unknown> {
   #order = 0;
   #posted = 0;
 
-  /** Receives that wait for a message. */
+  /** Number of receives that wait for a message. */
   get posted(): number {
     return this.#posted;
   }
 
-  /** Messages that wait for a receive. */
+  /** Number of messages that wait for a receive. */
   get waiting(): number {
     return this.#unexpected.length;
   }
 
-  /** Bytes of memory that they occupy. */
+  /** Memory of those messages in bytes. */
   get heldBytes(): number {
     return this.#unexpected.heldBytes;
   }
@@ -71,7 +71,7 @@ export class TagMatcher<C = unknown> {
     return this.#unexpected.all(countMax);
   }
 
-  /** Adds a receive that no message waits for; its tag and mask are set. */
+  /** Adds a receive that no waiting message matches; its tag and mask are set. */
   post(request: ReceiveRequest): void {
     this.#order += 1;
     request.order = this.#order;
@@ -86,7 +86,7 @@ export class TagMatcher<C = unknown> {
     return true;
   }
 
-  /** Removes and returns the receive for a message that has arrived; undefined if there is none yet. */
+  /** Removes and returns the receive that matches an arrived message; undefined if none does yet. */
   expected(low: number, high: number): ReceiveRequest | undefined {
     if (this.#posted === 0) return undefined;
     let request = this.#exact[bucketOf(low, high)]!.find(low, high);
@@ -98,31 +98,31 @@ export class TagMatcher<C = unknown> {
     return request;
   }
 
-  /** Keeps a message that no receive waits for. */
+  /** Keeps a message that no receive matches. */
   keep(message: UnexpectedMessage<C>): void {
     this.#unexpected.push(message, bucketOf(message.tagLow, message.tagHigh));
   }
 
-  /** The first message that matches; it stays. */
+  /** The first message that matches, without removing it. */
   peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage<C> | undefined {
     if (this.#unexpected.length === 0) return undefined;
     if (maskLow === -1 && maskHigh === -1) return this.#unexpected.findExact(low, high, bucketOf(low, high));
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
-  /** The first message that a function accepts; it stays. */
+  /** The first message that a function accepts, without removing it. */
   find(accepts: (message: UnexpectedMessage<C>) => boolean): UnexpectedMessage<C> | undefined {
     return this.#unexpected.first(accepts);
   }
 
-  /** Removes a message that {@link peek} found, and returns its credit to the window of its sender. */
+  /** Removes a message that {@link peek} found, and returns its credit to the sender's window. */
   remove(message: UnexpectedMessage<C>): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));
     if (message.cost > 0) message.window.release(message.cost);
     else message.window.releaseOffer();
   }
 
-  /** Removes and returns everything that waits, for a worker that closes. */
+  /** Removes and returns all receives and messages, for a worker that closes. */
   drain(): { readonly receives: ReceiveRequest[]; readonly messages: UnexpectedMessage<C>[] } {
     const receives: ReceiveRequest[] = [];
     for (const list of [this.#wildcard, ...this.#exact]) {
@@ -153,30 +153,28 @@ function bucketOf(low: number, high: number): number {
   return (mixed >>> 12) & (BUCKETS - 1);
 }
 
-/*
- * Messages that came before their receive: in the order of their arrival, and in buckets by tag. Which receive gets them is decided in matching.ts.
- */
+/* Unexpected messages: in the order of arrival, and in buckets by tag. matching.ts decides which receive gets them. */
 
-/** The parts of a message that came before its receive: see the fields of UnexpectedMessage. */
+/** See the fields of UnexpectedMessage. */
 export type UnexpectedFields<C> = Pick<
   UnexpectedMessage<C>,
   'tagLow' | 'tagHigh' | 'byteLength' | 'content' | 'heldBytes' | 'window' | 'cost'
 >;
 
-/** A message that came before its receive; `C` is what arrived. */
+/** A message that arrived before its receive; `C` is the type of its content. */
 export class UnexpectedMessage<C> {
   readonly tagLow: number;
   readonly tagHigh: number;
-  /** Bytes of the whole message. */
+  /** Length of the whole message. */
   readonly byteLength: number;
   /** The message itself, or the data that its protocol needs to fetch it. */
   readonly content: C;
-  /** Bytes of it that are kept here: all of an eager message, of an offer its key. */
+  /** Bytes kept here: all of an eager message, the key of an offer. */
   readonly heldBytes: number;
   /** The window of the sender, and the bytes of it that the message uses; 0 for an offer. */
   readonly window: InboundWindow;
   readonly cost: number;
-  /** Neighbours among all messages, and among those of the bucket. */
+  /** Neighbours in the list of all messages, and in the bucket. */
   previous: UnexpectedMessage<C> | undefined = undefined;
   next: UnexpectedMessage<C> | undefined = undefined;
   previousInBucket: UnexpectedMessage<C> | undefined = undefined;
@@ -193,7 +191,6 @@ export class UnexpectedMessage<C> {
   }
 }
 
-/** The messages of one worker. */
 class UnexpectedList<C> {
   #first: UnexpectedMessage<C> | undefined = undefined;
   #last: UnexpectedMessage<C> | undefined = undefined;
@@ -211,7 +208,7 @@ class UnexpectedList<C> {
     return this.#length;
   }
 
-  /** Bytes of memory that the messages occupy. */
+  /** Memory of the messages in bytes. */
   get heldBytes(): number {
     return this.#heldBytes;
   }
@@ -248,7 +245,7 @@ class UnexpectedList<C> {
     message.nextInBucket = undefined;
   }
 
-  /** The first message with this very tag. */
+  /** The first message with exactly this tag. */
   findExact(low: number, high: number, bucket: number): UnexpectedMessage<C> | undefined {
     for (let message = this.#firstOf[bucket]; message !== undefined; message = message.nextInBucket) {
       if (message.tagLow === low && message.tagHigh === high) return message;

@@ -119,7 +119,7 @@ describe('the matching', () => {
     const target = new Uint8Array(1);
     expect(stack.worker.tagMessageRecvNbx(target, 0, 1, taken)).toBe(Status.OK);
     expect(target[0]).toBe(7);
-    expect(() => stack.worker.tagMessageRecvNbx(target, 0, 1, taken)).toThrow('received once');
+    expect(() => stack.worker.tagMessageRecvNbx(target, 0, 1, taken)).toThrow('must not be received twice');
   });
 });
 
@@ -145,7 +145,7 @@ describe('a message that arrives', () => {
     expect(target).toEqual(remote.storage);
   });
 
-  it('longer than its receive is not stored, and its sender is told', () => {
+  it('longer than its receive is not stored, and its sender is notified', () => {
     const { stack, peer } = opened();
     const eager = receive(stack, 5);
     send(peer, 5, [1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -1,4 +1,4 @@
-/** Tag matching: sends, receives and probes. */
+/** Tagged messages: sends, receives and probes. */
 
 import { type RequestParams, TAG_MASK_FULL, type Tag, TagInfo, tagHigh, tagLow } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
@@ -33,16 +33,16 @@ import { postReply } from '../rndv/reply.ts';
 import { READ_BYTES, rendezvousFrom } from '../transfer/plan.ts';
 import { TagMatcher, UnexpectedMessage } from './matching.ts';
 
-/** An eager message that came before its receive. */
+/** An eager message that arrived before its receive. */
 interface EagerContent {
   readonly kind: 'eager';
   readonly bytes: Uint8Array;
-  /** Connection of a synchronous send that waits for its match, and the number of its request. */
+  /** Connection of a synchronous send that waits for its match, and the id of its request. */
   readonly connection: Connection | undefined;
   readonly replyTo: number;
 }
 
-/** A rendezvous that came before its receive. */
+/** A rendezvous offer that arrived before its receive. */
 interface RendezvousContent {
   readonly kind: 'rendezvous';
   readonly connection: Connection;
@@ -71,7 +71,6 @@ class TakenMessage extends TagInfo implements TagMessage {
   }
 }
 
-/** Tag matching of one worker. */
 export class TagProtocol {
   readonly matcher: TagMatcher<Content> = new TagMatcher();
   readonly #host: WorkerCore;
@@ -83,8 +82,8 @@ export class TagProtocol {
   }
 
   /**
-   * Sends a few bytes of host memory without a request, if it can.
-   * @returns OK or a failure if it has ended; NO_RESOURCE if it has to be sent with a request, which also checks the arguments
+   * Sends a few bytes of host memory without a request, if possible.
+   * @returns OK or a failure if the send has ended; NO_RESOURCE if it needs a request, whose start also checks the arguments
    */
   tryShort(connection: Connection, local: LocalBuffer, localOffset: number, byteLength: number, tag: Tag): Status {
     const bytes = plainBytesOf(local, this.#host.context);
@@ -101,7 +100,7 @@ export class TagProtocol {
     return status;
   }
 
-  /** Sends a message with a request: see Endpoint.tagSendNbx and tagSendSyncNbx. */
+  /** See Endpoint.tagSendNbx and tagSendSyncNbx. */
   send(call: UcpCall, tag: Tag): Status | Request {
     call.tagLow = tagLow('tag', tag);
     call.tagHigh = tagHigh(tag);
@@ -112,7 +111,7 @@ export class TagProtocol {
   }
 
   /**
-   * Posts a receive: see Worker.tagRecvNbx. The program has given the tags, which are checked.
+   * Posts a receive: see Worker.tagRecvNbx. The tags come from the program, and are checked.
    * @param request with its memory
    */
   receive(
@@ -142,14 +141,14 @@ export class TagProtocol {
     return new TakenMessage(message, remove);
   }
 
-  /** Receives a message that a probe has taken out: see Worker.tagMessageRecvNbx. @param take provides the request, with its memory */
+  /** Receives a message that a probe has removed: see Worker.tagMessageRecvNbx. @param take provides the request, with its memory */
   receiveMessage(
     probed: TagMessage,
     take: () => ReceiveRequest | undefined,
     params: RequestParams | undefined,
   ): Status | Request {
     if (!(probed instanceof TakenMessage) || probed.message === undefined) {
-      throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
+      throw invalidParam('message', 'must come from tagProbe with remove, and must not be received twice', probed);
     }
     const request = take();
     if (request === undefined) return Status.NO_RESOURCE;
@@ -163,7 +162,7 @@ export class TagProtocol {
     return this.#host.start(request, params);
   }
 
-  /** Forgets a message of a peer that waits for its receive; false if there is none with this number. */
+  /** Drops a message of a peer that waits for its receive; false if no message has this number. */
   forget(peer: Connection, request: number): boolean {
     const message = this.matcher.find(({ content }) => {
       const number = content.kind === 'eager' ? content.replyTo : content.peerRequest;
@@ -182,7 +181,7 @@ export class TagProtocol {
     const cost = length + KEPT_OVERHEAD_BYTES;
     const { inbound } = connection;
     if (!inbound.arrive(cost)) {
-      this.#host.breaksProtocol(connection, 'it sends tagged messages without credit');
+      this.#host.breaksProtocol(connection, 'it sent a tagged message without credit');
       return;
     }
     const request = this.matcher.expected(low, high);
@@ -214,7 +213,7 @@ export class TagProtocol {
       request.senderHigh = tagHigh;
       this.#deliverOffer(request, connection, { byteLength, peerRequest: rts.request, data: rts });
     } else if (connection.inbound.keepOffer()) this.#keepOffer(connection, rts);
-    else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
+    else this.#host.breaksProtocol(connection, 'it offered more messages than a worker has requests');
   }
 
   /** Ends all waiting receives and messages, for a worker that closes. */
@@ -246,21 +245,21 @@ export class TagProtocol {
     );
   }
 
-  /** Sends a message of checked pieces with a request. */
+  /** Sends a message whose memory is checked, with a request. */
   #start(call: UcpCall, lane: Lane, pieces: readonly LocalPiece[]): Status | Request {
     const { connection, isSync } = call;
     const isHost = areHost(pieces);
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
-    request.canceller = this.#askBack;
+    request.canceller = this.#withdraw;
     request.operation = 'tag';
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.tagLow = call.tagLow;
     request.tagHigh = call.tagHigh;
     const total = request.byteLength;
-    // A list goes with its data as long as it fits into a frame: reading many short pieces one by one takes longer.
+    // A list that fits into a frame is sent eagerly: reading many short elements one by one takes longer.
     const memory = pieces.length === 1 ? pieces[0]?.memory : undefined;
     const fits = TAG_BYTES + total <= connection.amBcopyMax && this.#isEager(connection, memory, total);
     if (total === 0 || (isHost && fits)) {
@@ -276,7 +275,7 @@ export class TagProtocol {
     return this.#host.start(request, call.params);
   }
 
-  /** Whether a message that fits into a frame is sent at once. */
+  /** True if a message that fits into a frame is sent eagerly. */
   #isEager(connection: Connection, memory: LocalMemory | undefined, byteLength: number): boolean {
     if (byteLength < READ_BYTES || memory === undefined) return byteLength < connection.rendezvousThreshold;
     return byteLength < rendezvousFrom(this.#host.context, connection, memory);
@@ -288,11 +287,11 @@ export class TagProtocol {
     return status;
   };
 
-  /** A synchronous send ends with the answer that its message was matched. */
+  /** A synchronous send ends when the peer replies that its message was matched. */
   readonly #startSync = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
-      // It becomes an offer if there is no credit.
+      // Without credit, the message is offered instead.
       if (!connection.canOffer) return Status.NO_RESOURCE;
       request.replyHandler = endWith;
       connection.expect(request);
@@ -303,7 +302,7 @@ export class TagProtocol {
     return Status.INPROGRESS;
   };
 
-  /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
+  /** Sends a message with its data; without credit, offers it by rendezvous or waits. */
   #sendEager(request: SendRequest, connection: Connection, messageId: number): Status {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const cost = request.byteLength + KEPT_OVERHEAD_BYTES;
@@ -333,8 +332,8 @@ export class TagProtocol {
 
   readonly #cancelReceive = (request: ReceiveRequest): boolean => this.matcher.cancel(request);
 
-  /** Asks the peer to give a message back, which ends by its answer. */
-  readonly #askBack = (request: SendRequest): boolean => {
+  /** Sends a WITHDRAW to the peer; its reply ends the request. */
+  readonly #withdraw = (request: SendRequest): boolean => {
     this.#rendezvous.withdraw(request);
     return false;
   };

@@ -1,4 +1,4 @@
-/** Moves parts of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes are there. */
+/** Moves ranges of a message between local memory and memory of the peer over all lanes that reach both, and reports when the bytes have arrived. */
 
 import { eachPart } from '../../api/memory/local.ts';
 import type { Operation } from '../../api/operation/call.ts';
@@ -12,22 +12,22 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { carriersOf, initTransfer, type Transfer } from './transfer.ts';
 
-/** Bytes of a message, and the remote memory that they are put to or got from. */
+/** A range of a message, and the remote memory to which it is put or from which it is got. */
 export interface RemoteMove {
   readonly operation: Operation;
   readonly connection: Connection;
   readonly pieces: readonly LocalPiece[];
-  /** First byte of the message, and how many. */
+  /** Range of the message. */
   readonly from: number;
   readonly byteLength: number;
   readonly rkey: RemoteKey;
-  /** Byte of the remote memory at which they begin. */
+  /** Offset in the remote memory. */
   readonly offset: number;
-  /** The device whose bytes pass through `pieces`, where those are fragments. */
+  /** The device whose bytes pass through `pieces`, if those are fragments. */
   readonly origin?: number | undefined;
 }
 
-/** The transfers that make up a move, with the lanes that carry them; undefined if lanes do not move all of the bytes by themselves. */
+/** The transfers that make up a move, with their lanes; undefined if the lanes alone cannot move all of the bytes. */
 export function transfersOf(host: WorkerCore, move: RemoteMove): readonly Transfer[] | undefined {
   const { operation, connection, pieces, from, byteLength, rkey, offset, origin } = move;
   const { rails } = host.context;
@@ -44,10 +44,10 @@ export function transfersOf(host: WorkerCore, move: RemoteMove): readonly Transf
 }
 
 /**
- * Moves the bytes, divided between the network devices if there are enough of them.
+ * Moves the bytes, divided between network devices if the size is sufficient.
  * @param by the request that is served: its lane and error are set
- * @param transfers the results of {@link transfersOf} for the move
- * @param done called when the bytes are there, or with the first failure: then no lane works on them any more
+ * @param transfers the result of {@link transfersOf} for the move
+ * @param done called when the bytes have arrived, or with the first failure, once no lane works on them any more
  */
 export function moveRemote(
   host: WorkerCore,

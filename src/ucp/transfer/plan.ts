@@ -1,7 +1,7 @@
 /**
- * The plan of puts and gets between two memories: which lane and protocol carry which sizes. The lane that writes the windows of a rendezvous whose
- * memory no lane reaches directly, for explanations and estimates. The rendezvous decides by the keys that it receives. The length from which a
- * receiver reads a tagged message from the memory of the sender, if UCX_RNDV_THRESH does not set one.
+ * Plans of puts and gets between two memories: which lane and protocol carry which sizes. Also estimates for explanations the lane that writes the windows
+ * of a rendezvous whose memory no lane reaches directly (the rendezvous itself decides by the keys that it receives), and chooses the length at which a
+ * receiver reads a tagged message from the memory of the sender if UCX_RNDV_THRESH does not set one.
  */
 
 import { Operation } from '../../api/operation/call.ts';
@@ -31,17 +31,17 @@ import {
 import { isReadScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
-/** What decides about the lane and protocol of a put or get of some length. */
+/** The inputs for choosing the lane and protocol of a put or get. */
 export interface Planned {
   readonly operation: Operation;
   readonly connection: Connection;
   readonly local: LocalMemory;
   readonly rkey: RemoteKey;
-  /** The device whose bytes pass through `local`, where that is host memory of the protocol. */
+  /** The device whose bytes pass through `local`, if that is host memory of the protocol. */
   readonly origin?: number | undefined;
 }
 
-/** The plan for an operation between these memories, from the key or made now. */
+/** The plan for an operation between these memories, cached in the key or created now. */
 export function planFor(planned: Planned): Plan {
   const { operation, local, rkey, origin } = planned;
   const own = local instanceof Uint8Array ? 0 : local.placeIndex;
@@ -60,7 +60,7 @@ function makePlan(planned: Planned, placeIndex: number): Plan {
     distance: laneDistance(distanceOf, { iface }, near),
     hasRemoteKey: rkey.parts[md.index] !== undefined,
     hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
-    localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
+    localReason: local instanceof Uint8Array ? undefined : local.registrationErrors.get(md.index),
     registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
   }));
   const isMovable = local instanceof Uint8Array || local.limitation === undefined;
@@ -91,16 +91,16 @@ function makePlan(planned: Planned, placeIndex: number): Plan {
   return plan;
 }
 
-/** Keeps the path of the smallest puts or gets of host memory with its key, if they are short operations. */
+/** Caches the path of the smallest puts or gets of host memory in its key, if they are short operations. */
 function keepShortPath({ steps }: Plan, { operation, rkey, connection }: Planned, isMapped: boolean): void {
   const [step] = steps;
   if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return;
-  // The access of puts and gets by a short path is not checked, so a path exists only for accesses that the key permits.
+  // Short paths skip the access check, so only permitted accesses get a path.
   const access = operation === Operation.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
   if ((rkey.access & access) === 0) return;
   const { endpoint, iface, md, activity } = connection.lanes[step.candidate.lane]!;
   const path: ShortPath = { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
-  // Where this processor reaches the remote memory, a call moves the bytes, mapped or not.
+  // If this processor accesses the remote memory directly, the operation ends in the call, mapped or not.
   const endsInCall = (iface.attributes.flags & IfaceFlag.CPU_ACCESS) !== 0;
   if (operation === Operation.GET) {
     if (endsInCall) rkey.shortGet = path;
@@ -110,18 +110,18 @@ function keepShortPath({ steps }: Plan, { operation, rkey, connection }: Planned
   if (endsInCall || isMapped) rkey.shortPutMapped = path;
 }
 
-/** A plan from which UCX_PROTO_EMULATION_ENABLE excludes messages. */
+/** The plan without messages, which UCX_PROTO_EMULATION_ENABLE excludes. */
 function withoutEmulation(plan: Plan, lane: number): Plan {
-  const reason = 'software emulation is excluded by UCX_PROTO_EMULATION_ENABLE';
+  const reason = 'software emulation is disabled by UCX_PROTO_EMULATION_ENABLE';
   return { ...plan, rejected: [...plan.rejected, { lane, protocol: Protocol.SOFTWARE, reason }] };
 }
 
-/** The path from an interface to the memory of its part of a key, if the interface describes it. */
+/** The path from an interface to the memory of its part of a key, if the interface knows it. */
 function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
   return part === undefined ? undefined : iface.remotePath?.(part);
 }
 
-/** The lane of the messages as selection sees it. */
+/** The message lane, for selection. */
 function messageLane(
   connection: Connection,
   operation: Operation,
@@ -139,7 +139,10 @@ function messageLane(
   return { lane, latencyNs, bandwidth: hostToHost, note };
 }
 
-/** The candidate for a size. */
+/**
+ * The candidate for a size.
+ * @throws UcxError ERR_UNREACHABLE
+ */
 export function chooseCandidate(plan: Plan, { operation, local, rkey }: Planned, bytes: number): Candidate {
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
@@ -153,9 +156,9 @@ export function chooseCandidate(plan: Plan, { operation, local, rkey }: Planned,
   });
 }
 
-/** Why no candidates besides those of a plan move the memory of a key, for users: the reasons that explain() lists. */
+/** Why no other candidates move the memory of a key, for users: the reasons that explain() lists. */
 export function reasonsOf(plan: Plan, rkey: RemoteKey): string {
-  // Keys of other connections were refused before.
+  // Keys of other connections were rejected before.
   const { lanes, unreachable } = rkey.owner as Connection;
   const reasons = new Set([
     ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
@@ -195,7 +198,7 @@ export function pipelinePlan(
   return selectProtocols({ operation: Operation.PUT, local: HOST_PLACE, remote: HOST_PLACE }, capabilities);
 }
 
-/** Whether a memory domain has a part of the fragments: it registers host memory, or allocates what peers map. */
+/** True if fragments have a registration in a memory domain: it registers host memory, or allocates memory that peers map. */
 function hasFragments({ md: { attributes } }: OpenMd): boolean {
   const { flags, allocateMemoryTypes, registerMemoryTypes } = attributes;
   const types = (flags & MdFlag.RKEY_PTR) === 0 ? registerMemoryTypes : allocateMemoryTypes;
@@ -203,12 +206,12 @@ function hasFragments({ md: { attributes } }: OpenMd): boolean {
 }
 
 /**
- * From this length on, one copy between the processors, with an offer and a reply, takes less time than two copies through a ring, in which each cache
- * line crosses between the processors twice (docs/BENCHMARKS.md).
+ * From this length on, one copy between the processors, with an offer and a reply, takes less time than two copies through a ring, for which each cache
+ * line moves between the processors twice (docs/BENCHMARKS.md).
  */
 export const READ_BYTES = 32_768;
 
-/** The length in bytes from which tagged messages from this memory are sent by rendezvous; Infinity if only the length of a frame decides. */
+/** Minimum length of tagged messages from this memory that are sent by rendezvous; Infinity if only the frame size limits eager messages. */
 export function rendezvousFrom(context: ContextCore, connection: Connection, memory: LocalMemory): number {
   const { rendezvousThreshold, lanes } = connection;
   if (rendezvousThreshold !== Number.POSITIVE_INFINITY || !isReadScheme(context.scheme)) return rendezvousThreshold;

@@ -1,4 +1,4 @@
-/** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. */
+/** Staging of one worker of the native engine: its fragments, and copies between fragments and host or device memory of messages. */
 
 import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../../api/memory/local.ts';
 import { Operation } from '../../api/operation/call.ts';
@@ -13,30 +13,29 @@ import type { WorkerCore } from '../base/worker-core.ts';
 import type { LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import { initTransfer } from './transfer.ts';
 
-/** Windows in flight of one message, however many fragments there are. */
+/** Maximum number of windows in flight of one message, even if there are more fragments. */
 const WINDOWS_MAX = 64;
 
-/** A copy: handles are those of the native engine. */
+/** A copy between handles of the native engine. */
 interface NativeCopy extends DeviceCopy {
   readonly device: MemoryHandle;
   readonly host: LocalMemory;
 }
 
-/** `[from, from + byteLength)` of a message of any pieces. */
+/** The range `[from, from + byteLength)` of a message. */
 export interface MessagePart {
   readonly pieces: readonly LocalPiece[];
   readonly from: number;
   readonly byteLength: number;
 }
 
-/** Bytes that have come in a message, which is reused after the call. */
+/** Bytes of a received message, whose memory is reused after the call. */
 interface ReceivedBytes {
   readonly bytes: Uint8Array;
   readonly start: number;
   readonly byteLength: number;
 }
 
-/** The fragments of one worker, and copies to and from them. */
 export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier {
   readonly #host: WorkerCore;
 
@@ -45,26 +44,23 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     const free = (fragment: MemoryHandle): void => {
       if (fragment.mapped) context.memory.unmap(fragment);
     };
-    // A fragment takes the longest message of any transport.
+    // A fragment can hold the longest message of any transport.
     const fragmentBytes = Math.max(context.fragmentBytes, frameBytesMax);
     super((byteLength) => context.allocateHost(byteLength), free, { fragmentBytes, countMax: context.fragmentCount });
     this.#host = host;
   }
 
-  /** Windows of one message that are worth asking for at the same time. */
+  /** Number of windows of one message that are worth requesting at the same time. */
   get windowsMax(): number {
     return Math.min(WINDOWS_MAX, Math.max(2, this.receivingMax));
   }
 
-  /** Copies bytes of a fragment into a part of a message. */
+  /** Copies bytes of a fragment into a range of a message. */
   write(part: MessagePart, fragment: MemoryHandle, done: CopyDone): void {
     this.#copyParts(true, part, fragment, done);
   }
 
-  /**
-   * Copies `[start, start + byteLength)` of received bytes, at most a fragment, into pieces of any memory; into device memory through the next free
-   * fragment.
-   */
+  /** Copies `[start, start + byteLength)` of received bytes, at most a fragment, into any memory; into device memory through the next free fragment. */
   deliver(pieces: readonly LocalPiece[], { bytes, start, byteLength }: ReceivedBytes, done: CopyDone): void {
     if (!areMapped(pieces)) {
       done(Status.INVALID_ADDR);
@@ -77,9 +73,9 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     }
     // The frame is reused before a fragment may be free.
     const copy = bytes.slice(start, start + byteLength);
-    this.acquire((fragment, refusal) => {
+    this.acquire((fragment, failure) => {
       if (fragment === undefined) {
-        done(refusal);
+        done(failure);
         return;
       }
       fragmentBytesOf(fragment).set(copy);
@@ -90,7 +86,7 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     });
   }
 
-  /** Copies a part of a message into a fragment, or other host memory. */
+  /** Copies a range of a message into a fragment, or other host memory. */
   read(part: MessagePart, into: LocalMemory, done: CopyDone): void {
     this.#copyParts(false, part, into, done);
   }
@@ -105,14 +101,14 @@ export class Staging extends FragmentPool<MemoryHandle> implements DeviceCopier 
     let transfer: Request;
     try {
       ({ loopback } = this.#host);
-      // Over the connection of the worker to itself, lane selection finds the card that copies.
+      // On the loopback connection, lane selection finds the card that copies.
       const rkey = this.#host.ownKeys.keyOf(device);
       const operation = isToDevice ? Operation.PUT : Operation.GET;
       const local = { local: host, localOffset: hostOffset, byteLength };
       const copied = { operation, connection: loopback, ...local, rkey, remoteOffset: offset };
       transfer = initTransfer(this.#host, copied, done);
     } catch (error) {
-      // For example, no descriptors are left for the connection. A peer can ask for a copy too: the copy fails, and not the progress of this worker.
+      // For example, no descriptors are left for the connection. As a peer may have requested the copy, the copy fails and progress continues.
       if (!isUcxError(error)) throw error;
       done(error.status, error);
       return;

@@ -1,6 +1,6 @@
 /**
- * One put or get over one lane: fills its request, and starts it; for the program, or for a protocol (a rendezvous that accesses memory of the peer,
- * staging), without a request of the program's pool. Host memory that is not mapped is registered for the operation.
+ * One put or get on one lane: fills in its request, and starts it; for the program, or for a protocol (a rendezvous that accesses peer memory, staging),
+ * whose requests are not from the program's pool. Host memory that is not mapped is registered for the operation.
  */
 
 import { hostBytes, type LocalRange } from '../../api/memory/local.ts';
@@ -19,7 +19,7 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, Protocol } from '../proto/selection.ts';
 import { chooseCandidate, type Planned, planFor } from './plan.ts';
 
-/** Fills a request with a transfer whose lane and protocol are chosen. */
+/** Fills in a request for a transfer whose lane and protocol are chosen. */
 export function initRma(request: RmaRequest, transfer: Transfer, { lane, protocol }: Candidate): void {
   const { operation, connection, rkey, remoteOffset } = transfer;
   const by = connection.lanes[lane]!;
@@ -31,7 +31,7 @@ export function initRma(request: RmaRequest, transfer: Transfer, { lane, protoco
   request.remoteOffset = remoteOffset;
 }
 
-/** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
+/** ArrayBuffers up to this length are registered as a whole, such as the one that small Buffers share. */
 const SHARED_BYTES_MAX = 65_536;
 
 /** Sets the local side of an initialized request: bytes for short, registered memory for zero copy. */
@@ -54,11 +54,11 @@ export function initEntry(
 ): void {
   if (setMappedEntry(owner, range, md, mapped)) return;
   const { local, localOffset, byteLength } = range;
-  // Mapped memory without a registration is not moved without a copy.
+  // Mapped memory that is not registered with the lane cannot be moved by zero copy.
   if (!(local instanceof Uint8Array))
-    throw statusError(Status.UNSUPPORTED, 'use memory that a lane has not registered');
+    throw statusError(Status.UNSUPPORTED, 'cannot move memory by zero copy that is not registered with the lane');
   if (!canRegister(local)) {
-    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer, as its transport registers it', local);
+    throw invalidParam('local', 'must not be in a resizable ArrayBuffer, because the transport registers it', local);
   }
   const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
   const registered = isShared ? new Uint8Array(local.buffer) : local;
@@ -66,12 +66,12 @@ export function initEntry(
   owner.setEntry(memory, local.byteOffset - registered.byteOffset + localOffset, byteLength);
 }
 
-/** False for bytes whose memory can go away while a transport uses it. */
+/** False for bytes whose memory may be freed while a transport uses it. */
 function canRegister(local: LocalMemory): boolean {
   return !(local instanceof Uint8Array && isResizable(local.buffer));
 }
 
-/** Starts, or starts again, an initialized request: the status of the transport. */
+/** Starts or restarts an initialized request; returns the status of the transport. */
 function startRma(request: RmaRequest): Status {
   const { lane, rkey, operation, iov, bytes, localOffset, byteLength, remoteOffset } = request;
   if (lane === undefined || rkey === undefined) return notInitialized();
@@ -82,7 +82,7 @@ function startRma(request: RmaRequest): Status {
       operation === Operation.PUT
         ? endpoint.putZcopy(iov, remoteOffset, rkey, request)
         : endpoint.getZcopy(iov, remoteOffset, rkey, request);
-    // Unmapped while the request waited for resources.
+    // The memory was unmapped while the request waited for resources.
     return status === Status.INVALID_PARAM && !iov[0].memory.live ? Status.INVALID_ADDR : status;
   }
   return operation === Operation.PUT
@@ -90,7 +90,7 @@ function startRma(request: RmaRequest): Status {
     : endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, rkey, request);
 }
 
-/** Starts a short put that ends when its bytes are copied. Their arrival, and a failure after the copy, is a matter of the next flush. */
+/** Starts a short put that ends when its bytes are copied. Their arrival, or a later failure, is reported by the next flush. */
 export function startCopiedPut(request: RmaRequest): Status {
   const { lane, rkey, bytes, localOffset, byteLength, remoteOffset } = request;
   if (lane === undefined || rkey === undefined || bytes === undefined) return notInitialized();
@@ -98,16 +98,16 @@ export function startCopiedPut(request: RmaRequest): Status {
   return lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey);
 }
 
-/** A put or get over one connection: that of the program, or one of a protocol. */
+/** A put or get on one connection, for the program or a protocol. */
 export interface Transfer extends Planned, LocalRange<LocalMemory>, RemoteRange<RemoteKey> {
   /** The candidate that carries it; undefined for the best one. */
   readonly candidate?: Candidate | undefined;
 }
 
 /**
- * The transfers that carry the bytes of one: itself with its candidate, or its parts with theirs if several network devices share it. The range in the
- * remote memory may come from a peer.
- * @returns undefined if no lane moves the bytes by itself, or the lane would have to register memory that can go away
+ * The transfers that carry the bytes: the transfer with its candidate, or parts if several network devices share it. The remote range may come from a
+ * peer.
+ * @returns undefined if no lane alone can move the bytes, or the lane would have to register memory that may be freed
  */
 export function carriersOf(transfer: Transfer, limits: RailLimits): readonly Transfer[] | undefined {
   const { operation, connection, local, localOffset, byteLength, rkey, remoteOffset, origin } = transfer;
@@ -129,8 +129,8 @@ export function carriersOf(transfer: Transfer, limits: RailLimits): readonly Tra
 }
 
 /**
- * Makes a request for Connection.run, of a transfer whose ranges are checked; `done` is called with its end.
- * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+ * Creates a request for Connection.run from a transfer whose ranges are checked; `done` is called at its end.
+ * @throws UcxError ERR_UNREACHABLE, or the error of registering the local memory
  */
 export function initTransfer(host: WorkerCore, transfer: Transfer, done: (status: Status) => void): RmaRequest {
   if (transfer.rkey.released) throw closedError('remote key');
@@ -149,7 +149,7 @@ export function initTransfer(host: WorkerCore, transfer: Transfer, done: (status
 /**
  * Points the entry at mapped memory in one memory domain.
  * @param md index of the memory domain
- * @returns false for memory without a registration there: the entry stays as it is
+ * @returns false for memory without a registration there: the entry is unchanged
  */
 export function setMappedEntry(
   owner: Pick<RegisteringOwner, 'setEntry'>,

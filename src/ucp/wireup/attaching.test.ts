@@ -21,15 +21,15 @@ describe('Attaching', () => {
     const halves = Array.from({ length: ATTACHING_MAX }, half);
     const clientOf = (i: number): string => (i < ATTACHING_PER_CLIENT_MAX ? '10.0.0.1' : `10.0.1.${i}`);
     for (const [i, each] of halves.entries()) {
-      expect(attaching.refusalOf(listener, clientOf(i))).toBeUndefined();
+      expect(attaching.rejectionOf(listener, clientOf(i))).toBeUndefined();
       attaching.add(each, listener, clientOf(i), TIMEOUT_NS);
     }
-    expect(attaching.refusalOf(listener, '10.0.2.1')).toMatch(/^1024 clients that/);
-    expect(attaching.refusalOf(other, '10.0.2.1')).toBeUndefined();
-    expect(attaching.refusalOf(other, '10.0.0.1')).toMatch(/^512 clients of 10\.0\.0\.1/);
+    expect(attaching.rejectionOf(listener, '10.0.2.1')).toMatch(/^1024 accepted clients/);
+    expect(attaching.rejectionOf(other, '10.0.2.1')).toBeUndefined();
+    expect(attaching.rejectionOf(other, '10.0.0.1')).toMatch(/^512 accepted clients from 10\.0\.0\.1/);
     attaching.delete(halves[0]!);
     attaching.delete(halves[0]!);
-    expect(attaching.refusalOf(listener, '10.0.0.1')).toBeUndefined();
+    expect(attaching.rejectionOf(listener, '10.0.0.1')).toBeUndefined();
     for (const each of halves) attaching.delete(each);
     expect(attaching.size).toBe(0);
     attaching.close();
@@ -53,7 +53,7 @@ describe('Attaching', () => {
     expect([late, attaching.size, clock.pendingTimers]).toEqual([[first, second], 0, 0]);
   });
 
-  it('waits for ever where there is no bound', () => {
+  it('waits for ever without a time limit', () => {
     const clock = new ManualClock();
     const attaching = new Attaching(clock, () => undefined);
     attaching.add(half(), {}, 'a', Number.POSITIVE_INFINITY);

@@ -4,12 +4,12 @@
  *
  * A number is not a proof: a message counts for a connection only if it came from an interface that the address of the peer names.
  *
- * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both sends a
- * request with its worker address; the other end replies when its worker makes progress, and has its half from then on, even if its application never
- * creates the endpoint. Simultaneous connect: each request also serves as the reply to the other.
+ * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both sends a request
+ * with its worker address; the other end replies when its worker makes progress, and has its half from then on, even if its application never creates the
+ * endpoint. Simultaneous connect: each request also serves as the reply to the other.
  *
- * Connections that were agreed on by socket addresses (listener.ts) are outside of this numbering: the server makes its half and sends its number, and
- * the client's half attaches to it, as the first message between them.
+ * Connections by socket address (sockets.ts) are not numbered: the server creates its half and sends its id, and the client's half attaches to it, which
+ * is the first message between them.
  */
 
 import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
@@ -25,48 +25,47 @@ import { changeOf } from '../base/peer-lanes.ts';
 import type { WorkerCore } from '../base/worker-core.ts';
 import { connectLanes, identitiesOf } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
-import { tellMessageProtocols } from '../rma/explain.ts';
+import { printMessageProtocols } from '../rma/explain.ts';
 import { DeferredRequests, type Peer, type PeerRequest, Peers } from './peers.ts';
 
-/** Connections of peers that this end has not asked for, at most; requests beyond it are refused. */
+/** Maximum number of connections that only peers have requested; further requests are rejected. */
 const UNCLAIMED_MAX = 4096;
-/** Refusals that have not been sent yet, at most; beyond it peers are not told that they are refused. */
-const REFUSALS_MAX = 1024;
+/** Maximum number of unsent rejections; beyond it, peers are not notified of the rejection. */
+const REJECTIONS_MAX = 1024;
 /**
- * Connections that are closed before their peer has answered; beyond it the oldest is closed without a close message. Fewer than a posix interface has
- * rings for, so that they do not keep new connections out.
+ * Maximum number of connections that are closed before their peer has replied; beyond it, the oldest is closed without a close message. Lower than the
+ * number of rings of a posix interface, so that they do not block new connections.
  */
 export const LEAVING_MAX = 512;
 const NO_BYTES = new Uint8Array(0);
 
-/** The endpoints above the connections: what happens to them. */
+/** The endpoints above the connections. */
 export interface ConnectionEvents {
-  /** Makes the endpoint of a connection. */
+  /** Creates the endpoint of a connection. */
   adopt(connection: Connection, options: EndpointOptions): Endpoint;
   /** Called when a peer has made a connection. */
   onAccepted(): void;
-  /** Called when a half that was accepted does not wait for its client any more. */
+  /** Called when an accepted half no longer waits for its client. */
   onAttached(connection: Connection): void;
-  /** Called when a connection is gone. */
+  /** Called when a connection was dropped. */
   onDropped(connection: Connection): void;
-  /** Called when a connection has ended because the peer closed it, or is gone. */
+  /** Called when a connection has ended because the peer has closed it, failed or left. */
   onConnectionFailed(connection: Connection): void;
 }
 
-/** The connections. */
 export class Connections {
   readonly #core: WorkerCore;
   readonly #events: ConnectionEvents;
   readonly #peers: Peers = new Peers();
-  /** Connections that only peers have asked for. */
+  /** Number of connections that only peers have requested. */
   #unclaimed = 0;
-  /** Where a connection is listed, for closing. */
+  /** Where a connection is listed; needed to close it. */
   readonly #homes: Map<Connection, { readonly peer: Peer; readonly number: number }> = new Map();
-  /** Connections closed before the peer had answered, or had room: they wait for that, to send their close message. */
+  /** Connections that were closed before they could send their close message, because the peer had not replied or resources were missing. */
   readonly #leaving: Set<Connection> = new Set();
-  /** Those of them that only need room for their close message. */
+  /** Those of them that only need resources to send their close message. */
   readonly #draining: Set<Connection> = new Set();
-  /** Halves that a client may attach to. */
+  /** Halves to which a client may attach. */
   readonly #accepted: Set<Connection> = new Set();
   readonly #deferred: DeferredRequests;
 
@@ -76,17 +75,17 @@ export class Connections {
     this.#deferred = new DeferredRequests(core.context.clock);
   }
 
-  /** All connections, also those that only the peer has asked for. */
+  /** All connections, including those that only the peer has requested. */
   get all(): readonly Connection[] {
     return this.#core.table.all;
   }
 
-  /** Workers that are remembered. */
+  /** Number of remembered workers. */
   get knownPeers(): number {
     return this.#peers.size;
   }
 
-  /** The connection that a message names in its first word, if the message came from its peer. */
+  /** The connection named in the first word of a message, if the message came from its peer. */
   of(frame: AmFrame): Connection | undefined {
     return this.#core.table.of(frame);
   }
@@ -112,7 +111,7 @@ export class Connections {
     try {
       connection = this.#make(address);
       if (connection.am !== undefined) {
-        this.#sayFirst(connection, { to: NO_ENDPOINT, code: WireupCode.REQUEST, number });
+        this.#sendFirst(connection, { to: NO_ENDPOINT, code: WireupCode.REQUEST, number });
       }
     } catch (error) {
       this.#peers.release(peer);
@@ -125,8 +124,8 @@ export class Connections {
   }
 
   /**
-   * The half of the server of a connection that a client has asked for by a socket address: it is established once the client has attached.
-   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also where no transport carries messages
+   * Creates the server's half of a connection that a client has requested by a socket address: it is established once the client has attached.
+   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also if no transport carries messages
    */
   accept(packed: Uint8Array): Connection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
@@ -135,14 +134,14 @@ export class Connections {
   }
 
   /**
-   * The half of the client: attaches to the half of the server with that number. Throws like {@link accept}.
-   * @param windowBytes bytes that the server accepts before it asks for them
+   * Creates the client's half, which attaches to the server's half with that id. Throws like {@link accept}.
+   * @param windowBytes bytes that the server accepts before it requests them
    */
   attach(packed: Uint8Array, remoteId: number, windowBytes: number): Connection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
-    this.#sayFirst(connection, { to: remoteId, code: WireupCode.ATTACH, number: 0 });
+    this.#sendFirst(connection, { to: remoteId, code: WireupCode.ATTACH, number: 0 });
     return connection;
   }
 
@@ -156,7 +155,7 @@ export class Connections {
     else if (code === WireupCode.REQUEST) this.#onRequest(frame, wireup);
   }
 
-  /** The peer has closed a connection. */
+  /** Handles the close message of a peer. */
   onClose(frame: AmFrame): void {
     const connection = this.of(frame);
     if (connection === undefined) return;
@@ -167,12 +166,12 @@ export class Connections {
     else this.#events.onConnectionFailed(connection);
   }
 
-  /** Sends the close message and closes a connection; if the peer has not answered yet, when it answers. No request waits on it any more. */
+  /** Sends the close message and closes a connection; if the peer has not replied yet, once it replies. No request waits on the connection any more. */
   close(connection: Connection): void {
-    // The peer may have ended a connection that carried only answers, while its endpoint was being closed.
+    // A connection that carried only replies may have been ended by the peer while its endpoint was being closed.
     if (this.#core.table.byId(connection.id) !== connection) return;
     connection.sendClose();
-    // A failed peer does not answer; a client that attaches later is notified then.
+    // A failed peer does not reply. If it is a client that attaches later, it is notified then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
     const isAwaited = !isGone && !this.#accepted.has(connection);
     if (!isAwaited || (!connection.isClosePending && connection.isDrained)) {
@@ -185,7 +184,7 @@ export class Connections {
     if (oldest !== undefined && this.#leaving.size > LEAVING_MAX) this.drop(oldest);
   }
 
-  /** Closes connections that have sent their close message, and retries requests of peers that this process had no descriptors for. */
+  /** Closes connections that have sent their close message, and retries peer requests for which this process lacked descriptors. */
   progress(): void {
     for (const connection of this.#draining) {
       if (connection.isDrained) this.drop(connection);
@@ -193,12 +192,12 @@ export class Connections {
     for (const request of this.#deferred.takeDue()) this.#serve(request);
   }
 
-  /** True while a closed connection has a message for its peer, or a peer waits for the half of its connection here. */
+  /** True while a closed connection has a message for its peer, or a peer waits for its connection. */
   get hasPending(): boolean {
     return this.#leaving.size > 0 || this.#deferred.count > 0;
   }
 
-  /** Whether a connection is closed here, and waits to tell the peer. */
+  /** True if a connection is closed here and has not notified the peer yet. */
   leaves(connection: Connection): boolean {
     return this.#leaving.has(connection);
   }
@@ -215,7 +214,7 @@ export class Connections {
       if (peer.passive.get(number) === connection) {
         peer.passive.delete(number);
         this.#unclaimed -= 1;
-        // Its half is gone: the next one that is made here meets the next one there.
+        // This half is closed: the next connection made here must pair with the next one of the peer.
         if (peer.next === number) peer.next += 1;
       }
       this.#homes.delete(connection);
@@ -253,9 +252,9 @@ export class Connections {
       this.#established(connection, remoteId, windowBytes);
       return;
     }
-    // The half of a server that did not hear from its client in time: the client does not know that yet.
+    // The server's half was closed because its client was late. The client does not know that yet.
     const address = this.#addressIn(frame);
-    if (connection === undefined && address !== undefined) this.#refuse(address, remoteId);
+    if (connection === undefined && address !== undefined) this.#reject(address, remoteId);
   }
 
   #onRequest(frame: AmFrame, { from: remoteId, number, windowBytes }: WireupFields): void {
@@ -265,41 +264,41 @@ export class Connections {
     if (isIgnored) frame.reject?.();
   }
 
-  /** @returns false for a request that is not answered, because the peer cannot be reached */
+  /** @returns false for a request without a reply, because the peer cannot be reached */
   #serve(request: PeerRequest): boolean {
     const { packed, address, number, remoteId, windowBytes } = request;
     const known = this.#peers.find(packed);
     const own = known?.own.get(number) ?? known?.passive.get(number);
     if (own !== undefined) {
       this.#established(own, remoteId, windowBytes);
-      // The peer takes this worker for another one, by a wrong address, and counts its connections from the start.
-      if (own.remoteId !== remoteId) this.#refuse(address, remoteId);
+      // The peer has mistaken this worker for another one, by a wrong address, and counts its connections from 0.
+      if (own.remoteId !== remoteId) this.#reject(address, remoteId);
       return true;
     }
     if (this.#unclaimed + this.#deferred.count >= UNCLAIMED_MAX) {
-      this.#warn(`${UNCLAIMED_MAX} connections of peers wait to be used`);
-      this.#refuse(address, remoteId);
+      this.#warn(`${UNCLAIMED_MAX} connections of peers wait for worker.endpoint()`);
+      this.#reject(address, remoteId);
       return true;
     }
     const connection = this.#accept(address);
-    const refusal = connection instanceof Connection ? this.#answer(connection, request, known) : connection;
-    if (refusal === undefined) return true;
-    if (isLackOfResources(refusal.status)) {
-      this.#core.warnings.warn(`a request to connect waits: ${refusal.message}`);
+    const failure = connection instanceof Connection ? this.#reply(connection, request, known) : connection;
+    if (failure === undefined) return true;
+    if (isLackOfResources(failure.status)) {
+      this.#core.warnings.warn(`connection request deferred: ${failure.message}`);
       this.#deferred.add(request);
       return true;
     }
-    this.#warn(refusal.message);
+    this.#warn(failure.message);
     return false;
   }
 
-  /** Answers a peer that asks to connect, and lists its connection; or drops the connection and returns why it cannot answer. */
-  #answer(connection: Connection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
+  /** Replies to a peer that requests a connection, and lists the connection; if that fails, drops the connection and returns the reason. */
+  #reply(connection: Connection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
     const { packed, number, remoteId, windowBytes } = request;
-    const status = this.#say(connection, { to: remoteId, code: WireupCode.REPLY, number });
+    const status = this.#send(connection, { to: remoteId, code: WireupCode.REPLY, number });
     if (isFailure(status)) {
       this.drop(connection);
-      return statusError(status, 'the answer cannot be sent');
+      return statusError(status, 'cannot send the reply');
     }
     this.#events.onAccepted();
     const peer = known ?? this.#peers.get(packed, number);
@@ -310,12 +309,12 @@ export class Connections {
     return undefined;
   }
 
-  /** The address in a message of the worker that has it; undefined for any other, which is ignored. */
+  /** The address in a message, if it is that of the sender; otherwise undefined, and the message is ignored. */
   #addressIn(frame: AmFrame): WorkerAddress | undefined {
     try {
       const address = unpackWorkerAddress(addressIn(frame));
       if (identitiesOf(this.#core.openIfaces, address.entries).includes(frame.source)) return address;
-      this.#warn('it names the address of another worker');
+      this.#warn('it contains the address of another worker');
     } catch (error) {
       if (!isUcxError(error)) throw error;
       this.#warn(error.message);
@@ -323,9 +322,9 @@ export class Connections {
     return undefined;
   }
 
-  /** Tells a peer that its half of a connection has no counterpart. */
-  #refuse(address: WorkerAddress, remoteId: number): void {
-    if (this.#draining.size >= REFUSALS_MAX) return;
+  /** Notifies a peer that its half of a connection has no counterpart. */
+  #reject(address: WorkerAddress, remoteId: number): void {
+    if (this.#draining.size >= REJECTIONS_MAX) return;
     const connection = this.#accept(address);
     if (!(connection instanceof Connection)) return;
     connection.remoteId = remoteId;
@@ -333,12 +332,12 @@ export class Connections {
   }
 
   #warn(why: string): void {
-    this.#core.warnings.warn(`a request to connect is ignored: ${why}`);
+    this.#core.warnings.warn(`connection request ignored: ${why}`);
   }
 
   #onReply(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
     const connection = this.of(frame);
-    // A half that was accepted may be attached to only by its client.
+    // Only its client may attach to an accepted half.
     if (connection !== undefined && !this.#accepted.has(connection)) {
       this.#established(connection, remoteId, windowBytes);
     }
@@ -352,13 +351,13 @@ export class Connections {
     else if (connection.failure !== Status.OK) connection.sendClose();
   }
 
-  /** The half here of a connection that a peer asks for; or why there is none. */
+  /** Creates the local half of a connection that a peer requests; returns the reason if it cannot. */
   #accept(address: WorkerAddress): Connection | UcxError {
     try {
       const connection = this.#make(address);
       if (connection.am !== undefined) return connection;
       this.drop(connection);
-      return statusError(Status.UNREACHABLE, 'no transport carries messages back');
+      return statusError(Status.UNREACHABLE, 'no transport can carry replies');
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return error;
@@ -367,7 +366,7 @@ export class Connections {
 
   #make(address: WorkerAddress): Connection {
     const { openIfaces, activity, context, table } = this.#core;
-    table.checkRoom();
+    table.checkFreeSlot();
     const lanes = connectLanes(openIfaces, address.entries, activity, context.resources.rejections);
     const connection = new Connection(this.#core, table.takeId(), lanes);
     connection.sources = identitiesOf(openIfaces, address.entries);
@@ -377,37 +376,37 @@ export class Connections {
     table.add(connection);
     if (endpointConnect.hasSubscribers && this.#core.observation.isTold)
       endpointConnect.publish(changeOf(connection, Status.OK));
-    if (connection.protocolInfo !== undefined) tellMessageProtocols(context, connection, connection.protocolInfo);
+    if (connection.protocolInfo !== undefined) printMessageProtocols(context, connection, connection.protocolInfo);
     return connection;
   }
 
   /**
-   * Sends the first wire-up message of a connection, which cannot exist without it.
-   * @throws UcxError by the status of a transport that cannot; the connection is dropped then
+   * Sends the first wire-up message of a connection, with the address of this worker.
+   * @throws UcxError if a transport cannot send it; then the connection is dropped
    */
-  /** The first message has the address of this worker. */
-  #sayFirst(connection: Connection, said: Said): void {
-    const status = this.#say(connection, said, this.#core.packedAddress);
+  /** Sends the first wire-up message, which contains the address of this worker. Drops the connection and throws if it cannot be sent. */
+  #sendFirst(connection: Connection, message: WireupMessage): void {
+    const status = this.#send(connection, message, this.#core.packedAddress);
     if (!isFailure(status)) return;
     this.drop(connection);
-    throw statusError(status, 'connect: the first message cannot be sent');
+    throw statusError(status, 'connect: cannot send the first message');
   }
 
-  #say(connection: Connection, { to, code, number }: Said, payload?: Uint8Array): Status {
+  #send(connection: Connection, { to, code, number }: WireupMessage, payload?: Uint8Array): Status {
     const { id: from, inbound } = connection;
     const header = writeWireup(to, { code, from, number, windowBytes: inbound.windowBytes });
     return connection.post(MessageId.WIREUP, header, payload);
   }
 }
 
-/** A message of wire-up: what it says, to which connection of the peer, about which connection between the two workers. */
-interface Said {
+/** A wire-up message: its code, the id of the peer's half, and the number of the connection between the two workers. */
+interface WireupMessage {
   readonly to: number;
   readonly code: number;
   readonly number: number;
 }
 
-/** The worker address in a message of wire-up; nothing in one without. */
+/** The worker address in a wire-up message; empty if it has none. */
 function addressIn(frame: AmFrame): Uint8Array {
   return payloadOf(frame, WIREUP_BYTES) ?? NO_BYTES;
 }

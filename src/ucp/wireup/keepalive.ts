@@ -1,4 +1,4 @@
-/** Keepalive: detects peers that have failed, by periodic checks and by immediate reports of transports. */
+/** Keepalive: detects failed peers, by periodic checks and by immediate reports of transports. */
 
 import { progressInBackground } from '../../api/progress/progressable.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
@@ -6,32 +6,31 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import type { Connection } from '../base/connection.ts';
 
-/** The connections that are checked, and the handler of failures. */
+/** The owner of the connections. */
 export interface KeepaliveOwner {
   readonly ifaces: readonly Iface[];
-  /** The connections that are to be watched. */
+  /** Connections to check. */
   watched(): readonly Connection[];
-  /** Connections with cancelled requests that stopped peers hold up. */
+  /** Connections with cancelled requests that stopped peers block. */
   heldUp(): ReadonlySet<Connection>;
-  /** Takes messages that have arrived, some of each peer; returns how many. */
+  /** Handles messages that have arrived, a few of each peer; returns how many. */
   progress(): number;
   onPeerGone(connection: Connection, status: Status): void;
 }
 
-/** Calls of progress that deliver what the longest ring of posix holds: 65536 messages, 32 in a call. */
+/** Progress calls needed to drain the longest posix ring: 65536 messages, 32 in a call. */
 const CALLS_MAX = 2048;
 
-/** The keepalive of one worker. */
 export class Keepalive {
   readonly #owner: KeepaliveOwner;
   readonly #clock: Clock;
   readonly #intervalNs: number;
   #timer: Timer | undefined;
   #closed = false;
-  /** As the last check has found them: a peer that is still stopped at the next one has failed. */
+  /** Blocked connections as of the last check: a peer that is still stopped at the next check counts as failed. */
   #heldUp: ReadonlySet<Connection> = new Set();
 
-  /** @param intervalNs time between two checks; Infinity for never */
+  /** @param intervalNs time between two checks; Infinity for no checks */
   constructor(owner: KeepaliveOwner, clock: Clock, intervalNs: number) {
     this.#owner = owner;
     this.#clock = clock;
@@ -39,7 +38,7 @@ export class Keepalive {
     for (const iface of owner.ifaces) iface.setErrorHandler?.((endpoint, status) => this.#onFailed(endpoint, status));
   }
 
-  /** Called when there is a connection to watch. */
+  /** Called when there is a connection to check. */
   start(): void {
     if (this.#timer !== undefined || this.#closed || this.#intervalNs === Number.POSITIVE_INFINITY) return;
     this.#timer = this.#clock.setTimer(this.#intervalNs, () => {
@@ -70,7 +69,7 @@ export class Keepalive {
       isLost(connection) ? Status.ENDPOINT_TIMEOUT : laneFailureOf(connection);
     const lost = watched.filter((connection) => failureOf(connection) !== Status.OK);
     if (lost.length === 0) return;
-    // A peer that has closed has said so before it went, behind its other messages. The limit is for peers that never cease to send.
+    // A peer that has closed has sent its close message before it exited, behind its other messages. The limit is for peers that never stop sending.
     for (let calls = 0; calls < CALLS_MAX && progressInBackground(this.#owner) > 0; calls++);
     for (const connection of this.#owner.watched()) {
       const failure = lost.includes(connection) ? failureOf(connection) : Status.OK;

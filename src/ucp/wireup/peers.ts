@@ -1,7 +1,7 @@
 /**
- * The other workers that one worker has connections with, and which connection is the n-th of each. Bounded: of those without connections the oldest
- * are forgotten. The connections of a worker with requests that lack resources: progress starts them again. Requests of peers to connect for which
- * this process lacks descriptors or memory: kept until connections.ts tries them again.
+ * The workers with which one worker has connections, and the numbering of the connections with each. Bounded: of workers without connections, the oldest
+ * are forgotten. Also restarts the connections with requests that lack resources, and keeps connection requests of peers for which this process lacks
+ * descriptors or memory until connections.ts retries them.
  */
 
 import { createHash } from 'node:crypto';
@@ -9,26 +9,25 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Connection } from '../base/connection.ts';
 import type { WorkerAddress } from '../lane/worker-address.ts';
 
-/** Workers without connections that are remembered, so that the next connection has the number that both ends expect. */
+/** Maximum number of remembered workers without connections. They are remembered so that the next connection has the number that both sides expect. */
 export const IDLE_PEERS_MAX = 4096;
 
-/** One other worker. */
 export interface Peer {
   readonly key: string;
-  /** Number of the next connection that this end makes. */
+  /** Number of the next connection made by this side. */
   next: number;
-  /** Connections that this end made, by number, and those that the peer made and this end has not asked for yet. */
+  /** Connections made by this side, and those that only the peer has requested, both by number. */
   readonly own: Map<number, Connection>;
   readonly passive: Map<number, Connection>;
 }
 
-/** The other workers, by their whole address: one that has the id of another and interfaces of its own is another worker. */
+/** The other workers, by their whole address: a worker with the id of another but different interfaces is a different worker. */
 export class Peers {
   readonly #peers: Map<string, Peer> = new Map();
-  /** Those without connections, the oldest first. */
+  /** Workers without connections, the oldest first. */
   readonly #idle: Set<Peer> = new Set();
 
-  /** Workers that are remembered. */
+  /** Number of remembered workers. */
   get size(): number {
     return this.#peers.size;
   }
@@ -40,7 +39,7 @@ export class Peers {
 
   /**
    * The worker with this address.
-   * @param next number of the next connection with an unknown worker: the number in its request, if it asks
+   * @param next number of the next connection with an unknown worker: the number in its request, if it sent one
    */
   get(packedAddress: Uint8Array, next = 0): Peer {
     const key = keyOf(packedAddress);
@@ -69,12 +68,12 @@ function keyOf(packedAddress: Uint8Array): string {
   return createHash('sha256').update(packedAddress).digest('base64');
 }
 
-/** The connections. */
+/** Connections with requests that wait for resources. */
 export class PendingConnections {
   readonly #connections: Set<Connection>;
   readonly #onFailed: (connection: Connection) => void;
 
-  /** @param connections add themselves; @param onFailed called for those that have failed within a call */
+  /** @param connections add themselves; @param onFailed called for connections that have failed within a call */
   constructor(connections: Set<Connection>, onFailed: (connection: Connection) => void) {
     this.#connections = connections;
     this.#onFailed = onFailed;
@@ -88,7 +87,7 @@ export class PendingConnections {
     this.#connections.delete(connection);
   }
 
-  /** Starts waiting requests, as far as there are resources; returns how many were started or ended. */
+  /** Restarts queued requests as far as there are resources; returns how many were started or ended. */
   restart(): number {
     let started = 0;
     for (const connection of this.#connections) {
@@ -102,22 +101,22 @@ export class PendingConnections {
   }
 }
 
-/** Time between two tries. */
+/** Time between two retries. */
 const RETRY_NS = 5e6;
 
-/** The connection that a peer asks for. */
+/** A connection request of a peer. */
 export interface PeerRequest {
   readonly packed: Uint8Array;
   readonly address: WorkerAddress;
-  /** Number of the connection among those between the two workers. */
+  /** Number of the connection between the two workers. */
   readonly number: number;
   /** Id of the peer's half. */
   readonly remoteId: number;
-  /** Bytes that the peer accepts before it asks for them. */
+  /** Bytes that the peer accepts before it requests them. */
   readonly windowBytes: number;
 }
 
-/** The requests of one worker. */
+/** The deferred connection requests of one worker. */
 export class DeferredRequests {
   readonly #clock: Clock;
   #requests: PeerRequest[] = [];
@@ -136,7 +135,7 @@ export class DeferredRequests {
     this.#dueNs = this.#clock.nowNs() + RETRY_NS;
   }
 
-  /** Hands out all requests once it is time to try again. */
+  /** Removes and returns all requests if it is time to retry. */
   takeDue(): readonly PeerRequest[] {
     if (this.#requests.length === 0 || this.#clock.nowNs() < this.#dueNs) return [];
     const due = this.#requests;

@@ -1,7 +1,7 @@
 /**
- * The connections of one worker by socket addresses: its listeners, its attempts to connect, the data that both sides exchange, and the two halves of a
- * connection that result from it. Accepted halves wait until their clients attach: bounded in number for each listener and for each address of clients,
- * and in time, so that a client that never attaches has a bounded cost. The connection manager is opened at the first use.
+ * The connections of one worker by socket address: its listeners, its connection attempts, the data that both sides exchange, and the two halves of the
+ * resulting connection. Accepted halves wait until their clients attach. Their number is limited for each listener and each client address, and so is
+ * their waiting time, so that a client that never attaches has a bounded cost. The connection manager is opened at first use.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';
@@ -32,7 +32,6 @@ import type { WorkerCore } from '../base/worker-core.ts';
 import { unpackWorkerAddress } from '../lane/worker-address.ts';
 import type { ConnectionEvents, Connections } from './connections.ts';
 
-/** The connections. */
 export class SocketConnections {
   readonly #core: WorkerCore;
   readonly #connections: Connections;
@@ -43,7 +42,7 @@ export class SocketConnections {
   readonly #attaching: Attaching;
   #manager: ConnectionManager | undefined;
   #isDue = false;
-  /** The last sleep of the manager whose end is awaited here. */
+  /** The last wait in the manager whose end is awaited here. */
   #asleep: Promise<void> | undefined = undefined;
   #closed = false;
 
@@ -56,12 +55,12 @@ export class SocketConnections {
     this.#driver = driver;
   }
 
-  /** The connection manager; none before the first use. */
+  /** The connection manager; empty before the first use. */
   get managers(): readonly ConnectionManager[] {
     return this.#manager === undefined ? [] : [this.#manager];
   }
 
-  /** Whether progress has to drive the manager now: that is a system call, so it is not made in every call of progress. */
+  /** True if progress must drive the manager now: that needs a system call, so not every progress call makes it. */
   get isDue(): boolean {
     return this.#isDue;
   }
@@ -81,7 +80,7 @@ export class SocketConnections {
     return count;
   }
 
-  /** Sleeps as ConnectionManager.wait does. */
+  /** Waits like ConnectionManager.wait. */
   wait(timeoutNs: number): Promise<void> {
     const sleep = this.#manager?.wait(timeoutNs) ?? Promise.resolve();
     if (sleep !== this.#asleep) {
@@ -138,12 +137,12 @@ export class SocketConnections {
     return true;
   }
 
-  /** Called when a half that was accepted has its client, or is gone. */
+  /** Called when an accepted half has its client, or was dropped. */
   attached(connection: Connection): void {
     this.#attaching.delete(connection);
   }
 
-  /** Closes listeners and gives up attempts. Idempotent. */
+  /** Closes listeners and cancels attempts. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -160,10 +159,10 @@ export class SocketConnections {
   }
 
   #onRequest(listener: Listener, request: ClientRequest): void {
-    const refusal = this.#attaching.refusalOf(listener, request.clientAddress.address);
-    if (refusal !== undefined) {
-      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${refusal}`);
-      request.reject(Status.BUSY, refusal);
+    const rejection = this.#attaching.rejectionOf(listener, request.clientAddress.address);
+    if (rejection !== undefined) {
+      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} rejected: ${rejection}`);
+      request.reject(Status.BUSY, rejection);
       return;
     }
     let data: ConnectData;
@@ -171,7 +170,7 @@ export class SocketConnections {
       data = unpackConnectData(request.privateData);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
+      this.#core.warnings.warn(`client ${printSocketAddress(request.clientAddress)} rejected: ${error.message}`);
       request.reject(error.status, error.message);
       return;
     }
@@ -195,20 +194,20 @@ export class SocketConnections {
     }
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
     const endpoint = this.#events.adopt(connection, options);
-    // One time-out for the answer, and one for the client to attach after it.
+    // One time limit for the reply, and another one for the client to attach.
     const timeoutNs = 2 * this.#open().timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
     const { id: connectionId, inbound } = connection;
     const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: this.#core.packedAddress };
     request.accept(packAcceptData(answer), (status) => {
-      // Once the client has attached, the transports know best whether it lives.
+      // Once the client has attached, the transports detect whether it is alive.
       if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;
       this.#onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
     });
     return endpoint;
   }
 
-  /** @returns what becomes of the connection, for the server; see OnConnectAnswer */
+  /** @returns the decision about the connection, for the server; see OnConnectAnswer */
   #onAnswer(request: ConnectRequest, options: ConnectNbxOptions, answer: ConnectAnswer): Status {
     this.#attempts.delete(request);
     if (answer.status !== Status.OK) {
@@ -248,12 +247,12 @@ export class SocketConnections {
   }
 }
 
-/** Halves of one listener that wait for their clients, at most; further clients are rejected with BUSY. */
+/** Maximum number of halves of one listener that wait for their clients; further clients are rejected with BUSY. */
 export const ATTACHING_MAX = 1024;
-/** The same of clients with one address. */
+/** The same for clients with one address. */
 export const ATTACHING_PER_CLIENT_MAX = 512;
 
-/** A half that waits. */
+/** A waiting half. */
 interface Waiting {
   readonly connection: Connection;
   readonly listener: object;
@@ -261,7 +260,7 @@ interface Waiting {
   readonly deadlineNs: number;
 }
 
-/** The halves. */
+/** Accepted halves whose clients have not attached yet. */
 export class Attaching {
   readonly #clock: Clock;
   readonly #onLate: (connection: Connection) => void;
@@ -282,15 +281,15 @@ export class Attaching {
   }
 
   /** Why a client cannot be accepted now; undefined if it can. */
-  refusalOf(listener: object, client: string): string | undefined {
+  rejectionOf(listener: object, client: string): string | undefined {
     const count = this.#byListener.get(listener) ?? 0;
-    if (count >= ATTACHING_MAX) return `${count} clients that were accepted have not come`;
+    if (count >= ATTACHING_MAX) return `${count} accepted clients have not attached yet`;
     const same = this.#byClient.get(client) ?? 0;
-    if (same >= ATTACHING_PER_CLIENT_MAX) return `${same} clients of ${client} that were accepted have not come`;
+    if (same >= ATTACHING_PER_CLIENT_MAX) return `${same} accepted clients from ${client} have not attached yet`;
     return undefined;
   }
 
-  /** A client was accepted. @param timeoutNs time that it has; Infinity for no bound */
+  /** Adds a half whose client was accepted. @param timeoutNs time limit for the client to attach; Infinity for none */
   add(connection: Connection, listener: object, client: string, timeoutNs: number): void {
     this.#waiting.set(connection, { connection, listener, client, deadlineNs: this.#clock.nowNs() + timeoutNs });
     change(this.#byListener, listener, 1);
@@ -331,7 +330,7 @@ export class Attaching {
       if (connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK) late.push(connection);
       this.delete(connection);
     }
-    // First, because the callbacks below are the application's.
+    // First, because the callbacks below belong to the application.
     this.#arm();
     for (const connection of late) this.#onLate(connection);
   }
@@ -344,11 +343,11 @@ function change<K>(counts: Map<K, number>, key: K, by: number): void {
 }
 
 /*
- * The bytes that a client and a listener exchange through a connection manager: identity and worker address of the client, and the half of a connection that
- * the server has made for it.
+ * Layouts of the data that client and listener exchange through a connection manager: identity and worker address of the client, and the half of the
+ * connection that the server has created for it.
  *
- * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
- * u16 0, u32 id of the connection, u64 bytes that the client may send before the server asks for them, worker address.
+ * Little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0, u16 0, u32
+ * id of the connection, u64 bytes that the client may send before the server requests them, worker address.
  */
 
 const VERSION = 2;
@@ -357,20 +356,18 @@ const REQUEST_BYTES = 16;
 const ACCEPTANCE_BYTES = 16;
 const CONNECTION_ID_MAX = 0x7fff_ffff;
 
-/** The data of a client. */
 interface ConnectData {
   readonly clientId: bigint | undefined;
   readonly workerAddress: Uint8Array;
 }
 
-/** The data of a server. */
+/** The private data of a server. */
 export interface AcceptData {
   readonly connectionId: number;
   readonly windowBytes: number;
   readonly workerAddress: Uint8Array;
 }
 
-/** Writes the data of a client. */
 export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8Array {
   const packed = begin(REQUEST_BYTES, workerAddress);
   const view = new DataView(packed.buffer);
@@ -380,19 +377,18 @@ export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8
 }
 
 /**
- * Reads the data of a client, including its worker address.
+ * Reads the private data of a client, and checks its worker address.
  * @throws UcxError ERR_CONNECT_MALFORMED, ERR_ADDRESS_MALFORMED (INVALID_PARAM)
  */
 export function unpackConnectData(packed: Uint8Array): ConnectData {
   const view = viewOf(packed, REQUEST_BYTES, 'request');
   const flags = view.getUint8(1);
-  if (flags > HAS_CLIENT_ID) throw malformed('request', `has the flags ${flags}`);
+  if (flags > HAS_CLIENT_ID) throw malformed('request', `has unknown flags ${flags}`);
   const workerAddress = new Uint8Array(packed.subarray(REQUEST_BYTES));
   unpackWorkerAddress(workerAddress);
   return { clientId: flags === HAS_CLIENT_ID ? view.getBigUint64(8, true) : undefined, workerAddress };
 }
 
-/** Writes the data of a server. */
 export function packAcceptData({ connectionId, windowBytes, workerAddress }: AcceptData): Uint8Array {
   const packed = begin(ACCEPTANCE_BYTES, workerAddress);
   const view = new DataView(packed.buffer);
@@ -401,12 +397,12 @@ export function packAcceptData({ connectionId, windowBytes, workerAddress }: Acc
   return packed;
 }
 
-/** Reads the data of a server; throws like {@link unpackConnectData}. */
+/** Reads the private data of a server; throws like {@link unpackConnectData}. */
 export function unpackAcceptData(packed: Uint8Array): AcceptData {
   const view = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance');
   const connectionId = view.getUint32(4, true);
   if (connectionId === 0 || connectionId > CONNECTION_ID_MAX) {
-    throw malformed('acceptance', `names the connection ${connectionId}`);
+    throw malformed('acceptance', `has an invalid connection id ${connectionId}`);
   }
   const workerAddress = new Uint8Array(packed.subarray(ACCEPTANCE_BYTES));
   unpackWorkerAddress(workerAddress);
@@ -421,10 +417,10 @@ function begin(headerBytes: number, workerAddress: Uint8Array): Uint8Array<Array
 }
 
 function viewOf(packed: Uint8Array, headerBytes: number, what: string): DataView {
-  if (packed.byteLength < headerBytes) throw malformed(what, `has only ${packed.byteLength} bytes`);
+  if (packed.byteLength < headerBytes) throw malformed(what, `is truncated: has only ${packed.byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const version = view.getUint8(0);
-  if (version !== VERSION) throw malformed(what, `has version ${version}, this library reads ${VERSION}`);
+  if (version !== VERSION) throw malformed(what, `has version ${version}, but this library supports only ${VERSION}`);
   return view;
 }
 
@@ -432,7 +428,7 @@ function malformed(what: string, rule: string): UcxError {
   return new UcxError({
     code: 'ERR_CONNECT_MALFORMED',
     status: Status.INVALID_PARAM,
-    message: `${what} to connect ${rule}`,
+    message: `connection ${what} ${rule}`,
     details: { rule },
   });
 }

@@ -148,7 +148,7 @@ describe('device memory that the network card cannot register', () => {
     const target = mappedOf(two, 'registered', BYTES);
     const rkey = keyFor(ab, two, target);
     const missing = ab.explain('put', source, rkey).rejected.find(({ transport }) => transport.startsWith(FAKE_NAME));
-    expect(missing!.reason).toMatch(/has no handle for the local memory/);
+    expect(missing!.reason).toMatch(/the local memory is not registered/);
     expect(missing!.reason).toMatch(reason);
     expect(fixture.logged.filter((message) => reason.test(message))).toHaveLength(2);
     await fill(one, source, pattern(BYTES, 3));
@@ -163,7 +163,7 @@ describe('device memory that the network card cannot register', () => {
   it('is not exported if the network card does not accept dma-bufs', () => {
     const { network, one } = fixture.pair({ hasDmabuf: false });
     const memory = mappedOf(one, 'gaudi', BYTES);
-    expect([network.dmabufRegistrations, nativeHandle(memory).refusals.size]).toEqual([0, 0]);
+    expect([network.dmabufRegistrations, nativeHandle(memory).registrationErrors.size]).toEqual([0, 0]);
     expect(fixture.logged.join()).not.toMatch(/dma-buf/);
   });
 });
@@ -213,7 +213,7 @@ describe('a dma-buf of device memory', () => {
     );
     const foreign = { address: 2n ** 60n, byteLength: 4096 };
     one.context.memoryTypeEvent({ event: 'allocated', memoryType: MemoryType.GAUDI, ...foreign });
-    expect(() => one.context.exportDmabuf(foreign)).toThrow(/no memory domain knows it/);
+    expect(() => one.context.exportDmabuf(foreign)).toThrow(/not recognized by any memory domain/);
   });
 });
 
@@ -252,8 +252,8 @@ describe('foreign HBM by its dma-buf', () => {
     const memory = mappedOf(one, 'gaudi', BYTES);
     network.dmabufRefusal = Status.UNSUPPORTED;
     const here = mapAt(two, one, memory, 0);
-    expect([...nativeHandle(here).refusals.values()].join()).toMatch(/register a dma-buf: unsupported operation/);
-    expect(fixture.logged.filter((message) => /is staged for it: register a dma-buf/.test(message))).toHaveLength(1);
+    expect([...nativeHandle(here).registrationErrors.values()].join()).toMatch(/register a dma-buf: unsupported operation/);
+    expect(fixture.logged.filter((message) => /it is staged: register a dma-buf/.test(message))).toHaveLength(1);
     const rkey = keyFor(ab, two, here);
     await serving({ one, two }, () => ab.put(pattern(BYTES, 5), rkey));
     await expectContents(one, memory, pattern(BYTES, 5));

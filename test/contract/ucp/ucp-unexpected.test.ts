@@ -146,7 +146,7 @@ describe('a peer that ignores its credit', () => {
     ['a stream', MessageId.STREAM, (to: number) => writeStream(to, 0)],
   ] as const)('is disconnected: %s', async (_what, id, write) => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
-    fixture.allow(/a peer is disconnected: it sends/);
+    fixture.allow(/peer disconnected for a protocol violation: it sent/);
     await using messages = pair.two.worker.messages(AM_ID);
     const most = await attack(pair, id, write, 100);
     expect(most).toBeLessThanOrEqual(BUDGET_BYTES);
@@ -156,7 +156,7 @@ describe('a peer that ignores its credit', () => {
 
   it('is disconnected: offers', async () => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
-    fixture.allow(/a peer is disconnected: it offers/);
+    fixture.allow(/peer disconnected for a protocol violation: it offered/);
     const offer = { request: 1, tagLow: 1, tagHigh: 0, byteLength: 100, keyOffset: 0 };
     await attack(pair, MessageId.TAG_RTS, (to) => writeTagRts(to, offer), 0);
     expect(pair.two.worker.stats().counters['unexp_messages']).toBe(OFFERS_MAX);

@@ -66,13 +66,13 @@ describe('distances', () => {
     expect(chosen).toEqual([
       expect.objectContaining({
         transport: 'fake_net/net1',
-        note: 'PCI switch in common with device 0, divided from 16384 bytes on: fake_net/net1 74 %, fake_net/net0 26 %',
+        note: 'PCI switch in common with device 0, divided at 16384 bytes and more: fake_net/net1 74 %, fake_net/net0 26 %',
       }),
     ]);
     expect(rejected).toContainEqual(expect.objectContaining({ transport: 'fake_net/net0', protocol: 'put/zcopy' }));
     const { losers } = ab.explain('put', source, key).at(4096);
     const far = losers.find(({ transport }) => transport === 'fake_net/net0');
-    expect(far?.reason).toContain('(PCI root in common with device 0: 300 ns more, 3.50 GB/s at most)');
+    expect(far?.reason).toContain('(PCI root in common with device 0: 300 ns more, at most 3.50 GB/s)');
     expect(await shares(both, () => serving(both, () => ab.put(source, key)))).toEqual([26, 74]);
     expectSame(target.bytes!, pattern(BYTES, 1));
     await fill(one, source, new Uint8Array(BYTES));

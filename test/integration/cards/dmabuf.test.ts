@@ -250,7 +250,7 @@ describe.each(CARDS)('HBM of another context on %s over %s', (asic, engine) => {
     expect(() => mapped(here, from)).toThrow(
       expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
-        message: expect.stringMatching(/upstream habanalabs drivers/),
+        message: expect.stringMatching(/habanalabs driver of the vendor/),
       }),
     );
     expect(openFileDescriptors()).toBe(before);

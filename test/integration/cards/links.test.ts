@@ -67,7 +67,7 @@ describe('links between cards', () => {
     const { winner, losers } = stack.endpoint.explain('put', near, key).at(BYTES);
     expect(winner?.protocol).toBe('put/am');
     expect(losers.map(({ transport, reason }) => `${transport} ${reason}`)).toContain(
-      'gaudi_ipc/gaudi0 does not get through to the remote memory: 0 of 3 links up',
+      'gaudi_ipc/gaudi0 cannot reach the remote memory: 0 of 3 links up',
     );
     await roundTrip(stack, near, key);
     expect(stack.node.transfers()!.linkBytes[0]![1]).toBe(0);

@@ -117,7 +117,7 @@ describe('UCX_PROTO_EMULATION_ENABLE', () => {
     if (PROTO_EMULATION_ENABLE === 'n') {
       const error = await failureOf(() => endpoint.put(bytes, rkey));
       expect(error).toMatchObject({ code: 'ERR_UNREACHABLE' });
-      expect(error.message).toContain('software emulation is excluded by UCX_PROTO_EMULATION_ENABLE');
+      expect(error.message).toContain('software emulation is disabled by UCX_PROTO_EMULATION_ENABLE');
       expect(endpoint.explain('put', bytes, rkey).chosen).toEqual([]);
       expect(endpoint.explain('tag', bytes, rkey).chosen).not.toEqual([]);
     } else {

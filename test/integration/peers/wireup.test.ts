@@ -111,7 +111,7 @@ describe('worker addresses', () => {
     const address = two.worker.address();
     await two.context.close();
     expect(await failureOf(() => one.worker.endpoint(address))).toMatchObject({ code: 'ERR_UNREACHABLE' });
-    // cma would still reach this process, but it carries no messages.
+    // cma would still reach this process, but it does not support messages.
     const endpoint = other.worker.endpoint(address);
     expect(endpoint.messageTransport).toBeUndefined();
     const failure = await failureOf(() => endpoint.tagSendNbx(new Uint8Array(3), 0, 3, 1));

@@ -149,8 +149,8 @@ describe('the snapshot of a process', () => {
       return Object.fromEntries(seen.requests.oldest.map(({ protocol, waitsFor }) => [protocol, waitsFor]));
     };
     expect(await waits()).toEqual({
-      'tag/rndv': 'the peer has not answered the request to connect',
-      'tag/eager/short': 'the peer has not answered the request to connect',
+      'tag/rndv': 'the reply to the connection request',
+      'tag/eager/short': 'the reply to the connection request',
       'tag/recv': 'a message with tag 0xabcd in the bits 0xffff',
       'stream/recv': 'bytes of the stream',
     });
@@ -160,7 +160,7 @@ describe('the snapshot of a process', () => {
       worker.progress();
       peer.progress();
     }
-    expect(await waits()).toMatchObject({ 'tag/rndv': 'the answer of the peer' });
+    expect(await waits()).toMatchObject({ 'tag/rndv': 'the reply of the peer' });
     const long = peer.tagRecvNbx(new Uint8Array(1e6), 0, 1e6, 5);
     for (const cancelled of [received, streamed])
       if (typeof cancelled === 'object') expect(cancelled.cancel()).toBe(true);

@@ -37,7 +37,7 @@ describe('an empty UCX_TLS', () => {
     const args = ['explain', '--op', 'tag', '--peer', peer];
     const { code, err } = cli.run(args, { UCX_TLS: '', UCX_ENGINE: 'native' });
     expect(code).toBe(1);
-    expect(err).toContain('UCX_TLS is empty: unset it for all transports');
+    expect(err).toContain('UCX_TLS is empty: unset it to use all transports');
     expect(err).toContain('excluded by UCX_TLS, which is empty');
     expect(err).not.toContain('the peer process');
   });

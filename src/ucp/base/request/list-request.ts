@@ -5,7 +5,7 @@
  *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
  *     '----- the notification is sent behind the blocks ---------------------------------------------------'
  *
- * A failure ends the request from every phase, and nothing is sent then. A cancelled list fails, until its notification is sent.
+ * A failure ends the request in any phase, without a notification. A list can be cancelled until its notification is sent.
  */
 
 import type { FlushedList, ListStart } from '../../../api/list/notify-order.ts';
@@ -16,20 +16,20 @@ import type { Connection } from '../connection.ts';
 import { start } from '../queued.ts';
 import { notInitialized, Request, type Starter } from './request.ts';
 
-/** The phases of a list: see the diagram above. */
+/** See the diagram above. */
 export const ListPhase = { MOVE: 0, FLUSH: 1, NOTIFY: 2, DONE: 3 } as const;
 export type ListPhase = (typeof ListPhase)[keyof typeof ListPhase];
 
 /** The blocks of a list, and the state of moving them once. */
 export interface ListMove {
   /**
-   * Starts the blocks that are left, as far as there are resources.
+   * Starts the remaining blocks, as far as there are resources.
    * @returns OK if all are started, NO_RESOURCE, or a failure
    */
   start(request: ListRequest, connection: Connection): Status;
-  /** Drops the blocks that are not started. */
+  /** Drops the blocks that were not started. */
   drop(): void;
-  /** Whether lanes carry all blocks that were started: the worker of the peer moves none. */
+  /** True if lanes carry all blocks that were started, and none is executed by the worker of the peer. */
   readonly isCarried: boolean;
   /** False if any of its memory was detached, shortened or unmapped. */
   readonly isIntact: boolean;
@@ -40,7 +40,7 @@ export interface ListMove {
 /** A notification. */
 export interface Notice {
   readonly bytes: Uint8Array;
-  /** Id of active messages that it goes to; undefined for the notifications of the worker. */
+  /** AM id of the notification; undefined for notifications of the worker. */
   readonly id: number | undefined;
 }
 
@@ -49,7 +49,7 @@ export class BlockCompletion implements Completion {
   count = 1;
   failure: Status = Status.OK;
   request: ListRequest | undefined = undefined;
-  /** Number of the entry of the block. */
+  /** Index of the list entry that contains the block. */
   entry = 0;
 
   onComplete(): void {
@@ -59,25 +59,24 @@ export class BlockCompletion implements Completion {
   }
 }
 
-/** A list. */
 export class ListRequest extends Request implements FlushedList {
   starter: Starter<ListRequest> = notInitialized;
-  /** The phase that is started next: the one before it may be in flight. */
+  /** The next phase to start; the previous one may be in flight. */
   phase: ListPhase = ListPhase.MOVE;
-  /** Made at the first start; it is empty while the request is free. */
+  /** Created at the first start; reset while the request is free. */
   move: ListMove | undefined = undefined;
-  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  /** True if the request ends only when all bytes are in remote memory: always before a notification. */
   flushes = false;
-  /** The notification that the peer gets at the end; undefined for a list without one. */
+  /** The notification sent at the end; undefined for none. */
   notification: Notice | undefined = undefined;
-  /** The message of the notification, while it can still be withdrawn. */
+  /** The request of the notification, while it can still be withdrawn. */
   message: Request | undefined = undefined;
-  /** Whether its notification waits for those before it. */
+  /** True if its notification waits for those of earlier lists. */
   isDue = false;
   listStart: ListStart | undefined = undefined;
-  /** The lanes that blocks were given to: a notification waits until they are flushed. */
+  /** Lanes that were given blocks: they are flushed before the notification. */
   readonly used: Lane[] = [];
-  /** Makes the error of a failed block. */
+  /** Creates the error of a failed block. */
   errorOf: (entry: number, status: Status) => unknown = () => undefined;
   /** Completions of blocks that are not in flight. */
   readonly #spare: BlockCompletion[] = [];
@@ -87,7 +86,7 @@ export class ListRequest extends Request implements FlushedList {
     this.phase = ListPhase.MOVE;
     this.isDue = false;
     this.message = undefined;
-    // Not `length = 0`, for which V8 calls its runtime.
+    // Not `length = 0`, which calls into the V8 runtime.
     while (this.used.length > 0) this.used.pop();
     this.abandon = abandonList;
   }
@@ -97,7 +96,7 @@ export class ListRequest extends Request implements FlushedList {
     return connection === undefined ? notInitialized() : this.starter(this, connection);
   }
 
-  /** The completion of a block that is about to start: counted until it ends. */
+  /** The completion for a block that is about to start; counted until the block ends. */
   takeCompletion(entry: number): BlockCompletion {
     const completion = this.#spare.pop() ?? new BlockCompletion();
     completion.count = 1;
@@ -108,21 +107,21 @@ export class ListRequest extends Request implements FlushedList {
     return completion;
   }
 
-  /** Takes back the completion of a block that was not started, or has ended in its call. */
+  /** Returns the completion of a block that was not started, or that ended in its call. */
   putCompletion(completion: BlockCompletion): void {
     completion.request = undefined;
     this.count -= 1;
     this.#spare.push(completion);
   }
 
-  /** A block has ended. */
+  /** Called when a block has ended. */
   blockEnded(completion: BlockCompletion, entry: number, status: Status): void {
     this.#spare.push(completion);
     if (status < 0) this.fail(entry, status);
     this.complete(status);
   }
 
-  /** Records the first failure, and drops the blocks that are not started. */
+  /** Records the first failure, and drops the blocks that were not started. */
   fail(entry: number, status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
@@ -131,8 +130,8 @@ export class ListRequest extends Request implements FlushedList {
   }
 
   /**
-   * Withdraws the blocks and the notification that have not been started; those that were end by themselves, and the request with the last of them.
-   * @returns whether it has ended
+   * Drops the blocks and the notification that were not started. The request ends with the last block in flight.
+   * @returns true if it has ended
    */
   cancelRest(): boolean {
     const { connection, queued, count } = this;
@@ -143,7 +142,7 @@ export class ListRequest extends Request implements FlushedList {
     this.isDue = false;
     this.failure = Status.CANCELED;
     this.move?.drop();
-    // The count of a phase that is not started, or was not completely.
+    // Releases the hold of a phase that is not started, or only partly.
     if (waits) this.complete(Status.CANCELED);
     return waits && count === 1;
   }
@@ -152,7 +151,7 @@ export class ListRequest extends Request implements FlushedList {
     return this.cancelRest() || super.withdraw();
   }
 
-  /** A phase has ended. */
+  /** Called when a phase has ended. */
   override onComplete(): void {
     const { connection } = this;
     if (this.isCompleted || connection === undefined) return;
@@ -198,7 +197,7 @@ export class ListRequest extends Request implements FlushedList {
   }
 }
 
-/** The connection has ended while a list waited for resources: blocks in flight are waited for, because transports use their memory. */
+/** Called when the connection ends while a list waits for resources. Blocks in flight are waited for, because transports use their memory. */
 function abandonList(request: Request, status: Status): void {
   if (!(request instanceof ListRequest)) return;
   if (request.failure === Status.OK) request.failure = status;

@@ -1,6 +1,6 @@
 /**
- * Requests of messages: sends and receives of tag matching, active messages and streams. Requests of operations on remote memory: puts and gets, of
- * the application and of protocols, and atomic operations.
+ * Requests of messages (sends and receives of tag matching, active messages and streams) and of remote memory access (puts, gets and atomic operations, of
+ * the application and of protocols).
  */
 
 import { areHost, areIntact, areMapped, bytesOf, holdsBytes, hostBytes, scatter } from '../../../api/memory/local.ts';
@@ -20,38 +20,38 @@ import type { Connection } from '../connection.ts';
 import { cannotCancel, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
-/** Longer parts of a message are copied faster through a view that is there already. */
+/** Shorter parts of a message are not copied through an existing view, which pays off only for longer ones. */
 const PART_BYTES_MIN = 16;
 
-/** The memory of a message: a frame of a transport, or what was kept of one. */
+/** The bytes of a message: a frame of a transport, or a kept part of a frame. */
 export type MessageBytes = Pick<AmFrame, 'bytes' | 'part'>;
 
-/** A key of memory as it is in a message: by it the receiver of the message reaches the memory. */
+/** A remote key in a message, by which the receiver accesses the sender's memory. */
 export interface SentKey {
   readonly packed: Uint8Array;
-  /** Byte of the memory behind the key at which the message begins. */
+  /** Offset in the memory of the key at which the message begins. */
   readonly offset: number;
 }
 
-/** The send of a message, or of a part of one. */
+/** A request that sends a message or a part of one. */
 export class SendRequest extends Request {
   starter: Starter<SendRequest> = notInitialized;
-  /** Operation that it belongs to, such as `tag`: the first part of {@link protocol}. */
+  /** Operation name, such as `tag`: the first part of {@link protocol}. */
   operation = '';
   pieces: readonly LocalPiece[] = NO_PIECES;
-  /** Tag, as signed words. */
+  /** Tag, as two signed words. */
   tagLow = 0;
   tagHigh = 0;
-  /** Id of an active message, and a copy of its header. */
+  /** AM id, and a copy of the AM header. */
   amId = 0;
   amHeader: Uint8Array = NO_BYTES;
-  /** Key of the memory, for a receiver that reads it. */
+  /** Key of the sent memory, for a receiver that reads it. */
   key: SentKey | undefined = undefined;
-  /** Whether transports have got all that is sent: it ends when they do not use its memory any more. */
+  /** True once transports have all bytes: the request ends when they no longer use its memory. */
   isPassedOn = false;
-  /** Whether the peer was asked to forget it. */
+  /** True once the peer was requested to drop the message. */
   isWithdrawn = false;
-  /** Takes it back from its protocol once it was started; false when it is too late. */
+  /** Withdraws the send from its protocol after its start; false if it is too late. */
   canceller: (request: SendRequest) => boolean = cannotCancel;
 
   override get protocol(): string {
@@ -85,31 +85,31 @@ export class SendRequest extends Request {
   }
 }
 
-/** The receive of a message. */
+/** A request that receives a message. */
 export class ReceiveRequest extends Request {
   starter: (request: ReceiveRequest) => Status = notInitialized;
-  /** Host memory in one piece, and the mapped memory that contains it; undefined if the memory is `pieces`. */
+  /** Contiguous host memory, and the mapped memory that contains it; undefined if the memory is in `pieces`. */
   bytes: Uint8Array | undefined = undefined;
   handle: MemoryHandle | undefined = undefined;
   localOffset = 0;
   pieces: readonly LocalPiece[] = NO_PIECES;
-  /** Requested tag and its significant bits, as signed words. */
+  /** Tag and mask, as signed words. */
   tagLow = 0;
   tagHigh = 0;
   maskLow = 0;
   maskHigh = 0;
-  /** Tag of the received message, as signed words. */
+  /** Tag of the received message, as two signed words. */
   senderLow = 0;
   senderHigh = 0;
-  /** Number in the order of posting, 0 if it is not posted; its neighbours in the matching. */
+  /** Sequence number of the posted receive, 0 if it is not posted; its neighbours in the matching. */
   order = 0;
   matchPrevious: ReceiveRequest | undefined = undefined;
   matchNext: ReceiveRequest | undefined = undefined;
   /** Bytes of the received message. */
   messageBytes = 0;
-  /** A stream receive that ends only when all of its memory is filled. */
+  /** True for a stream receive that ends only when its memory is full. */
   waitAll = false;
-  /** Takes it back from its protocol; false when it has its message, or a part of it. */
+  /** Withdraws the receive from its protocol; false if it has its message or a part of it. */
   canceller: (request: ReceiveRequest) => boolean = cannotCancel;
 
   override get receivedBytes(): number {
@@ -136,7 +136,7 @@ export class ReceiveRequest extends Request {
     return this.canceller(this);
   }
 
-  /** Receives into one checked piece of local memory. */
+  /** Sets a checked, contiguous local range as receive memory. */
   setMemory(local: LocalMemory, localOffset: number, byteLength: number): void {
     this.byteLength = byteLength;
     this.bytes = hostBytes(local);
@@ -145,18 +145,18 @@ export class ReceiveRequest extends Request {
     this.handle = local instanceof Uint8Array ? undefined : local;
   }
 
-  /** Receives into a checked list. */
+  /** Sets a checked list as receive memory. */
   setPieces(pieces: readonly LocalPiece[]): void {
     this.pieces = pieces;
     this.byteLength = bytesOf(pieces);
   }
 
-  /** True if the processor can access the memory. */
+  /** True if the memory is host memory. */
   get isHost(): boolean {
     return this.bytes !== undefined || areHost(this.pieces);
   }
 
-  /** False if some of the memory was unmapped, detached or shortened meanwhile. */
+  /** False if some of the memory was unmapped, detached or shortened since the start. */
   get isMapped(): boolean {
     const { bytes } = this;
     if (bytes === undefined) return areMapped(this.pieces);
@@ -169,7 +169,7 @@ export class ReceiveRequest extends Request {
     return bytes === undefined ? this.pieces : [{ memory: handle ?? bytes, offset, byteLength, start: 0 }];
   }
 
-  /** Stores bytes of a message in host memory, `at` bytes behind its begin. */
+  /** Stores bytes of a message in host memory, at offset `at`. */
   store(at: number, message: MessageBytes, from: number, byteLength: number): void {
     const part = byteLength > PART_BYTES_MIN ? message.part?.(from, byteLength) : undefined;
     const source = part ?? message.bytes;
@@ -178,7 +178,7 @@ export class ReceiveRequest extends Request {
     else copyBytes(this.bytes, this.localOffset + at, source, start, byteLength);
   }
 
-  /** Stores as many bytes of a message as there is room for behind those that have arrived; returns how many. */
+  /** Stores the next bytes of a message, as far as they fit, behind those already stored; returns how many. */
   storeNext(message: MessageBytes, from: number, byteLength: number): number {
     const taken = Math.min(byteLength, this.byteLength - this.done);
     this.store(this.done, message, from, taken);
@@ -202,7 +202,7 @@ export class ReceiveRequest extends Request {
   }
 }
 
-/** An ended operation must not be kept from ending. */
+// Deregistration must not fail: the operation has ended.
 const FORCE = { force: true } as const;
 
 /** Placeholder in the list of a request without memory: an ended request must not keep memory alive. */
@@ -217,7 +217,7 @@ export const NO_MEMORY: MdMemory = {
   live: false,
 };
 
-/** The one entry of a zero-copy list. */
+/** The single entry of a zero-copy list. */
 export class RequestEntry implements IovEntry {
   memory: MdMemory = NO_MEMORY;
   offset = 0;
@@ -230,9 +230,9 @@ export class RequestEntry implements IovEntry {
   }
 }
 
-/** The owner of the one entry of a zero-copy list, which registers host memory that is not mapped. */
+/** The owner of a zero-copy list with one entry, which registers host memory that is not mapped. */
 export interface RegisteringOwner {
-  /** Points the entry at one piece of memory. */
+  /** Points the entry at a range of memory. */
   setEntry(memory: MdMemory, offset: number, byteLength: number): void;
   /** Registers host memory until the operation ends. */
   register(registrar: OperationRegistrar, bytes: Uint8Array): MdMemory;
@@ -243,7 +243,7 @@ export class RmaRequest extends Request implements RegisteringOwner {
   starter: Starter<RmaRequest> = notInitialized;
   operation: Operation = Operation.PUT;
   protocolIndex: Protocol = Protocol.SHORT;
-  /** The part of the key for the lane. */
+  /** Part of the remote key for the memory domain of the lane. */
   rkey: UctRemoteKey | undefined = undefined;
   remoteOffset = 0;
   /** Local bytes of a short operation. */
@@ -253,7 +253,7 @@ export class RmaRequest extends Request implements RegisteringOwner {
   readonly iov: readonly [RequestEntry] = [new RequestEntry()];
   /** Local memory of an operation that the worker of the peer executes. */
   pieces: readonly LocalPiece[] = NO_PIECES;
-  /** True for a get of that kind until the worker of the peer has answered. */
+  /** True for a software get until the worker of the peer has replied. */
   isAsking = false;
   /** Memory that is registered for this operation only. */
   #registered: MdMemory | undefined = undefined;
@@ -269,7 +269,7 @@ export class RmaRequest extends Request implements RegisteringOwner {
     this.isAsking = false;
   }
 
-  /** Points the zero-copy list at one piece of memory. */
+  /** Points the zero-copy list at a range of memory. */
   setEntry(memory: MdMemory, offset: number, byteLength: number): void {
     this.iov[0].setEntry(memory, offset, byteLength);
   }
@@ -303,7 +303,6 @@ export class RmaRequest extends Request implements RegisteringOwner {
   }
 }
 
-/** An atomic operation on a word. */
 export class AtomicRequest extends Request {
   starter: Starter<AtomicRequest> = notInitialized;
   readonly call: WordOperation = new WordOperation();

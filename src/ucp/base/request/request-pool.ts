@@ -1,6 +1,4 @@
-/**
- * The requests of one worker, with a pool for each kind: provides, starts and recycles them. The protocol that takes a request defines its operation.
- */
+/** The requests of one worker, with a pool for each kind: creates, starts and recycles them. The protocol that takes a request defines its operation. */
 
 import type { RequestParams } from '../../../api/contract/request.ts';
 import { checkedList, checkLocal, isRangeOfBytes } from '../../../api/memory/local.ts';
@@ -15,12 +13,11 @@ import { ListRequest } from './list-request.ts';
 import { AtomicRequest, ReceiveRequest, RmaRequest, SendRequest } from './operation-requests.ts';
 import { ConnectRequest, FlushRequest, type Request, type RequestOwner } from './request.ts';
 
-/** The largest share of the requests of a worker for sends: a send may end only after receives of both workers, which need requests too. */
+/** Maximum number of requests for sends: a send may end only after receives on both workers, which need requests too. */
 export function sendsMaxOf(requestsMax: number): number {
   return Math.ceil((requestsMax * 3) / 4);
 }
 
-/** The requests. */
 export class RequestPool {
   readonly rmas: ObjectPool<RmaRequest>;
   readonly lists: ObjectPool<ListRequest>;
@@ -29,16 +26,16 @@ export class RequestPool {
   readonly receives: ObjectPool<ReceiveRequest>;
   readonly flushes: ObjectPool<FlushRequest>;
   readonly connects: ObjectPool<ConnectRequest>;
-  /** All that exist, in use or not, in no order. */
+  /** All request objects, used or free, in any order. */
   readonly created: Request[] = [];
-  /** Requests in use at most. */
+  /** Maximum number of requests in use. */
   readonly max: number;
   readonly #context: object;
   #inUse = 0;
 
   /**
    * @param context the context whose mapped memory can be received into
-   * @param requestsMax requests in use at most; beyond it operations return NO_RESOURCE: see UCX_REQUESTS_MAX
+   * @param requestsMax maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
    */
   constructor(owner: RequestOwner, context: object, requestsMax: number) {
     this.#context = context;
@@ -52,7 +49,7 @@ export class RequestPool {
     this.connects = this.#poolOf(requestsMax, () => new ConnectRequest(owner));
   }
 
-  /** Number of freed requests that had failed, and of those among them that were cancelled. */
+  /** Number of freed requests that had failed, and how many of those were cancelled. */
   failures = 0;
   canceled = 0;
 
@@ -61,7 +58,7 @@ export class RequestPool {
     return this.#inUse;
   }
 
-  /** A request of one of the pools; undefined at the bound of the pool, or of all pools together. */
+  /** Takes a request of a pool; undefined if that pool, or all pools together, reached the limit. */
   take<R extends Request>(pool: ObjectPool<R>): R | undefined {
     const request = this.#inUse < this.max ? pool.get() : undefined;
     if (request !== undefined) this.#inUse += 1;
@@ -69,7 +66,7 @@ export class RequestPool {
   }
 
   /**
-   * A receive into local memory, checked; undefined at the bound.
+   * A receive into checked local memory; undefined at the limit.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED for memory that is unmapped
    */
   takeReceive(
@@ -79,7 +76,7 @@ export class RequestPool {
     byteLength: number,
   ): ReceiveRequest | undefined {
     const pieces = checkedList(this.#context, local, MemAccess.LOCAL_WRITE);
-    // A range of bytes is the usual case.
+    // Fast path: a contiguous byte array.
     if (pieces === undefined && !isRangeOfBytes(local, localOffset, byteLength)) {
       const range = { local: local as LocalMemory, localOffset, byteLength };
       checkLocal(this.#context, range, MemAccess.LOCAL_WRITE);
@@ -92,7 +89,7 @@ export class RequestPool {
     return request;
   }
 
-  /** Starts an initialized request with checked parameters; see Endpoint.putNbx for what is returned. */
+  /** Starts an initialized request whose parameters are checked; see Endpoint.putNbx for the result. */
   start(request: Request, params: RequestParams | undefined, isBlocked: boolean): Status | Request {
     const { connection } = request;
     const waits = isBlocked || (connection?.hasPending === true && !(request instanceof ReceiveRequest));
@@ -100,7 +97,7 @@ export class RequestPool {
     if (request.error !== undefined && status < 0) {
       const { error } = request;
       request.callback = undefined;
-      // Ended first, so that its end is reported to observers.
+      // End it first, so that observers are notified.
       if (!request.isCompleted) request.end(status);
       this.discard(request);
       throw error;
@@ -115,7 +112,7 @@ export class RequestPool {
     return goesOn ? request : this.#ended(request, status, wantsRequest);
   }
 
-  /** Gives back a request that has ended; see Request.free. */
+  /** Frees an ended request; see Request.free. */
   free(request: Request): void {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
@@ -123,7 +120,7 @@ export class RequestPool {
     this.#recycle(request);
   }
 
-  /** Gives back the request of an operation that has failed before it was started. */
+  /** Frees the request of an operation that failed before it was started. */
   discard(request: Request): void {
     this.failures += 1;
     request.callback = undefined;
@@ -131,12 +128,12 @@ export class RequestPool {
     this.#recycle(request);
   }
 
-  /** A request that has ended while it was started. */
+  /** Called if a request ended within its start. */
   #ended(request: Request, status: Status, wantsRequest: boolean): Status | Request {
-    // Some end themselves inside their start, before the callback is set.
+    // Some requests end within their start, before the callback is set.
     if (request.isCompleted) request.runCallback(request.status);
     else request.end(status);
-    // The callback may have freed it.
+    // The callback may have freed the request.
     if (request.state === RequestState.FREE) return status === Status.INPROGRESS ? Status.OK : status;
     if (wantsRequest) return request;
     const final = request.status;
@@ -159,7 +156,7 @@ export class RequestPool {
     if (request.pool?.put(request) === false) this.#forget(request);
   }
 
-  /** Removes a request that its pool has not kept. */
+  /** Removes a request that its pool did not keep. */
   #forget(request: Request): void {
     const last = this.created.pop()!;
     if (last === request) return;

@@ -1,6 +1,6 @@
 /**
- * A pending or requested UCP operation: the base class of all kinds. Pooled: after `free()` the object belongs to another operation. Its states are
- * those of queued.ts.
+ * A pending or requested UCP operation: the base class of all kinds. Pooled: after `free()` the object belongs to another operation. See queued.ts for the
+ * states.
  */
 
 import {
@@ -18,67 +18,67 @@ import { Queued, RequestState } from '../queued.ts';
 
 /** The worker behind a request. */
 export interface RequestOwner {
-  /** A request that is observed has ended. */
+  /** Called when an observed request has ended. */
   onObservedEnd(request: Request): void;
   freeRequest(request: Request): void;
-  /** A callback of the application has thrown this. */
+  /** Called with an error that a callback of the application has thrown. */
   onThrown(error: unknown): void;
-  /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
+  /** Ends a request with CANCELED if no transport or peer works on it yet; false otherwise. */
   cancelRequest(request: Request): boolean;
 }
 
 /** Starts requests of one kind on their connection; returns like {@link Request.start}. */
 export type Starter<R extends Request> = (request: R, connection: Connection) => Status;
 
-/** Handles the answer of the peer to a request. */
+/** Handles the reply of the peer to a request. */
 export type ReplyHandler = (request: Request, status: Status, low: number, high: number) => void;
 
-/** One side of a rendezvous, sender or receiver, as its request sees it: see rndv/. */
+/** One side of a rendezvous, sender or receiver: see rndv/. */
 export interface RequestTransfer {
   readonly request: Request;
   /** Bytes of the message. */
   readonly byteLength: number;
-  /** The peer has replied. */
+  /** Called when the peer has replied. */
   onReply(status: Status): void;
-  /** The peer is gone. */
+  /** Called when the peer has failed or left. */
   onAbandoned(status: Status): void;
-  /** The request has ended: releases the resources of the transfer. */
+  /** Called when the request has ended: releases the resources of the transfer. */
   onEnded(): void;
 }
 
-/** A request: the base of its kinds. */
+/** Base class of all requests. */
 export abstract class Request extends Queued implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
-  /** When it was started; -1 for one that is not observed. */
+  /** Start time; -1 if it is not observed. */
   startNs = -1;
-  /** When it was found not to end in its call, in milliseconds of the coarse clock of its worker, for snapshots; -1 for one of a protocol itself. */
+  /** Time at which the request did not end in its call, in milliseconds of the worker's coarse clock, for snapshots; -1 for a protocol request. */
   startMs = -1;
-  /** Its place in the list of all requests of the worker. */
+  /** Its index in the list of all requests of the worker. */
   slot = -1;
-  /** For the application. */
+  /** Free for use by the application. */
   userData: unknown = undefined;
   #callback: RequestCallback | undefined = undefined;
 
   connection: Connection | undefined = undefined;
   lane: Lane | undefined = undefined;
   replyHandler: ReplyHandler | undefined = undefined;
-  /** Ends a request whose peer is gone; without it the request simply ends. */
+  /** Ends a request whose peer has failed; if undefined, the request simply ends. */
   abandon: ((request: Request, status: Status) => void) | undefined = undefined;
-  /** Releases the resources of the request besides its memory; runs when it ends, once. */
+  /** Releases the resources of the request besides its memory; called once, when the request ends. */
   release: (() => void) | undefined = undefined;
-  /** Whether the program has cancelled it, in vain so far. */
+  /** True if the program has tried to cancel the request and it was too late. */
   isCancelled = false;
-  /** Its side of a rendezvous: see {@link joinRendezvous}. */
+  /** The rendezvous that the request belongs to: see {@link joinRendezvous}. */
   transfer: RequestTransfer | undefined = undefined;
 
   byteLength = 0;
-  /** Bytes that were passed to transports, or stored in the local memory. From the first one on, the request cannot be withdrawn. */
+  /** Bytes passed to transports, or stored in local memory. Once it is above 0, the request cannot be withdrawn. */
   done = 0;
-  /** How its bytes are moved, such as `eager/short`, `rndv/get/zcopy` or `tag/recv`; a send names its operation before it. */
+  /** The protocol, such as `eager/short`, `rndv/get/zcopy` or `tag/recv`; sends put the name of their operation before it. */
   protocolName = '';
-  /** Transport and device that carried a message, if the peer moved the bytes and has reported them. */
+  /** Transport and device that carried a message, if the peer moved the bytes and reported them. */
   carriedBy: readonly string[] | undefined = undefined;
-  /** The pool that it belongs to; undefined for a request of a protocol itself. */
+  /** The pool that the request belongs to; undefined for a protocol request. */
   pool: { put(request: Request): boolean } | undefined = undefined;
   readonly #owner: RequestOwner;
 
@@ -123,13 +123,13 @@ export abstract class Request extends Queued implements ApiRequest {
     return this.protocolName;
   }
 
-  /** Bytes that it has moved, once it has ended. */
+  /** Bytes moved, once it has ended. */
   get movedBytes(): number {
     return this.byteLength;
   }
 
   /**
-   * Gives the object back once the operation has ended.
+   * Returns the object to its pool once the operation has ended.
    * @throws UcxError ERR_BUSY before that, ERR_INVALID_PARAM the second time
    */
   free(): void {
@@ -138,7 +138,7 @@ export abstract class Request extends Queued implements ApiRequest {
 
   /**
    * Ends the operation with CANCELED if no transport works on it yet (ucp_request_cancel).
-   * @returns false when it is too late: the request ends by itself
+   * @returns false if it is too late: the request then ends as usual
    */
   cancel(): boolean {
     return this.#owner.cancelRequest(this);
@@ -146,7 +146,7 @@ export abstract class Request extends Queued implements ApiRequest {
 
   /**
    * Ends the operation with CANCELED if no transport or peer works on it yet.
-   * @returns false when it is too late: the request ends by itself
+   * @returns false if it is too late: the request then ends as usual
    */
   withdraw(): boolean {
     if (!this.takeBack()) return false;
@@ -154,14 +154,14 @@ export abstract class Request extends Queued implements ApiRequest {
     return true;
   }
 
-  /** Takes the request back from where it waits; false when it is too late. */
+  /** Removes the request from the queue or protocol in which it waits; false if it is too late. */
   protected takeBack(): boolean {
-    // A flush that a lane has already accepted ends by itself, and a message that was sent in part is completed.
+    // A flush that a lane has already accepted, and a message that was sent in part, have to complete.
     if (!this.queued || this.count > 1 || this.done > 0) return false;
     return this.connection?.unqueue(this) === true;
   }
 
-  /** Makes the request a new operation in progress. */
+  /** Resets the object for a new operation in progress. */
   begin(connection: Connection | undefined, lane: Lane | undefined): void {
     this.beginQueued();
     this.startNs = -1;
@@ -179,14 +179,14 @@ export abstract class Request extends Queued implements ApiRequest {
     this.carriedBy = undefined;
   }
 
-  /** Makes the request one side of a rendezvous, until it ends. */
+  /** Attaches the request to one side of a rendezvous, until it ends. */
   joinRendezvous(transfer: RequestTransfer): void {
     this.transfer = transfer;
     this.replyHandler = tellReply;
     this.abandon = tellAbandoned;
   }
 
-  /** The peer will not answer any more. */
+  /** Called when no reply of the peer will come any more. */
   onAbandoned(status: Status): void {
     if (this.abandon === undefined) this.end(status);
     else this.abandon(this, status);
@@ -197,7 +197,7 @@ export abstract class Request extends Queued implements ApiRequest {
     this.end(this.failure);
   }
 
-  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, even if the bytes have been moved. */
+  /** Ends the request, exactly once. The status becomes INVALID_ADDR if its memory was detached or shortened in the meantime, even if the bytes were moved. */
   end(outcome: Status): void {
     const isLost = mayBeLost(outcome) && !this.holdsMemory();
     const status = isLost ? Status.INVALID_ADDR : outcome;
@@ -218,7 +218,7 @@ export abstract class Request extends Queued implements ApiRequest {
     this.runCallback(status);
   }
 
-  /** Calls the callback of the application, whose error does not concern the caller. */
+  /** Calls the application's callback; an error that it throws is reported to the owner and not to the caller. */
   runCallback(status: Status): void {
     const callback = this.#callback;
     if (callback === undefined) return;
@@ -229,7 +229,7 @@ export abstract class Request extends Queued implements ApiRequest {
     }
   }
 
-  /** Whether the local memory is as long as it was when the operation began. */
+  /** True if the local memory is still as long as when the operation began. */
   protected holdsMemory(): boolean {
     return true;
   }
@@ -246,7 +246,7 @@ function tellAbandoned({ transfer }: Request, status: Status): void {
   transfer?.onAbandoned(status);
 }
 
-/** Whether an operation with this outcome may have lost its memory: other failures are more specific. */
+/** True for outcomes that lost memory may explain; other failures are more specific. */
 function mayBeLost(outcome: Status): boolean {
   switch (outcome) {
     case Status.OK:
@@ -264,11 +264,11 @@ const NO_FLUSHES: readonly FlushRequest[] = [];
 /** A flush or a fence. */
 export class FlushRequest extends Request {
   starter: () => Status = notInitialized;
-  /** Lanes that it covers and that have not taken it yet. */
+  /** Lanes that the flush covers and has not started yet. */
   lanes: readonly Lane[] = [];
-  /** Called when a list before it has ended. */
+  /** Called when an earlier list has ended. */
   onList: () => void = notInitialized;
-  /** The flushes of the connections that it consists of. */
+  /** The flushes of connections that make up a flush of several. */
   parts: readonly FlushRequest[] = NO_FLUSHES;
 
   override get isFlush(): boolean {
@@ -290,12 +290,12 @@ export class FlushRequest extends Request {
   }
 
   /**
-   * Ends the wait for resources, for the peer and for lists; the lanes that it was given to end it by themselves.
-   * @returns whether it has ended with CANCELED: one that has failed before ends with its failure
+   * Cancels the wait for resources, for the peer and for lists. Lanes that have started the flush still have to end it.
+   * @returns true if it has ended with CANCELED; a flush that failed before ends with its failure
    */
   cancelWait(): boolean {
     const { connection, count, failure } = this;
-    // A part that ends completes one count.
+    // The end of a part completes one count.
     const ended = this.parts.filter((part) => !part.isCompleted && part.cancelWait()).length;
     if (connection === undefined) return failure === Status.OK && ended > 0 && ended === count;
     const held = this.queued && connection.unqueue(this) ? 1 : 0;
@@ -330,10 +330,10 @@ export class ConnectRequest extends Request {
 
 showRequests(Request);
 
-/** The memory of an operation that does not name several pieces. */
+/** The empty list of an operation on contiguous memory. */
 export const NO_PIECES: readonly LocalPiece[] = [];
 
-/** The canceller of a request that its protocol cannot take back. */
+/** The canceller of a request that cannot be withdrawn. */
 export function cannotCancel(): boolean {
   return false;
 }
@@ -343,7 +343,7 @@ export function notInitialized(): Status {
   return Status.INVALID_PARAM;
 }
 
-/** The request that a message of a peer names; undefined if it does not wait for the peer any more. */
+/** The request that a message of a peer names; undefined if it no longer waits for the peer. */
 export function waitingRequest(connection: Connection | undefined, id: number): Request | undefined {
   const waiting = connection?.waiting.get(id);
   return waiting instanceof Request ? waiting : undefined;
