@@ -222,8 +222,16 @@ describe('hostile peers of tcp', () => {
       ],
       ['a put of negative length', () => putFrame(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
       ['a run of no puts', () => signalFrame(FrameType.PUT_RUN, 0), /run with invalid number of puts 0/],
-      ['a run of too many puts', () => signalFrame(FrameType.PUT_RUN, PUT_RUN_MAX + 1), /run with invalid number of puts 31/],
-      ['a run of negative length', () => signalFrame(FrameType.PUT_RUN, -1), /run with invalid number of puts 4294967295/],
+      [
+        'a run of too many puts',
+        () => signalFrame(FrameType.PUT_RUN, PUT_RUN_MAX + 1),
+        /run with invalid number of puts 31/,
+      ],
+      [
+        'a run of negative length',
+        () => signalFrame(FrameType.PUT_RUN, -1),
+        /run with invalid number of puts 4294967295/,
+      ],
       [
         'a message in a run',
         () => run(amFrame(3, new Uint8Array(0)), amFrame(3, new Uint8Array(0))),

@@ -360,7 +360,7 @@ export const TCP_CONNECTION: Area = {
       'const status = end;',
       'bytes for memory that was released are not acknowledged',
     ),
-    inInbound('if (status >= 0) return `a', 'if (status > 0) return `a', 'a refusal names a failure'),
+    inInbound('if (status >= 0) return `NACK', 'if (status > 0) return `NACK', 'a NACK has the status of a failure'),
     inInbound(
       'this.#answered(this.puts, count, Status.OK) ?',
       'this.#answered(this.puts, count, Status.OK) || true ?',

@@ -402,7 +402,7 @@ describe('IbMd', () => {
       try {
         const iface = md.openIface(md.resources[0]!);
         try {
-          // Without a path to the peer the request to connect is repeated: that is no error.
+          // Without a path to the peer the connect request is repeated, without an error.
           iface.connect(iface.address).close();
         } finally {
           iface.close();

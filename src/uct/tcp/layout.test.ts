@@ -1,4 +1,4 @@
-/** Frames of tcp: reading returns what was written, at any word of a memory, and nothing behind a header is changed. */
+/** Frames of tcp: reading returns the written fields, at any word of a memory, and bytes behind a header do not change. */
 
 import fc from 'fast-check';
 import { expect, it } from 'vitest';

@@ -252,7 +252,9 @@ describe('foreign HBM by its dma-buf', () => {
     const memory = mappedOf(one, 'gaudi', BYTES);
     network.dmabufRefusal = Status.UNSUPPORTED;
     const here = mapAt(two, one, memory, 0);
-    expect([...nativeHandle(here).registrationErrors.values()].join()).toMatch(/register a dma-buf: unsupported operation/);
+    expect([...nativeHandle(here).registrationErrors.values()].join()).toMatch(
+      /register a dma-buf: unsupported operation/,
+    );
     expect(fixture.logged.filter((message) => /it is staged: register a dma-buf/.test(message))).toHaveLength(1);
     const rkey = keyFor(ab, two, here);
     await serving({ one, two }, () => ab.put(pattern(BYTES, 5), rkey));

@@ -211,7 +211,7 @@ describe('a connection that fails', () => {
     ]);
   });
 
-  it('posts what was held back before its queue pair stops, so that it ends', () => {
+  it('posts the held writes before its queue pair stops, so that it ends', () => {
     const { connection, post, qp } = open();
     connection.sends.cork();
     post();

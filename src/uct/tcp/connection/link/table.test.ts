@@ -175,7 +175,7 @@ describe('polling', () => {
     for (const link of links) link.fail(Status.CANCELED, '');
   });
 
-  it('by the event loop sends what was reported as sent', () => {
+  it('by the event loop sends the messages that were reported as sent', () => {
     const link = attached();
     fill(link);
     for (let round = 0; round < 1000 && link.wantsWrite; round++) {
