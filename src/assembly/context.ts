@@ -8,7 +8,7 @@ import type { CardNode } from '../api/contract/snapshot.ts';
 import type { DriverNode } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
 import type { Libucp } from '../libucx/c/library.ts';
-import { refuseUnignorable } from '../libucx/c/ucx-variables.ts';
+import { rejectUnignorable } from '../libucx/c/ucx-variables.ts';
 import type { Context as LibucxContext } from '../libucx/core/context.ts';
 import { EventFd, releaseAbandonedMappings, Udmabuf } from '../sys/index.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
@@ -112,7 +112,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   const added = checkComponents(options.components);
   const { engine, libucp } = chooseEngine(program, options.engine, added.length > 0);
   if (libucp === undefined) {
-    refuseUnignorable(program.config, false);
+    rejectUnignorable(program.config, false);
     warnOfUnused(program);
     return await openNative(program, options, engine);
   }
@@ -121,7 +121,7 @@ async function create(options: ContextOptions = {}): Promise<Context> {
   } catch (error) {
     const instead = isUcxError(error) ? engineInstead(program, options.engine, error) : undefined;
     if (instead === undefined) throw error;
-    refuseUnignorable(program.config, false);
+    rejectUnignorable(program.config, false);
     warnOfUnused(program);
     return await openNative(program, options, instead);
   }
@@ -176,7 +176,7 @@ async function openNative(
       onClosing: () => instrumentation?.close(),
       onClose: release,
     });
-    if (!isBesideLibucp) refuseUnignorable(program.config, context.mds.some(isRdma));
+    if (!isBesideLibucp) rejectUnignorable(program.config, context.mds.some(isRdma));
     instrumentation = isBesideLibucp ? new Instrumentation(program, context) : observeContext(program, context);
     return context;
   } catch (error) {
@@ -229,7 +229,7 @@ async function openLibucx(
       answerTimeoutNs: program.config.get(TCP_CM_CONFIG_TABLE).ANSWER_TIMEOUT,
       fragmentBytes: RNDV_FRAG_SIZE,
       fragmentCount: RNDV_FRAG_ALLOC_COUNT,
-      node,
+      native: node,
       onClosing: () => instrumentation?.close(),
     });
     await context.probeAccess();

@@ -6,7 +6,7 @@
 import type { Engine } from '../api/contract/explanation.ts';
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
 import { type Libucp, openLibucp } from '../libucx/c/library.ts';
-import { refuseUnkept, unkeptSettings } from '../libucx/c/ucp-configuration.ts';
+import { rejectUnsupported, unsupportedSettings } from '../libucx/c/ucp-configuration.ts';
 import { printedContext } from '../libucx/core/open-context.ts';
 import type { Config } from '../ucs/config/config.ts';
 import { packageVersion } from '../ucs/sys/package.ts';
@@ -47,13 +47,13 @@ export function chooseEngine(
       message: `the engine libucx takes no components of the program, because libucp moves the data: use the engine native (${by})`,
     });
   }
-  const unkept = unkeptSettings(config);
+  const unkept = unsupportedSettings(config);
   if (choice === 'auto' && unkept.length > 0) {
     return native(`${by}, and the engine libucx does not honour ${unkept.join(', ')}`);
   }
   try {
     const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
-    refuseUnkept(config);
+    rejectUnsupported(config);
     const reason = choice === 'auto' ? `${by}, and ${libucp.path} is UCX ${libucp.version}` : by;
     return { engine: { name: 'libucx', version: libucp.version, reason }, libucp };
   } catch (error) {

@@ -29,7 +29,7 @@ export const DEVICE_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/libucx/device/remote.ts',
-    before: '    // Not a wait: libucp writes to the memory until it has ended.\n    this.count += 1;',
+    before: '    // Not a wait: libucp writes to the memory until the receive has ended.\n    this.count += 1;',
     after: '    this.count += 0;',
     breaks: 'a get ends when its bytes are in its memory',
   },
@@ -65,13 +65,13 @@ export const DEVICE_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/libucx/device/remote.ts',
-    before: '        this.#admit(window, first, () => staging.schedule(next));\n        break;',
-    after: '        this.#admit(window, first, () => staging.schedule(next));',
+    before: '        this.#admit(peer, first, () => staging.schedule(next));\n        break;',
+    after: '        this.#admit(peer, first, () => staging.schedule(next));',
     breaks: 'an ended operation gives its place to one other',
   },
   {
     file: 'src/libucx/device/remote.ts',
-    before: '    if (asked.get(requestId) === operation) {',
+    before: '    if (pending.get(requestId) === operation) {',
     after: '    {',
     breaks: 'an operation that has waited in vain gives no place to others',
   },
@@ -89,8 +89,8 @@ export const DEVICE_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/libucx/device/remote.ts',
-    before: 'this.#windows.get(endpoint)?.asked',
-    after: '[...this.#windows.values()][0]?.asked',
+    before: 'this.#peers.get(endpoint)?.pending',
+    after: '[...this.#peers.values()][0]?.pending',
     breaks: 'an answer counts for the endpoint that it comes from',
   },
   {

@@ -38,13 +38,13 @@ export const REQUEST_FAULTS: readonly Fault[] = [
     file: 'src/libucx/request/requests.ts',
     before: 'const isThere = spent !== 0 && status === Status.OK && lostBefore === this.#lost;',
     after: 'const isThere = spent !== 0 && status === Status.OK;',
-    breaks: 'libucp is not asked about requests of an endpoint that is gone',
+    breaks: 'libucp is not queried about requests of a lost endpoint',
   },
   {
     file: 'src/libucx/request/requests.ts',
     before: 'const isThere = spent !== 0 && status === Status.OK && lostBefore === this.#lost;',
     after: 'const isThere = spent !== 0 && lostBefore === this.#lost;',
-    breaks: 'libucp is not asked what carried an operation that has failed',
+    breaks: 'libucp is not queried for the carrier of a failed operation',
   },
   {
     file: 'src/libucx/request/requests.ts',
@@ -151,7 +151,7 @@ export const REQUEST_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/libucx/request/request.ts',
-    before: '    this.#isLearned = true;\n',
+    before: '    this.#isQueried = true;\n',
     after: '',
     breaks: 'libucp is queried once for the transport of an operation',
   },

@@ -1,18 +1,16 @@
 /**
- * The used part of the C interface of libucp, as data: sizes and offsets of structs, field masks, flags, codes.
+ * The part of the C interface of libucp that this engine uses, as data: sizes and offsets of structs, field masks, flags, codes.
  *
- * Source: ucp/api/ucp.h and ucp_def.h of UCX 1.13 to 1.23, x86-64. In these versions a struct only ever grew at its end, so that every offset is
- * valid in all of them. Members that are not in {@link SINCE_MINOR} exist in all of them. A library reads and writes the members in the field mask
- * that it supports: allocate structs zeroed at `size`, the largest.
+ * Source: ucp/api/ucp.h and ucp_def.h of UCX 1.13 to 1.23, x86-64. In these versions structs only grew at their end, so every offset is valid in all of
+ * them. {@link SINCE_MINOR} lists the members that 1.13 lacks. A library accesses only the members that it knows and that the field mask selects, so
+ * structs are allocated zeroed with `size`, that of the newest version.
  *
- * Constants have the names of C: the name of the object, an underscore, the name of the member.
+ * Constants have their C names: the name of the object, an underscore, the name of the member.
  */
 
-/** A struct of C. */
 export interface AbiStruct<F> {
-  /** Name of the type in the header. */
   readonly cName: string;
-  /** `sizeof` in bytes, of the largest version. */
+  /** `sizeof` in bytes, in the newest version. */
   readonly size: number;
   /** Offset in bytes of each member, by its path in C. */
   readonly at: F;
@@ -23,7 +21,7 @@ export const UCP_API_MAJOR = 1;
 /** See {@link UCP_API_MAJOR}. */
 export const UCP_API_MINOR = 13;
 
-/** First minor version of interfaces that are not in 1.13. An older library ignores these bits and does not write these members. */
+/** First minor version of the members and flags that 1.13 lacks. An older library ignores these bits and does not write these members. */
 export const SINCE_MINOR = {
   UCP_AM_SEND_FLAG_COPY_HEADER: 14,
   UCP_EP_ATTR_FIELD_TRANSPORTS: 14,
@@ -48,10 +46,10 @@ export const UCP_FEATURE = {
   AM: 0x40,
 } as const;
 
-/** Threads that may call at the same time. */
+/** Thread safety of a worker. */
 export const UCS_THREAD_MODE = { SINGLE: 0, SERIALIZED: 1, MULTI: 2 } as const;
 
-/** The memory type that has the same number in every version; for others see `Libucp.memoryTypes`. */
+/** The only memory type whose number is the same in every version; for others see `Libucp.memoryTypes`. */
 export const UCS_MEMORY_TYPE = { HOST: 0 } as const;
 
 /** `ucp_params_t.field_mask`. */
@@ -213,8 +211,8 @@ export const UCP_EP_ATTR_FIELD = {
 } as const;
 
 /**
- * Result of ucp_ep_query; each sockaddr has 128 bytes. The caller provides the array of {@link UCP_TRANSPORT_ENTRY} with its number of entries
- * and the size of one, and receives the number of filled entries.
+ * Result of ucp_ep_query; each sockaddr has 128 bytes. The caller provides an array of {@link UCP_TRANSPORT_ENTRY}, its capacity and the size of an entry;
+ * libucp returns the number of entries that it filled.
  */
 export const UCP_EP_ATTR = {
   cName: 'ucp_ep_attr_t',
@@ -231,7 +229,7 @@ export const UCP_EP_ATTR = {
   },
 } as const;
 
-/** A lane of an endpoint: two texts, which belong to the endpoint. */
+/** A lane of an endpoint: two strings, which belong to the endpoint. */
 export const UCP_TRANSPORT_ENTRY = {
   cName: 'ucp_transport_entry_t',
   size: 16,
@@ -291,7 +289,7 @@ export const UCP_OP_ATTR_FLAG = {
   MULTI_SEND: 0x80000,
 } as const;
 
-/** Parameters of every operation. All zeros: bytes, no callback. */
+/** Parameters of every operation. All zeros: the data is bytes, and no callback is called. */
 export const UCP_REQUEST_PARAM = {
   cName: 'ucp_request_param_t',
   size: 96,
@@ -312,7 +310,7 @@ export const UCP_REQUEST_PARAM = {
 /** `ucp_request_attr_t.field_mask`. */
 export const UCP_REQUEST_ATTR_FIELD = { INFO_STRING: 0x1, INFO_STRING_SIZE: 0x2, STATUS: 0x4, MEM_TYPE: 0x8 } as const;
 
-/** Result of ucp_request_query; the caller provides the memory of the text. */
+/** Result of ucp_request_query; the caller provides the memory for the string. */
 export const UCP_REQUEST_ATTR = {
   cName: 'ucp_request_attr_t',
   size: 32,
@@ -331,7 +329,7 @@ export const UCP_AM_SEND_FLAG = { REPLY: 0x1, EAGER: 0x2, RNDV: 0x4, COPY_HEADER
 /** `ucp_am_recv_param_t.recv_attr`. */
 export const UCP_AM_RECV_ATTR = { FIELD_REPLY_EP: 0x1, FLAG_DATA: 0x10000, FLAG_RNDV: 0x20000 } as const;
 
-/** Parameters of ucp_worker_set_am_recv_handler. Without a `cb` it removes the handler. */
+/** Parameters of ucp_worker_set_am_recv_handler. A NULL `cb` removes the handler. */
 export const UCP_AM_HANDLER_PARAM = {
   cName: 'ucp_am_handler_param_t',
   size: 32,

@@ -4,7 +4,7 @@ import { CONFIG_TABLES } from '../../assembly/program/config.ts';
 import type { Program } from '../../assembly/program/program.ts';
 import { type Config, loadConfig } from '../../ucs/config/config.ts';
 import { fieldUseOf } from './field-use.ts';
-import { refuseUnkept, unkeptSettings } from './ucp-configuration.ts';
+import { rejectUnsupported, unsupportedSettings } from './ucp-configuration.ts';
 
 const withOptions = (overrides: Readonly<Record<string, string>>): Config => loadConfig(CONFIG_TABLES, { overrides });
 
@@ -16,21 +16,21 @@ describe('the use of a field by the engine libucx', () => {
   });
 
   it('lists the settings that have no effect', () => {
-    expect(unkeptSettings(withOptions({}))).toEqual([]);
-    expect(unkeptSettings(withOptions({ TLS: 'tcp', TCP_PEER_TIMEOUT: '3s', UNEXP_MAX_BYTES: '1m' }))).toEqual([
+    expect(unsupportedSettings(withOptions({}))).toEqual([]);
+    expect(unsupportedSettings(withOptions({ TLS: 'tcp', TCP_PEER_TIMEOUT: '3s', UNEXP_MAX_BYTES: '1m' }))).toEqual([
       'UCX_UNEXP_MAX_BYTES=1M',
       'UCX_TCP_PEER_TIMEOUT=3s',
     ]);
   });
 
   it.each(['auth', 'encrypt'])('refuses UCX_TCP_SECURITY=%s', (level) => {
-    expect(() => refuseUnkept(withOptions({ TCP_SECURITY: level }))).toThrow(
+    expect(() => rejectUnsupported(withOptions({ TCP_SECURITY: level }))).toThrow(
       expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
-        message: `the engine libucx cannot keep UCX_TCP_SECURITY=${level} (option): use the engine native, or unset UCX_TCP_SECURITY`,
+        message: `engine libucx does not support UCX_TCP_SECURITY=${level} (option): use engine native, or unset UCX_TCP_SECURITY`,
       }),
     );
-    refuseUnkept(withOptions({ TCP_SECURITY: 'none' }));
+    rejectUnsupported(withOptions({ TCP_SECURITY: 'none' }));
   });
 
   it('decides the choice of auto: no setting that was given is dropped', () => {

@@ -1,12 +1,12 @@
 /**
- * The support of each configuration field in the engine over libucp, as data: the source for docs/CONFIG.md, the warning for a setting without effect,
- * the error for a setting that must not be ignored, and the choice of the engine.
+ * What the libucx engine does with each configuration field, as data. Used for docs/CONFIG.md, for the warning about a setting without effect, for the
+ * error for a setting that must not be ignored, and to choose the engine.
  */
 
-/** What happens to the value of a field: `read` by this library, `passed` to libucp, without any `none` effect, or `refused` unless it is the default. */
+/** What happens to the value of a field: `read` by this library, `passed` to libucp, `none` (no effect), or `refused` (an error unless it is the default). */
 export type FieldUse = 'read' | 'passed' | 'none' | 'refused';
 
-/** Fields of cards: a native context beside libucp reads them. */
+/** Fields about cards: read by the native context beside libucp. */
 const CARD_FIELD = /^GAUDI_/;
 
 const READ: readonly string[] = [
@@ -37,7 +37,7 @@ const READ: readonly string[] = [
   'MEMTYPE_CACHE',
 ];
 
-/** Fields that libucp has too, with the same meaning (UCX 1.13; a version that lacks one is named in a warning). */
+/** Fields that libucp has too, with the same meaning (UCX 1.13; if a version lacks one, a warning names it). */
 const PASSED: readonly string[] = [
   'TLS',
   'NET_DEVICES',
@@ -128,7 +128,7 @@ const NONE: readonly string[] = [
   'RC_CONNECT_TIMEOUT',
 ];
 
-/** Data would travel in clear although the program asked for protection. */
+/** Ignoring this field would send data in clear although the program asked for protection. */
 const REFUSED: readonly string[] = ['TCP_SECURITY'];
 
 const USES: ReadonlyMap<string, FieldUse> = new Map(

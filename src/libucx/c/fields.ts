@@ -1,11 +1,11 @@
-/** C structs in scratch memory, written and read by member names, for cold paths: creating objects and queries. */
+/** C structs in scratch memory, accessed by member name. Only for cold paths: creating and querying objects. */
 
 import { allocateScratch, type InetAddress, type ScratchBlock, textAt, unpackSockaddr } from '../../sys/index.ts';
 import type { AbiStruct } from './abi.ts';
 
 const SOCKADDR_STORAGE_BYTES = 128;
 
-/** A struct, initially zero. Free it after libucp has returned. */
+/** A struct, initially zero. Free it after the call of libucp has returned. */
 export class Fields<F extends Readonly<Record<string, number>>> implements Disposable {
   readonly block: ScratchBlock;
   readonly #at: F;
@@ -39,7 +39,7 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
     return Number(this.u64(member));
   }
 
-  /** Reads the text that a member points to. */
+  /** Reads the C string that a member points to. */
   text(member: keyof F): string {
     return textAt(this.number(member));
   }
@@ -57,7 +57,7 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
   }
 }
 
-/** Eight bytes for a handle or a number that a function of libucp returns. */
+/** Eight bytes of memory for an output parameter: a handle or a number. */
 export class OutValue implements Disposable {
   readonly block: ScratchBlock = allocateScratch(8);
 

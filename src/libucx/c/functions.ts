@@ -1,11 +1,11 @@
 /**
- * The declarations of the used functions of libucp. Arguments are unchecked: a wrong address is a SIGSEGV.
+ * Declarations of the functions of libucp that this engine calls. Arguments are not checked: a wrong address is a SIGSEGV.
  *
  * Pointers and handles are Numbers. Other types:
  * - a status is `int8_t`: ucs_status_t is an enumeration packed into one byte, and C leaves the rest of the register undefined;
- * - a status pointer is `int64_t`: 0 is done, less than 0 a status, more than 0 a request;
- * - tags and remote addresses are `uint64_t` and take a Number, exact up to 2^53, or a bigint, exact always. A bigint costs 5 ns more, one that was just
- * computed 15 ns. The Number -1 is a mask of 64 one bits.
+ * - a status pointer is `int64_t`: 0 means completed, a negative value is a status, a positive one a request;
+ * - tags and remote addresses are `uint64_t` and take a Number (exact up to 2^53) or a bigint (always exact). A bigint costs 5 ns more, a newly computed
+ * one 15 ns. The Number -1 is a mask of 64 one bits.
  */
 
 import type { NativeType } from '../../sys/index.ts';
@@ -19,20 +19,18 @@ const INT = 'int';
 const TEXT = 'str';
 const STATUS = 'int8_t';
 const STATUS_POINTER = 'int64_t';
-/** A returned pointer: no address reaches 2^63. */
+/** A returned pointer. User-space addresses are below 2^63. */
 const ADDRESS = 'int64_t';
 const VOID = 'void';
 
 /** An address or a handle; 0 is NULL. */
 type Pointer = number;
-/** A value of ucs_status_t. */
 type StatusNumber = Status;
-/** 0: done; negative: a status; positive: a request. */
+/** 0: completed; negative: a status; positive: a request. */
 type StatusPointer = number;
 /** A tag or a remote address. */
 type Integer64 = number | bigint;
 
-/** Signature of a function. */
 interface Declaration {
   readonly result: NativeType;
   readonly parameters: NativeType[];
@@ -54,7 +52,10 @@ type RemoteTransfer = (
 /** ucp_tag_send_nbx and ucp_tag_send_sync_nbx. */
 type TagSend = (ep: Pointer, buffer: Pointer, count: number, tag: Integer64, param: Pointer) => StatusPointer;
 
-/** The bound functions, in the order of ucp.h; the last ones are those of libucs, on which libucp depends. Hot paths keep those that they call in their own fields. */
+/**
+ * The bound functions, in the order of ucp.h; the last ones are those of libucs, on which libucp depends. Hot paths copy the functions that they call to
+ * their own fields.
+ */
 export interface LibucpFunctions {
   readonly ucp_get_version: (major: Pointer, minor: Pointer, release: Pointer) => void;
   readonly ucp_get_version_string: () => string;
@@ -70,7 +71,7 @@ export interface LibucpFunctions {
     context: Pointer,
   ) => StatusNumber;
   readonly ucp_cleanup: (context: Pointer) => void;
-  /** Prints to a C stream. */
+  /** The stream is a C `FILE`. */
   readonly ucp_context_print_info: (context: Pointer, stream: Pointer) => void;
   readonly ucp_context_query: (context: Pointer, attr: Pointer) => StatusNumber;
 
@@ -127,7 +128,7 @@ export interface LibucpFunctions {
     mask: Integer64,
     param: Pointer,
   ) => StatusPointer;
-  /** The message, or 0. */
+  /** Returns the handle of the message; 0 if none matches. */
   readonly ucp_tag_probe_nb: (
     worker: Pointer,
     tag: Integer64,
@@ -179,7 +180,6 @@ export interface LibucpFunctions {
   readonly ucs_status_string: (status: number) => string;
 }
 
-/** Their declarations. */
 export const FUNCTIONS: { readonly [Name in keyof LibucpFunctions]: Declaration } = {
   ucp_get_version: declare(VOID, [POINTER, POINTER, POINTER]),
   ucp_get_version_string: declare(TEXT, []),

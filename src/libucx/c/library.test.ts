@@ -50,12 +50,12 @@ describe('a library that cannot be libucp', () => {
     refuses(join(folder.path, 'absent.so'), NOT_FOUND, /absent\.so is not installed: .*UCX_LIBUCP_PATH/);
   });
 
-  it('is no library', () => {
-    refuses(folder.file('text.so', 'a text'), UNUSABLE, /text\.so cannot be loaded \(.*(file too short|invalid ELF)/);
+  it('is not a library', () => {
+    refuses(folder.file('text.so', 'text'), UNUSABLE, /text\.so cannot be loaded \(.*(file too short|invalid ELF)/);
   });
 
-  it('is another library', () => {
-    refuses('libm.so.6', UNUSABLE, /^the UCX library libm\.so\.6 is another library: it has no ucp_get_version$/);
+  it('is not UCX', () => {
+    refuses('libm.so.6', UNUSABLE, /^the UCX library libm\.so\.6 is not UCX: it lacks ucp_get_version$/);
   });
 
   it.skipIf(compilerReason !== undefined)('is too old, or of another major version (needs cc)', () => {

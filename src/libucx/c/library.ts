@@ -1,7 +1,7 @@
 /**
- * The UCX library of the machine: finds it, rejects unusable ones, and binds its functions. The contexts of a thread share one library, which stays
- * open. The features of a context of libucp: their bits, the check that an operation has its feature, and differences between versions. Without the
- * check, libucp rejects the operation without a reason or crashes.
+ * The installed UCX library: finds it, rejects unusable versions, and binds its functions. The contexts of a thread share one library, which stays open.
+ * Also the features of a libucp context: their bits, differences between versions, and the check that an operation has its feature, without which libucp
+ * fails the operation without a reason or crashes.
  */
 
 import { type Feature, missingFeature } from '../../api/contract/context.ts';
@@ -21,36 +21,36 @@ import { UCP_API_MAJOR, UCP_API_MINOR, UCP_FEATURE } from './abi.ts';
 import type { LibucxConfig } from './config.ts';
 import { FUNCTIONS, type LibucpFunctions } from './functions.ts';
 
-/** Prints configuration tables: to a stream, with a prefix for all names. */
+/** Function that prints all configuration tables to a stream, with a prefix for the names. */
 const PRINT_TABLES = 'ucs_config_parser_print_all_opts';
 type PrintTables = (stream: number, prefix: string, flags: number, tables: number, filter: number) => void;
-/** The list of the tables of libucs, libucp and the loaded transports. */
+/** Variable: the list of the tables of libucs, libucp and the loaded transports. */
 const TABLES = 'ucs_config_global_list';
 /** UCS_CONFIG_PRINT_CONFIG, _DOC (which includes inherited names), _HIDDEN. */
 const PRINT_FLAGS = 0b1101;
-/** The array of the names of memory types in libucs. */
+/** Variable: the array of the names of memory types in libucs. */
 const MEMORY_TYPE_NAMES = 'ucs_memory_type_names';
 /** The entry after the last memory type. */
 const MEMORY_TYPE_UNKNOWN = 'unknown';
-/** Maximum number of memory types that are read: twenty more than in 1.23. */
+/** Limit for reading memory types: twenty more than version 1.23 has. */
 const MEMORY_TYPES_MAX = 30;
 
 /**
- * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, because Node.js handles fatal signals, no
- * warnings about variables `UCX_...` of this package, and messages on standard error, because standard output has the results of programs. Values set by the user
- * have precedence, except those of {@link OWN_AT_LOAD}.
+ * Variables that libucs reads once, while it is loaded, and their values for a Node.js process: no signal handlers, because Node.js handles fatal signals;
+ * no warnings about the `UCX_...` variables of this package; messages on standard error, because programs print results on standard output. Values that
+ * the user set have precedence, except those of {@link OWN_AT_LOAD}.
  */
 const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',
   UCX_DEBUG_SIGNO: '0',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
   UCX_LOG_FILE: 'stderr',
-  // libucm would overwrite instructions of mmap, munmap and brk in the C library while threads of Node.js run them: observed to crash (1.13). Without it libucp
+  // libucm would patch mmap, munmap and brk in the C library while threads of Node.js execute them: observed to crash (1.13). Without libucm, libucp
   // has no registration cache; mapping registers memory.
   UCX_MEM_EVENTS: 'n',
 };
 
-/** Variables of this library that libucs would act on, too: it would write its own profile and statistics to the same files, and handle the same signal. */
+/** Variables of this library that libucs would apply too: it would write its own profile and statistics to the same files, and handle the same signal. */
 const OWN_AT_LOAD: readonly string[] = [
   'UCX_PROFILE_MODE',
   'UCX_PROFILE_FILE',
@@ -61,20 +61,19 @@ const OWN_AT_LOAD: readonly string[] = [
   'UCX_DEBUG_SIGNO',
 ];
 
-/** A loaded library. */
 export interface Libucp {
-  /** The path or name that opened it. */
+  /** The path or name given to {@link openLibucp}. */
   readonly path: string;
   /** The file that was loaded. */
   readonly file: string;
   readonly major: number;
   readonly minor: number;
-  /** `1.13.1`. */
+  /** Such as `1.13.1`. */
   readonly version: string;
-  /** The names of its memory types; the index of a name is the number of the type. */
+  /** Names of the memory types of this library; the index of a name is the number of the type. */
   readonly memoryTypes: readonly string[];
   readonly functions: LibucpFunctions;
-  /** The variables that it and its transports read, available once it has a context; undefined if this library does not report them. */
+  /** The variables that libucp and its transports read, available once there is a context; undefined if this version does not report them. */
   variables(): ReadonlySet<string> | undefined;
 }
 
@@ -83,8 +82,8 @@ const loaded = new Map<string, Libucp>();
 
 /**
  * Opens the library, once per thread: the same result for the same path. It stays loaded until the process ends.
- * @throws UcxError ERR_LIBUCX_NOT_FOUND if it is not installed; ERR_LIBUCX_UNUSABLE if it cannot be loaded, is another library, or lacks
- * functions; ERR_LIBUCX_VERSION if it is older than 1.13 or not 1.x
+ * @throws UcxError ERR_LIBUCX_NOT_FOUND if it is not installed; ERR_LIBUCX_UNUSABLE if it cannot be loaded, is not UCX, or lacks functions;
+ * ERR_LIBUCX_VERSION if it is older than 1.13 or not 1.x
  */
 export function openLibucp({ PATH: path }: Pick<LibucxConfig, 'PATH'>): Libucp {
   let libucp = loaded.get(path);
@@ -106,7 +105,7 @@ function load(path: string): DynamicLibrary {
   } catch (error) {
     if (!isUcxError(error)) throw error;
     const isAbsent = error.code === 'ERR_LIBRARY_NOT_FOUND';
-    throw refusal(
+    throw unusable(
       isAbsent ? 'ERR_LIBUCX_NOT_FOUND' : 'ERR_LIBUCX_UNUSABLE',
       path,
       isAbsent
@@ -115,7 +114,7 @@ function load(path: string): DynamicLibrary {
       error,
     );
   } finally {
-    // Later code, and child processes, must see only the variables that the user has set.
+    // Code that runs later, and child processes, must see only the variables that the user set.
     for (const [name, value] of given) setEnvironment(name, value);
   }
 }
@@ -123,17 +122,17 @@ function load(path: string): DynamicLibrary {
 function bind(library: DynamicLibrary): Libucp {
   const path = library.name;
   if (!library.has('ucp_get_version')) {
-    throw refusal('ERR_LIBUCX_UNUSABLE', path, 'is another library: it has no ucp_get_version');
+    throw unusable('ERR_LIBUCX_UNUSABLE', path, 'is not UCX: it lacks ucp_get_version');
   }
   const [major, minor, release] = versionOf(library);
   const version = `${major}.${minor}.${release}`;
   if (major !== UCP_API_MAJOR || minor < UCP_API_MINOR) {
     const rule = `must be ${UCP_API_MAJOR}.${UCP_API_MINOR} or newer, and ${UCP_API_MAJOR}.x`;
-    throw refusal('ERR_LIBUCX_VERSION', path, `is UCX ${version}; it ${rule}`);
+    throw unusable('ERR_LIBUCX_VERSION', path, `is UCX ${version}; it ${rule}`);
   }
   const missing = [...Object.keys(FUNCTIONS), MEMORY_TYPE_NAMES].filter((name) => !library.has(name));
   if (missing.length > 0) {
-    throw refusal('ERR_LIBUCX_UNUSABLE', path, `is UCX ${version} and lacks ${missing.join(', ')}`);
+    throw unusable('ERR_LIBUCX_UNUSABLE', path, `is UCX ${version} and lacks ${missing.join(', ')}`);
   }
   return {
     path,
@@ -147,10 +146,10 @@ function bind(library: DynamicLibrary): Libucp {
   };
 }
 
-/** All tables of libucs printed as a configuration file, from which the names and their aliases are extracted. */
+/** Names and aliases of all variables, extracted from the tables that libucs prints as a configuration file. */
 function variablesOf(library: DynamicLibrary): ReadonlySet<string> | undefined {
   if (!library.has(PRINT_TABLES) || !library.has(TABLES)) return undefined;
-  // Newer libraries have a filter argument after the tables, NULL for all; older ones ignore it.
+  // Newer versions have one more argument, a filter (NULL for all); older ones ignore it.
   const print = library.function<PrintTables>(PRINT_TABLES, 'void', ['uint64_t', 'str', 'int', 'uint64_t', 'uint64_t']);
   const tables = library.symbolAddress(TABLES);
   const text = textWrittenBy((stream) => print(stream, 'UCX_', PRINT_FLAGS, tables, 0));
@@ -186,7 +185,7 @@ function memoryTypesOf(library: DynamicLibrary): string[] {
   return names;
 }
 
-function refusal(code: string, path: string, text: string, cause?: UcxError): UcxError {
+function unusable(code: string, path: string, text: string, cause?: UcxError): UcxError {
   const why = cause === undefined ? '' : ` (${cause.message})`;
   return new UcxError({
     code,
@@ -206,24 +205,23 @@ const BITS: Readonly<Record<Feature, number>> = {
   am: UCP_FEATURE.AM,
 };
 
-/** First version whose ucp_worker_fence may flush, and return when the peers have answered: observed in 1.18, 1.13 never waits. */
+/** First minor version whose ucp_worker_fence may flush and wait for replies of the peers: observed in 1.18; 1.13 never waits. */
 const FENCE_BLOCKS_MINOR = 14;
 
-/** True if ucp_worker_fence must not be called: it would wait for peers that the same thread drives. */
+/** True if ucp_worker_fence must not be called: it would wait for peers that make progress only in this thread. */
 export function fenceBlocks({ minor }: { readonly minor: number }): boolean {
   return minor >= FENCE_BLOCKS_MINOR;
 }
 
-/** The bits for ucp_init, including wake-up. */
+/** The feature bits for ucp_init, always with wake-up. */
 export function featureBits(features: readonly Feature[]): number {
   return features.reduce<number>((bits, feature) => bits | BITS[feature], UCP_FEATURE.WAKEUP);
 }
 
 /**
- * Checks that a context has a feature.
  * @param bits of the context
  * @param bit of the feature
- * @throws UcxError ERR_FEATURE_MISSING
+ * @throws UcxError ERR_FEATURE_MISSING if the context lacks the feature
  */
 export function requireFeature(bits: number, bit: number): void {
   if ((bits & bit) !== 0) return;

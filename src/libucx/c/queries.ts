@@ -1,6 +1,6 @@
 /**
- * Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. The debug text of a request: the transports and devices
- * that carried it, in one of two forms; empty for some operations.
+ * Queries of libucp: the socket addresses of an endpoint, its lanes (since 1.14), and the transports and devices that carried a request, parsed from its
+ * debug string.
  */
 
 import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
@@ -19,7 +19,7 @@ import type { Libucp } from './library.ts';
 
 const LANES_MAX = 64;
 
-/** Queries all attributes; those that libucp does not provide, such as the addresses of an endpoint by worker address, are omitted. */
+/** Queries all attributes; those that libucp does not provide, such as the socket addresses of an endpoint created by worker address, are omitted. */
 export function queryEndpoint(libucp: Libucp, ep: number): EndpointAttributes {
   return {
     localAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.LOCAL_SOCKADDR, 'local_sockaddr'),
@@ -56,21 +56,20 @@ function lanesOf({ functions, minor }: Libucp, ep: number): string[] {
 }
 
 const TEXT_BYTES = 512;
-/** The lane of a request: of versions without UCX_PROTO_ENABLE, or with it turned off. */
+/** The lane in the debug string of a request, in versions without UCX_PROTO_ENABLE or with it disabled. */
 const LANE = /\blane\[\d+\]: +\d+:([^\s/]+)\/(\S+)\.\d+ md\[/;
-/** Such a lane carried only an offer: the peer fetched the bytes over another one. */
+/** Marks a lane that carried only a rendezvous offer: the data went over another lane. */
 const OFFER = /_rts\(\) /;
-/** Behind the length, the protocol and its lanes: `length 8 eager short tcp/eth0 10.5 MB/s`, `52% on tcp/lo and 48% on tcp/eth0`. */
+/** Follows the length: the protocol and its lanes, as in `length 8 eager short tcp/eth0 10.5 MB/s`, `52% on tcp/lo and 48% on tcp/eth0`. */
 const PROTOCOL = /\blength \d+ (.*)$/s;
 const LANES = /(?<![\w/.-])([a-z]\w*)\/([\w.:-]+)/g;
 
-/** The transports and devices that carried a request; several names are separated by `+`. */
+/** The transports and devices that carried a request; several names are joined by `+`. */
 export interface Carrier {
   readonly transport: string;
   readonly device: string;
 }
 
-/** Queries the requests of one worker. */
 export class RequestQuery {
   readonly #functions: LibucpFunctions;
   readonly #attributes: Fields<typeof UCP_REQUEST_ATTR.at> = new Fields(UCP_REQUEST_ATTR);
@@ -83,7 +82,7 @@ export class RequestQuery {
     this.#attributes.setU64('debug_string', this.#text.address).setU64('debug_string_size', TEXT_BYTES);
   }
 
-  /** What carried a request that has succeeded and was not freed, and whose endpoint exists; undefined if libucp does not say. */
+  /** The carrier of a request that has succeeded, is not freed yet and whose endpoint exists; undefined if libucp does not report it. */
   carrierOf(request: number): Carrier | undefined {
     const status = this.#functions.ucp_request_query(request, this.#attributes.address);
     return status < 0 ? undefined : carrierIn(textAt(this.#text.address));
@@ -95,7 +94,7 @@ export class RequestQuery {
   }
 }
 
-/** The carrier that a text of ucp_request_query names. */
+/** The carrier that a debug string of ucp_request_query names. */
 export function carrierIn(text: string): Carrier | undefined {
   const lane = LANE.exec(text);
   if (lane !== null) return OFFER.test(text) ? undefined : { transport: lane[1]!, device: lane[2]! };

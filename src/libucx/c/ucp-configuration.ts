@@ -1,6 +1,6 @@
 /**
- * The configuration of libucp: its own files and environment, overridden by the configuration of this program. The latter is put into the C environment
- * while libucp reads it, because ucp_config_modify does not reach the transports in every version and warns about variables of others.
+ * The configuration of libucp: its own files and environment, overridden by the configuration of this program. The overrides are set in the C environment
+ * while libucp reads it, because ucp_config_modify does not reach the transports in every version and warns about variables that it does not know.
  */
 
 import { getEnvironment, setEnvironment, withEnvironmentLock } from '../../sys/index.ts';
@@ -18,42 +18,40 @@ import { ucxVariableNamed, ucxVariableNames } from './ucx-variables.ts';
 import type { HiddenTransport } from './worker-address.ts';
 
 const PREFIX = 'UCX_';
-/** Names in UCX_TLS of transports of this library only, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
+/** Names in UCX_TLS of transports that only this library has, and names of cards in UCX_ACC_DEVICES: libucp would warn about them. */
 const OWN_TRANSPORT = /^\\?gaudi(_copy|_cpy|_gdr|_ipc|_?\*)?$/;
 const OWN_DEVICE = /^gaudi/;
-/** Variables for which libucp requires a value per memory type, such as `host:512k`; this library also accepts a single one for host memory. */
+/** Variables whose values libucp requires per memory type, such as `host:512k`; this library also accepts a single value, for host memory. */
 const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
 
-/** Variables that libucs reads once from the C environment, while it is loaded: they cannot be changed later. */
+/** Variables that libucs reads from the C environment only while it is loaded. */
 const READ_AT_LOAD =
   /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
 
-/** Values that turn switches of libucp off. */
+/** Values that disable a switch of libucp. */
 const OFF = /^(n|no|off|0)$/i;
 
-/** Value of UCX_PROTO_INFO that only this library has; libucp prints no protocols by default. */
+/** A value of UCX_PROTO_INFO that only this library has. libucp does not print protocols by default. */
 const OWN_PROTO_INFO = /^auto$/i;
 
 /**
- * Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as that of the native engine does. Not without tags and
- * active messages: a plain UCX server with the same features then aborts when it is connected to (1.13, `ep_addr_index < address->num_ep_addrs` in
- * wireup.c), as it does for a C client with these variables.
+ * Defaults of this engine that differ from libucp: shared memory that detects the end of the peer, as the native engine does. Used only with tags or
+ * active messages: without them, a plain UCX server with the same features aborts when a client connects (1.13, `ep_addr_index < address->num_ep_addrs` in
+ * wireup.c), also if the client is a C program with these variables.
  */
 const DEFAULTS: readonly (readonly [name: string, value: string, transport: HiddenTransport])[] = [
   ['UCX_POSIX_ERROR_HANDLING', 'y', 'posix'],
   ['UCX_SYSV_ERROR_HANDLING', 'y', 'sysv'],
 ];
 
-/** The configuration of one context. */
 export class UcpConfiguration {
   readonly #functions: LibucpFunctions;
-  /** Variables and their values. */
   readonly #settings: ReadonlyMap<string, string>;
   readonly #ownDetection: readonly HiddenTransport[];
 
   /**
-   * @param features bits of the features of the context (UCP_FEATURE)
-   * @param overrides variables of libucp that precede the configuration
+   * @param features feature bits of the context (UCP_FEATURE)
+   * @param overrides variables of libucp with precedence over the configuration
    */
   constructor(
     functions: LibucpFunctions,
@@ -72,17 +70,17 @@ export class UcpConfiguration {
     this.#ownDetection = added.map(([, , transport]) => transport);
   }
 
-  /** Whether a switch is on that libucp turns on by default. Configuration files of libucp itself are not considered. */
+  /** True if a switch is on that libucp enables by default. The configuration files of libucp are not considered. */
   isOn(name: string): boolean {
     return !OFF.test(this.#settings.get(name) ?? withEnvironmentLock(() => getEnvironment(name)) ?? '');
   }
 
-  /** Transports that detect the end of the peer only because this engine has set that: another UCX program cannot answer on them with error handling. */
+  /** Transports that detect the end of the peer only because this engine enabled it: other UCX programs cannot reply on them with error handling. */
   get ownDetection(): readonly HiddenTransport[] {
     return this.#ownDetection;
   }
 
-  /** Runs code that reads the configuration of transports: creating contexts and workers. */
+  /** Runs code in which libucp reads the configuration of its transports: creating contexts and workers. */
   run<T>(read: () => T): T {
     return withEnvironment(this.#settings, read);
   }
@@ -94,7 +92,7 @@ export class UcpConfiguration {
   use<T>(run: (ucpConfig: number) => T): T {
     using out = new OutValue();
     const status = this.run(() => this.#functions.ucp_config_read(null, null, out.address));
-    if (status < 0) throw this.#refusal(status);
+    if (status < 0) throw this.#rejectedValues(status);
     try {
       return this.run(() => run(out.value));
     } finally {
@@ -102,11 +100,11 @@ export class UcpConfiguration {
     }
   }
 
-  /** Finds the values that libucp rejects: each is tried alone. */
-  #refusal(status: number): UcxError {
+  /** Finds the values that libucp rejects, by trying each one alone. */
+  #rejectedValues(status: number): UcxError {
     const refused = [...this.#settings].filter(([name, value]) => !this.#accepts(name, value));
     const errors = refused.map(([name, value]) => {
-      const message = `libucp refuses ${name}=${value}`;
+      const message = `libucp rejects ${name}=${value}`;
       return new UcxError({
         code: 'ERR_CONFIG_VALUE',
         status: Status.INVALID_PARAM,
@@ -120,7 +118,7 @@ export class UcpConfiguration {
   #accepts(name: string, value: string): boolean {
     using out = new OutValue();
     const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
-    // The others may also be in the environment of the process.
+    // The other variables may also be in the environment of the process: they are unset.
     const alone = new Map([...this.#settings.keys()].map((other) => [other, other === name ? value : undefined]));
     if (withEnvironment(alone, read) < 0) return false;
     this.#functions.ucp_config_release(out.value);
@@ -129,10 +127,10 @@ export class UcpConfiguration {
 }
 
 /**
- * Refuses settings that must not be ignored.
+ * Rejects settings that must not be ignored.
  * @throws UcxError ERR_UNSUPPORTED with the variable
  */
-export function refuseUnkept(config: Config): void {
+export function rejectUnsupported(config: Config): void {
   const entry = config.entries.find(({ name, text, field }) => {
     return fieldUseOf(ownName(name)) === 'refused' && text !== field.default;
   });
@@ -141,13 +139,13 @@ export function refuseUnkept(config: Config): void {
   throw new UcxError({
     code: 'ERR_UNSUPPORTED',
     status: Status.UNSUPPORTED,
-    message: `the engine libucx cannot keep ${name}=${text} (${source}): use the engine native, or unset ${name}`,
+    message: `engine libucx does not support ${name}=${text} (${source}): use engine native, or unset ${name}`,
     details: { name, value: text, source },
   });
 }
 
-/** Settings of a program that this engine does not honour, as `NAME=value`. */
-export function unkeptSettings(config: Config): readonly string[] {
+/** Settings of a program that this engine does not support, as `NAME=value`. */
+export function unsupportedSettings(config: Config): readonly string[] {
   return config.entries
     .filter(({ name, source, text, field }) => {
       const use = fieldUseOf(ownName(name));
@@ -157,12 +155,12 @@ export function unkeptSettings(config: Config): readonly string[] {
 }
 
 /**
- * Warns about settings without effect: variables that neither this library nor libucp reads, and fields that only the native engine reads. Unless
- * UCX_WARN_UNUSED_ENV_VARS disables it. libucp has loaded its transports once there is a context.
+ * Warns about settings without effect: variables that neither this library nor libucp reads, and fields that only the native engine reads.
+ * UCX_WARN_UNUSED_ENV_VARS can disable the warnings. Call this when there is a context: libucp has loaded its transports then.
  */
 export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
-  for (const setting of unkeptSettings(config)) log.warn(`${setting} has no effect over the engine libucx`);
+  for (const setting of unsupportedSettings(config)) log.warn(`${setting} has no effect with engine libucx`);
   const passed = config.entries.filter(
     ({ source, name }) => source !== 'default' && fieldUseOf(ownName(name)) === 'passed',
   );
@@ -170,39 +168,45 @@ export function warnOfUnused({ variables, version }: Libucp, config: Config, log
   const theirs = variables();
   for (const { name } of passed) {
     if (theirs !== undefined && !readsVariable(theirs, name)) {
-      log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+      log.warn(`${name} has no effect: UCX ${version} lacks it`);
     }
   }
   for (const unused of config.unused) {
     const { variable } = unused;
     const name = ucpName(variable);
     if (name !== undefined && (theirs === undefined || readsVariable(theirs, name))) continue;
-    // A name that another version of UCX has is not a typo.
+    // A name that another version of UCX has is not a misspelling.
     if (ucxVariableNamed(variable) === undefined) log.warn(unused.warningBeside(theirs ?? ucxVariableNames()));
-    else log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+    else log.warn(`${name} has no effect: UCX ${version} lacks it`);
   }
 }
 
-/** Prefixes of tables of libucp whose fields several transports inherit, and a transport that does; without a prefix all do. */
+/** Prefixes of libucp tables whose fields several transports inherit, and one of these transports; fields without a prefix are inherited by all. */
 const INHERITED = /^UCX_(?:(IB|RC|MM|SM|SCOPY)_|(?=(?:ALLOC|FAILURE|MAX_NUM_EPS)$))/;
-const HEIRS: Readonly<Record<string, string>> = { IB: 'RC_', RC: 'RC_', MM: 'POSIX_', SM: 'POSIX_', SCOPY: 'CMA_' };
+const INHERITING: Readonly<Record<string, string>> = {
+  IB: 'RC_',
+  RC: 'RC_',
+  MM: 'POSIX_',
+  SM: 'POSIX_',
+  SCOPY: 'CMA_',
+};
 
-/** Whether libucp reads a variable, also by a transport that inherits it: UCX_RC_TIMEOUT sets UCX_RC_VERBS_TIMEOUT. */
+/** True if libucp reads a variable, possibly through a transport that inherits it: UCX_RC_TIMEOUT sets UCX_RC_VERBS_TIMEOUT. */
 export function readsVariable(theirs: ReadonlySet<string>, name: string): boolean {
   if (theirs.has(name)) return true;
   const match = INHERITED.exec(name);
   if (match === null) return false;
   const field = `_${name.slice(match[0].length)}`;
-  const heirs = `UCX_${HEIRS[match[1] ?? ''] ?? ''}`;
+  const heirs = `UCX_${INHERITING[match[1] ?? ''] ?? ''}`;
   return [...theirs].some((variable) => variable.startsWith(heirs) && variable.endsWith(field));
 }
 
-/** The name of a variable as a field of this library. */
+/** The field of this library with the name of a variable. */
 function ownName(variable: string): string {
   return variable.slice(PREFIX.length);
 }
 
-/** The name of a variable for libucp: the program's own prefix may precede that of UCX. */
+/** The name of a variable for libucp: in the program it may have another prefix before `UCX_`. */
 function ucpName(variable: string): string | undefined {
   const at = variable.indexOf(PREFIX);
   return at < 0 ? undefined : variable.slice(at);
@@ -221,7 +225,7 @@ function settingsOf(config: Config): Map<string, string> {
   return settings;
 }
 
-/** Runs code with variables in the C environment, and restores the previous values. Contexts of other threads wait meanwhile. */
+/** Runs code with variables set in the C environment, then restores the previous values. Contexts of other threads wait meanwhile. */
 function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
   return withEnvironmentLock(() => withVariables(settings, run));
 }
@@ -236,7 +240,7 @@ function withVariables<T>(settings: ReadonlyMap<string, string | undefined>, run
   }
 }
 
-/** Converts a value that only this library accepts to one that libucp accepts. */
+/** Converts values that only this library accepts to values that libucp accepts. */
 function readable(name: string, text: string): string {
   if (name === 'TLS') return withoutOwn(text, OWN_TRANSPORT, 'self');
   if (name === 'ACC_DEVICES') return withoutOwn(text, OWN_DEVICE, 'all');
@@ -244,7 +248,7 @@ function readable(name: string, text: string): string {
   return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
 }
 
-/** A list without the names of this library. @param otherwise result for a list that contains nothing else; for UCX_TLS at least the process itself */
+/** Removes the names that only this library has from a list. @param otherwise result if nothing is left; for UCX_TLS at least loopback */
 function withoutOwn(text: string, own: RegExp, otherwise: string): string {
   const isNegated = text.startsWith('^');
   const names = text.slice(isNegated ? 1 : 0).split(',');

@@ -11,7 +11,7 @@ import { LogLevel } from '../../ucs/debug/log.ts';
 import type { Libucp } from './library.ts';
 import { warnOfUnused } from './ucp-configuration.ts';
 import {
-  refuseUnignorable,
+  rejectUnignorable,
   UCX_VARIABLE_GROUPS,
   ucxVariable,
   ucxVariableNamed,
@@ -67,32 +67,32 @@ describe('the variables of C UCX', () => {
     ['UCX_RC_VERBS_ROCE_SUBNETS', '10.0.0.0/8', 'all'],
     ['UCX_IB_GPU_DIRECT_RDMA', 'n', 'try'],
     ['UCX_MEMTRACK_LIMIT', '1g', 'inf'],
-  ])('%s=%s is refused with the reason, %j is not', (name, value, harmless) => {
-    expect(() => refuseUnignorable(read({ [name]: value }), true)).toThrow(
+  ])('%s=%s is rejected with the reason, %j is not', (name, value, harmless) => {
+    expect(() => rejectUnignorable(read({ [name]: value }), true)).toThrow(
       expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
         message: expect.stringMatching(
-          new RegExp(`^${name}=\\S+ cannot be ignored: .*: .*; UCX_ENGINE=libucx honours it$`),
+          new RegExp(`^${name}=\\S+ is not supported by engine native: .*: .*; UCX_ENGINE=libucx supports it$`),
         ),
       }),
     );
-    refuseUnignorable(read({ [name]: harmless }), true);
+    rejectUnignorable(read({ [name]: harmless }), true);
   });
 
-  it('are refused in one error, and those of RDMA devices only where such devices are used', () => {
+  it('are rejected in one error, and those of RDMA devices only where such devices are used', () => {
     const both = read({ UCX_RC_ROCE_LOCAL_SUBNET: 'y', UCX_MEMTRACK_LIMIT: '1g' });
-    const refusal = (usesRdma: boolean): unknown => {
+    const rejection = (usesRdma: boolean): unknown => {
       return expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
         message: expect.stringMatching(
           usesRdma
-            ? /^2 problems: UCX_RC_ROCE_LOCAL_SUBNET=y cannot .*; UCX_MEMTRACK_LIMIT=1g/
+            ? /^2 problems: UCX_RC_ROCE_LOCAL_SUBNET=y is not supported .*; UCX_MEMTRACK_LIMIT=1g/
             : /^UCX_MEMTRACK_LIMIT=1g/,
         ),
       });
     };
-    for (const usesRdma of [true, false]) expect(() => refuseUnignorable(both, usesRdma)).toThrow(refusal(usesRdma));
-    refuseUnignorable(read({ UCX_IB_ROCE_LOCAL_SUBNET: 'y', UCX_ATOMIC_MODE: 'device' }), false);
+    for (const usesRdma of [true, false]) expect(() => rejectUnignorable(both, usesRdma)).toThrow(rejection(usesRdma));
+    rejectUnignorable(read({ UCX_IB_ROCE_LOCAL_SUBNET: 'y', UCX_ATOMIC_MODE: 'device' }), false);
   });
 
   it('are all names that a hint may have', () => {
@@ -138,7 +138,7 @@ describe('the variables of C UCX', () => {
     const env = { UCX_DYNAMIC_TL_SWITCH_INTERVAL: '1s', UCX_IB_PKEY: '0x1', UCX_TSL: 'tcp' };
     warnOfUnused(libucp, read(env), log);
     expect(records.filter(({ level }) => level <= LogLevel.WARN).map(({ message }) => message)).toEqual([
-      'UCX 1.13.1 has no UCX_DYNAMIC_TL_SWITCH_INTERVAL: it has no effect over libucp',
+      'UCX_DYNAMIC_TL_SWITCH_INTERVAL has no effect: UCX 1.13.1 lacks it',
       expect.stringMatching(/^unused environment variable: UCX_TSL \(maybe: UCX_TLS\?\)/),
     ]);
   });

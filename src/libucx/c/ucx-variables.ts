@@ -1,41 +1,41 @@
 /**
- * The variables of C UCX that no field of this library reads, as data: those without meaning here, and those that must not be ignored.
+ * Variables of C UCX that are not a field of this library, as data: those that have no meaning here, and those that must not be ignored.
  *
- * Names are those of UCX 1.22, as its ucx_info prints them (-c -a, with the components for CUDA), which was built without InfiniBand. Those tables are from a
- * build of UCX 1.23; dc and rdmacm from UCX 1.13. Components that none of the three has (ROCm, Level Zero, gdr_copy, gga, xpmem, knem, ugni, gaudi_gdr) are known
- * by their prefix only. test/fixtures/ucx-variables.txt has the names with their sources.
+ * The names are those of UCX 1.22, as its ucx_info prints them (-c -a, with the CUDA components), built without InfiniBand. The InfiniBand tables are from
+ * a build of UCX 1.23, dc and rdmacm from UCX 1.13. Components that none of these builds has (ROCm, Level Zero, gdr_copy, gga, xpmem, knem, ugni,
+ * gaudi_gdr) are known by prefix only. test/fixtures/ucx-variables.txt lists the names with their sources.
  */
 
 import type { Config } from '../../ucs/config/config.ts';
 import { joinedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** The version of C UCX whose variables these are. */
+/** The version of C UCX that the variables are from. */
 export const UCX_VARIABLES_VERSION = '1.22';
 
 const PREFIX = 'UCX_';
 
-/** What happens to a variable that no field reads. */
+/** A variable that is not a field. */
 export interface UcxVariable {
-  /** `none`: silent, as it has no meaning here; `refused`: ignoring it would be wrong. */
+  /** `none`: ignored silently, because it has no meaning here; `refused`: an error, because ignoring it would be wrong. */
   readonly use: 'none' | 'refused';
-  /** Why; for `refused` what would happen, and what to do. */
+  /** Why; for `refused` also the remedy. */
   readonly reason: string;
-  /** Values of a refused variable that change nothing: its defaults. In lower case. */
+  /** Values of a refused variable that change nothing, such as its default, in lower case. */
   readonly harmless?: readonly string[];
-  /** True for a refused variable that matters only to a context that uses RDMA devices. */
+  /** True for a refused variable that matters only if the context uses RDMA devices. */
   readonly isRdma?: boolean;
 }
 
-/** Variables with one reason. */
+/** Variables with the same reason. */
 export interface UcxVariableGroup extends UcxVariable {
-  /** Names without `UCX_`, or prefixes that end with `*`. */
+  /** Names without `UCX_`, or prefixes that end in `*`. */
   readonly names: readonly string[];
 }
 
-/** Transports whose tables begin with the same fields of every interface of C UCX. */
+/** Interface transports: the tables of all of them begin with the same fields in C UCX. */
 const INTERFACES = ['CMA', 'SCOPY', 'POSIX', 'MM', 'SM', 'SELF', 'TCP', 'RC_VERBS', 'RC', 'IB'] as const;
-/** Tables of interfaces of RDMA devices: each inherits the fields of those before. */
+/** Tables of RDMA interfaces: each inherits the fields of the previous ones. */
 const RDMA = ['IB', 'RC', 'RC_VERBS'] as const;
 
 function none(reason: string, names: string): UcxVariableGroup {
@@ -46,34 +46,33 @@ function refused(reason: string, harmless: readonly string[], names: string, isR
   return { use: 'refused', reason, harmless, isRdma, names: names.trim().split(/\s+/) };
 }
 
-/** Every name with every prefix. */
 function each(prefixes: readonly string[], names: string): string {
   const fields = names.trim().split(/\s+/);
   return prefixes.flatMap((prefix) => fields.map((name) => `${prefix}_${name}`)).join(' ');
 }
 
-/** The groups; a name is in one of them. */
+/** Every name is in at most one group. */
 export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
   refused(
-    'atomic operations use the device or the processor, as the lane has them, and words that both change would not be consistent: choose the transports by UCX_TLS',
+    'some lanes execute atomics on the NIC and others on the CPU, which are not atomic to each other: select transports with one kind by UCX_TLS',
     ['guess', ''],
     'ATOMIC_MODE',
     true,
   ),
   refused(
-    'ports of other subnets would be used: name the ports in UCX_NET_DEVICES',
+    'ports of other subnets would be used: list the ports in UCX_NET_DEVICES',
     ['', 'n', 'no', 'off', '0', 'all'],
     `IB_SUBNET_PREFIX ${each(RDMA, 'ROCE_LOCAL_SUBNET ROCE_SUBNETS')}`,
     true,
   ),
   refused(
-    'memory of cards would be registered with RDMA devices all the same: use UCX_GAUDI_COPY_DMABUF=n',
+    'device memory would still be registered with RDMA devices: use UCX_GAUDI_COPY_DMABUF=n',
     ['', 'try', 'y', 'yes', 'on', '1'],
     'IB_GPU_DIRECT_RDMA',
     true,
   ),
   refused(
-    'the memory of this library would have no such limit: limit the process, by ulimit or a cgroup',
+    'this library does not enforce such a limit: limit the process by ulimit or a cgroup',
     ['', 'inf'],
     'MEMTRACK_LIMIT',
     false,
@@ -86,7 +85,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     'belongs to a transport of C UCX that the native engine lacks',
     'SYSV_* DC_* UD_* SRD_* GGA_* RC_MLX5_* RC_GDA_* IB_MLX5_* IB_GDA_* RDMA_CM_* GAUDI_GDR_*',
   ),
-  none('hooks of memory allocation: this library learns of freed memory by other means', 'MEM_*'),
+  none('hooks of memory allocation: this library detects freed memory in other ways', 'MEM_*'),
   none(
     'sizes of buffers and pools that C UCX grows at run time',
     `
@@ -94,7 +93,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     RX_MPOOL_SIZES RKEY_MPOOL_MAX_MD SEG_SIZE SELF_SEG_SIZE CMA_SEG_SIZE SCOPY_SEG_SIZE TCP_CM_PRIV_DATA_LEN RKEY_PTR_SEG_SIZE MEM_ALLOC_ALIGN`,
   ),
   none(
-    'limits and costs of an interface, which here are facts of the transport',
+    'limits and costs of an interface, which each transport fixes here',
     `
     ${each(INTERFACES, 'ALLOC FAILURE MAX_BCOPY MAX_SHORT MAX_NUM_EPS MAX_IOV')} ALLOC FAILURE MAX_NUM_EPS CM_FAILURE SCOPY_TX_QUOTA
     ALLOC_PRIO CMA_TX_QUOTA CMA_MEMORY_INVALIDATE POSIX_SEND_OVERHEAD POSIX_RECV_OVERHEAD SELF_NUM_DEVICES TCP_SENDV_THRESH TCP_PUT_ENABLE TCP_PREFER_DEFAULT
@@ -132,7 +131,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
   ),
   none(
-    'details of the log of C UCX; LOG_PRINT_ENABLE is for its developers',
+    'logging details of C UCX; LOG_PRINT_ENABLE is for its developers',
     `
     LOG_BUFFER LOG_DATA_SIZE LOG_FILE_FILTER LOG_LEVEL_TRIGGER LOG_PRINT_ENABLE MODULE_LOG_LEVEL`,
   ),
@@ -142,24 +141,24 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     ASYNC_MAX_EVENTS ASYNC_SIGNO USE_MT_MUTEX MODULES MODULE_DIR PLUGIN_PATH ADAPTIVE_PROGRESS BUILTIN_MEMCPY_MIN BUILTIN_MEMCPY_MAX NT_BUFFER_TRANSFER_MIN TOPO_PRIO`,
   ),
   none(
-    'registration of memory in C UCX',
+    'memory registration in C UCX',
     `
     GVA_ENABLE GVA_MLOCK GVA_PREFETCH RCACHE_ADDR_ALIGN RCACHE_CHECK_PFN RCACHE_MEM_PRIO RCACHE_PURGE_ON_FORK RCACHE_STAT_MIN RCACHE_STAT_MAX IB_RCACHE_MEM_PRIO
     IB_RCACHE_PURGE_ON_FORK REG_NONBLOCK_FALLBACK REG_NONBLOCK_MEM_TYPES MEMTYPE_COPY_ENABLE MEMTYPE_REG_WHOLE_ALLOC_TYPES`,
   ),
   none(
-    'the layout of addresses and connections of C UCX: the native engine has its own, connects all lanes at once, and sizes nothing by the number of peers',
+    'addresses and connection setup of C UCX: the native engine has its own layouts, connects all lanes at once, and does not scale buffers by the number of peers',
     `
     ADDRESS_VERSION SA_DATA_VERSION UNIFIED_MODE CONNECT_ALL_TO_ALL RESOLVE_REMOTE_EP_ID PROTO_INDIRECT_ID WIREUP_VIA_AM_LANE SOCKADDR_AUX_TLS MAX_WORKER_NAME
     MAX_WORKER_ADDRESS_NAME MAX_COMPONENT_MDS NUM_EPS NUM_PPN NODE_LOCAL_ID KEEPALIVE_NUM_EPS SELECT_DISTANCE_MD`,
   ),
   none(
-    'moves busy endpoints to other transports while they are in use: here every operation chooses among all lanes',
+    'switches busy endpoints to other transports: here every operation selects among all lanes',
     `
     DYNAMIC_TL_SWITCH_INTERVAL DYNAMIC_TL_PROGRESS_FACTOR MAX_PRIORITY_EPS RECOVERY_RETRIES`,
   ),
   none(
-    'the choice of protocols in C UCX: the native engine chooses by its own estimates, sends an eager message over one lane, and has fragments of host memory only',
+    'protocol selection in C UCX: the native engine uses its own estimates, sends an eager message over one lane, and has fragments in host memory only',
     `
     PROTO_ENABLE MAX_EAGER_RAILS MAX_EAGER_LANES MULTI_PATH_RATIO PROTOS PROTO_REQUEST_RESET EXTRA_OP_ATTR_FLAGS FENCE_MODE FLUSH_WORKER_EPS RMA_PPLN_ENABLE RMA_ZCOPY_MAX_SEG_SIZE
     RNDV_ALIGN_THRESH RNDV_FRAG_MEM_TYPE RNDV_FRAG_MEM_TYPES RNDV_MEMTYPE_DIRECT_SIZE RNDV_PERF_DIFF RNDV_PIPELINE_ERROR_HANDLING RNDV_PIPELINE_SEND_THRESH
@@ -174,12 +173,12 @@ const BY_PREFIX: readonly (readonly [prefix: string, group: UcxVariableGroup])[]
   ([name, group]) => (name.endsWith('*') ? [[name.slice(0, -1), group] as const] : []),
 );
 
-/** Transports of C UCX with the fields of InfiniBand, and those of them with the fields of reliable connections of mlx5, and of datagrams. */
+/** Transports of C UCX with InfiniBand fields; among them those with the fields of mlx5 reliable connections, and of datagrams. */
 const IB_FAMILIES = ['RC_GDA', 'RC_MLX5', 'SRD', 'UD_MLX5', 'UD_VERBS', 'DC_MLX5'] as const;
 const RC_FAMILIES = ['RC_GDA', 'RC_MLX5', 'DC_MLX5'] as const;
 const UD_FAMILIES = ['UD_MLX5', 'UD_VERBS'] as const;
 
-/** Names that a group knows by their prefix only: hints may name them. */
+/** Names within groups that are known by prefix only: for spelling hints. */
 const FAMILY_NAMES = `
   ${each(['CUDA_COPY', 'CUDA_IPC', 'SYSV', ...IB_FAMILIES], 'ALLOC FAILURE MAX_BCOPY MAX_NUM_EPS MAX_SHORT')}
   ${each(['CUDA_COPY', 'CUDA_IPC'], 'BW MAX_EVENTS MAX_POLL')} ${each(['SYSV', ...IB_FAMILIES], 'RX_BUFS_GROW RX_MAX_BUFS SEG_SIZE RX_GROW_FACTOR RX_MAX_CHUNK_SIZE SEND_OVERHEAD')}
@@ -213,42 +212,42 @@ const FAMILY_NAMES = `
   )}
   ${each(['RDMA_CM'], 'FAILURE RESERVED_QPN REUSEADDR SOURCE_ADDRESS TIMEOUT')}`;
 
-/** Names of variables of C UCX that no field reads: hints may name them. */
+/** Names of all these variables: for spelling hints. */
 export function ucxVariableNames(): string[] {
   const names = [...BY_NAME.keys()].filter((name) => !name.endsWith('*'));
   return [...names, ...FAMILY_NAMES.trim().split(/\s+/)].map((name) => `${PREFIX}${name}`);
 }
 
-/** What happens to a variable of C UCX that no field reads, by its name without `UCX_`; undefined for a name that C UCX does not have either. */
+/** Looks up a variable by its name without `UCX_`; undefined if C UCX does not have it either. */
 export function ucxVariable(name: string): UcxVariable | undefined {
   return BY_NAME.get(name) ?? BY_PREFIX.find(([prefix]) => name.startsWith(prefix) && name !== prefix)?.[1];
 }
 
-/** The same by the name of a variable, before whose `UCX_` a prefix of the program may stand. */
+/** Like {@link ucxVariable}, by the full name of a variable, in which a prefix of the program may precede `UCX_`. */
 export function ucxVariableNamed(variable: string): UcxVariable | undefined {
   const at = variable.indexOf(PREFIX);
   return at < 0 ? undefined : ucxVariable(variable.slice(at + PREFIX.length));
 }
 
-/** The settings of variables that must not be ignored, with the reason, as sentences. @param usesRdma whether the context uses RDMA devices */
+/** Settings of variables that must not be ignored: one sentence each, with the reason. @param usesRdma true if the context uses RDMA devices */
 export function unignorableSettings({ unused }: Pick<Config, 'unused'>, usesRdma: boolean): string[] {
   return unused.flatMap(({ variable, text }) => {
     const found = ucxVariableNamed(variable);
     if (found?.use !== 'refused' || (found.isRdma === true && !usesRdma)) return [];
     if (found.harmless?.includes(text.trim().toLowerCase()) === true) return [];
-    return [`${variable}=${text} cannot be ignored: ${found.reason}; UCX_ENGINE=libucx honours it`];
+    return [`${variable}=${text} is not supported by engine native: ${found.reason}; UCX_ENGINE=libucx supports it`];
   });
 }
 
 /**
- * Refuses variables that the native engine must not ignore, all in one error.
- * @param usesRdma whether the context uses RDMA devices
+ * Rejects variables that the native engine must not ignore, all in one error.
+ * @param usesRdma true if the context uses RDMA devices
  * @throws UcxError ERR_UNSUPPORTED
  */
-export function refuseUnignorable(config: Pick<Config, 'unused'>, usesRdma: boolean): void {
-  const refusals = unignorableSettings(config, usesRdma);
+export function rejectUnignorable(config: Pick<Config, 'unused'>, usesRdma: boolean): void {
+  const messages = unignorableSettings(config, usesRdma);
   const error = joinedError(
-    refusals.map((message) => new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message })),
+    messages.map((message) => new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message })),
   );
   if (error !== undefined) throw error;
 }

@@ -1,39 +1,39 @@
 /**
- * Worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2), parsed for the names of their transports. libucp omits a
- * transport whose name it does not know.
+ * Parser of worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2). Changes the name of a transport to one that libucp does
+ * not know, so that it skips the transport.
  */
 
-/** Low four bits of the first byte. */
+/** Low four bits of the first byte: the version. */
 const VERSION_MASK = 0x0f;
 const VERSION = { V1: 0, V2: 1 } as const;
-/** Flags of the header. */
+/** Header flags. */
 const HAS_NAME = 1;
 const HAS_UUID = 2;
 const HAS_CLIENT_ID = 4;
-/** Highest bit: the last device, interface or endpoint of its list; in the first byte of a device, a device without interfaces. */
+/** Highest bit: last device, interface or endpoint of its list. In the first byte of a device: it has no interfaces. */
 const LAST = 0x80;
-/** In the second byte of a device: these bytes follow. */
+/** Flags in the second byte of a device: the named field follows. */
 const HAS_PATHS = 0x40;
 const HAS_SYSTEM_DEVICE = 0x20;
-/** In the length of the address of an interface: addresses of endpoints follow. */
+/** Flag in the length of an interface address: endpoint addresses follow. */
 const HAS_ENDPOINTS = 0x40;
-/** In place of the first byte of a device: no devices. */
+/** In place of the first byte of a device: the list is empty. */
 const NO_DEVICES = 0xff;
 const DEVICE_LENGTH_MASK = 0x1f;
 const INTERFACE_LENGTH_MASK = 0x3f;
-/** Bytes of the attributes of an interface, by version; version 1 may have an index after them. */
+/** Sizes of the interface attributes in bytes, by version; in version 1 an index may follow them. */
 const ATTRIBUTES_BYTES = { V1: [16, 17], V2: [8, 9] } as const;
 
-/** Names of transports in addresses: checksums (ucs_crc16_string). */
+/** Transport names in addresses are checksums (ucs_crc16_string). */
 const CHECKSUMS = { posix: 0xd3a7, sysv: 0x538d } as const;
-/** The checksum of an empty name, which no transport has. */
+/** The checksum of the empty name: it matches no transport. */
 const NO_TRANSPORT = 0;
 
 /** A transport that can be hidden. */
 export type HiddenTransport = keyof typeof CHECKSUMS;
 
 /**
- * A worker address without some transports.
+ * A copy of a worker address in which some transports are hidden.
  * @returns undefined if it has none of them, or its layout is not known
  */
 export function withoutTransports(address: Uint8Array, names: readonly HiddenTransport[]): Uint8Array | undefined {
@@ -45,7 +45,7 @@ export function withoutTransports(address: Uint8Array, names: readonly HiddenTra
   return found.length > 0 ? copy : undefined;
 }
 
-/** Where the names of the transports are. Undefined for a layout that is not known. */
+/** Offsets of the transport names; undefined if the layout is not known. */
 function transportOffsets(address: Uint8Array): readonly number[] | undefined {
   const version = at(address, 0) & VERSION_MASK;
   const sizes = version === VERSION.V1 ? ATTRIBUTES_BYTES.V1 : version === VERSION.V2 ? ATTRIBUTES_BYTES.V2 : [];
@@ -60,7 +60,7 @@ function at(bytes: Uint8Array, offset: number): number {
   return bytes[offset] ?? Number.NaN;
 }
 
-/** Reads one address with one size of attributes. */
+/** Parses one address, assuming one size of the attributes. */
 class AddressReader {
   readonly #bytes: Uint8Array;
   readonly #isV2: boolean;
@@ -74,7 +74,7 @@ class AddressReader {
     this.#attributesBytes = attributesBytes;
   }
 
-  /** @returns undefined unless the address ends where its layout says */
+  /** @returns undefined if the address does not end where its layout ends */
   read(): readonly number[] | undefined {
     this.#readHeader();
     for (let isLast = false; !isLast && this.#isWithin; ) isLast = this.#readDevice();
@@ -94,7 +94,7 @@ class AddressReader {
     if ((flags & HAS_NAME) !== 0) this.#skip(this.#byte());
   }
 
-  /** @returns whether it is the last */
+  /** @returns true for the last device */
   #readDevice(): boolean {
     const first = this.#byte();
     if (first === NO_DEVICES) return true;
@@ -122,7 +122,7 @@ class AddressReader {
     return (flags & LAST) !== 0;
   }
 
-  /** A length within a byte; in version 2 its largest value says that it follows. */
+  /** A length in the bits of a byte; in version 2 their largest value means that the length follows. */
   #length(mask: number): number {
     const length = this.#byte() & mask;
     return this.#isV2 && length === mask ? this.#byte() : length;

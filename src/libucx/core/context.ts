@@ -1,4 +1,4 @@
-/** A context over libucp: the library, the memory mapped with it, and a native context, which manages and moves memory of cards on this machine. */
+/** A context over libucp: the loaded library, the memory mapped with it, and a native context, which manages and copies memory of the cards of this machine. */
 
 import { ClosableContext } from '../../api/awaited/context.ts';
 import type { Context as ApiContext, ContextAttributes, Feature } from '../../api/contract/context.ts';
@@ -32,14 +32,13 @@ import { posixShortage, tlsWithoutPosix } from '../c/limits.ts';
 import { UcpConfiguration, warnOfUnused } from '../c/ucp-configuration.ts';
 import { withMarkedId } from '../endpoint/unproven-peers.ts';
 import type { EngineContext } from '../engine/engine.ts';
-import { ownPlace } from '../mem/key-segments.ts';
+import { ownLocation } from '../mem/key-segments.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess, type UcpMemory } from '../mem/memory-handle.ts';
 import { MemoryMap } from '../mem/memory-map.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
 import { openContext } from './open-context.ts';
 import { WORKER_CLASS, Worker } from './worker.ts';
 
-/** Parts of a context. */
 export interface ContextParams<Device> {
   readonly libucp: Libucp;
   readonly engine: Engine;
@@ -51,18 +50,17 @@ export interface ContextParams<Device> {
   readonly progressSpinNs: number;
   /** See UCX_REQUESTS_MAX. */
   readonly requestsMax: number;
-  /** Time in which a listener must answer (UCX_TCP_CM_ANSWER_TIMEOUT). */
+  /** Time limit for the reply of a listener (UCX_TCP_CM_ANSWER_TIMEOUT). */
   readonly answerTimeoutNs: number;
-  /** Host memory for staging device memory: bytes of a fragment, and the number of fragments (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
+  /** Fragment size and number of fragments, in host memory that stages device memory (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
-  /** The native context with the transports of this machine; closed with this context. */
-  readonly node: CopyingContext<Device>;
-  /** Called when the workers are closed, before the statistics are final. */
+  /** The native context with the transports of this machine; closed together with this context. */
+  readonly native: CopyingContext<Device>;
+  /** Called when all workers are closed, before the final statistics. */
   readonly onClosing?: () => void;
 }
 
-/** A context. */
 export class Context<Device = unknown> extends ClosableContext<Worker> implements ApiContext<Device>, EngineContext {
   readonly libucp: Libucp;
   readonly engine: Engine;
@@ -73,7 +71,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly progressSpinNs: number;
   readonly requestsMax: number;
   readonly answerTimeoutNs: number;
-  readonly node: CopyingContext<Device>;
+  readonly native: CopyingContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
   readonly fragments: FragmentPool<UcpMemory>;
@@ -96,15 +94,15 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.progressSpinNs = params.progressSpinNs;
     this.requestsMax = params.requestsMax;
     this.answerTimeoutNs = params.answerTimeoutNs;
-    this.node = params.node;
+    this.native = params.native;
     this.#onClosing = params.onClosing ?? (() => {});
     const { libucp, config, features } = this;
     const configuration = new UcpConfiguration(libucp.functions, config, features, this.#withoutFullPosix());
     this.configuration = configuration;
-    // While there are descriptors: addresses and keys need it later.
-    ownPlace();
-    const unusedOfNode = this.node.emulated ? this.node.query().unavailable.map(({ name }) => name) : [];
-    this.handle = openContext({ libucp, config, configuration, features, unusedOfNode });
+    // Read now, while descriptors are free: addresses and keys need it later.
+    ownLocation();
+    const unusedNative = this.native.emulated ? this.native.query().unavailable.map(({ name }) => name) : [];
+    this.handle = openContext({ libucp, config, configuration, features, unusedNative });
     warnOfUnused(this.libucp, params.config, params.log);
     using attributes = new Fields(UCP_CONTEXT_ATTR);
     attributes.setU64('field_mask', UCP_ATTR_FIELD.MEMORY_TYPES | UCP_ATTR_FIELD.REQUEST_SIZE);
@@ -112,8 +110,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.requestBytes = attributes.number('request_size');
     const { version, memoryTypes } = libucp;
     const usableTypes = attributes.u64('memory_types');
-    this.#access = deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
-    this.memory = new MemoryMap(this, this.node);
+    this.#access = deviceAccess({ version, memoryTypes, usableTypes, emulated: this.native.emulated });
+    this.memory = new MemoryMap(this, this.native);
     const { fragmentBytes, fragmentCount: countMax } = params;
     this.fragments = new FragmentPool<UcpMemory>(
       (byteLength) => this.memory.map({ allocate: byteLength }),
@@ -127,23 +125,23 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   get emulated(): boolean {
-    return this.node.emulated;
+    return this.native.emulated;
   }
 
   get registrationCaches(): readonly RegistrationCache[] {
-    return this.node.registrationCaches;
+    return this.native.registrationCaches;
   }
 
   device(index: number): Device {
-    return this.node.device(index);
+    return this.native.device(index);
   }
 
   query(): ContextAttributes {
-    return this.node.query();
+    return this.native.query();
   }
 
   protected override newWorker(options: WorkerOptions): Worker {
-    // Listeners of this engine recognise the worker by it.
+    // Listeners of this engine recognise the worker by its marked id.
     return new Worker(this, withMarkedId(options), {
       onClosed: (worker) => this.forget(worker),
       onLeaked: () => {
@@ -166,12 +164,12 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   memQuery(memory: AddressedMemory): MemoryInfo {
-    return this.node.memQuery(memory);
+    return this.native.memQuery(memory);
   }
 
   exportDmabuf(memory: AddressedMemory): DmabufExport {
     this.checkOpen();
-    return this.node.exportDmabuf(memory);
+    return this.native.exportDmabuf(memory);
   }
 
   memoryUnmapped(address: number | bigint, byteLength: number): void {
@@ -179,21 +177,21 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   memoryTypeEvent(event: MemoryTypeEvent): void {
-    this.node.memoryTypeEvent(event);
+    this.native.memoryTypeEvent(event);
   }
 
   packRkey(handle: MemoryHandle): Uint8Array {
     return this.memory.packRkey(handle);
   }
 
-  /** A key for endpoints to workers of this context; for collective operations. */
+  /** A key for endpoints between workers of this context; used by collective operations. */
   packOwnRkey(handle: MemoryHandle): Uint8Array {
     return this.memory.packOwnRkey(handle);
   }
 
   stats(): StatsNode {
-    // Interfaces of the node are shown in the workers that use them.
-    const parts = this.node.stats().children.filter(({ className }) => className !== WORKER_CLASS);
+    // Native interfaces are shown under the workers that use them.
+    const parts = this.native.stats().children.filter(({ className }) => className !== WORKER_CLASS);
     return statsNode('ucp_context', '', {}, [...parts, ...this.workerStats()]);
   }
 
@@ -202,10 +200,10 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     return textWrittenBy((stream) => this.libucp.functions.ucp_context_print_info(this.handle, stream));
   }
 
-  /** Contains the properties that libucp discloses, and the transports of the node. */
+  /** Properties that libucp reports, and the native transports. */
   snapshot(): ContextSnapshot {
     const stats = this.stats();
-    const { node, resources, unavailable, cards, channels } = this.node.snapshot();
+    const { node, resources, unavailable, cards, channels } = this.native.snapshot();
     return {
       engine: this.engine,
       emulated: this.emulated,
@@ -223,30 +221,30 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   /**
-   * Probes libucp on memory of a card, if it claims to support such memory: memory that it does not reach is staged through host memory. Call this before
-   * anything is mapped. Without a card in this program there is nothing to probe.
+   * Checks by a probe whether libucp can access memory of a card, if it claims support: otherwise such memory is staged through host memory. Call this
+   * before anything is mapped. Does nothing if the program uses no card.
    */
   async probeAccess(): Promise<void> {
     const { isDirect, memoryType } = this.#access;
     if (!isDirect || !this.query().memoryTypes.includes(MemoryType.GAUDI)) return;
     this.#access = accessAfterProbe(
       this.#access,
-      await probeOn(this.node, (memory) => probeDevice(this, memoryType, memory)),
+      await probeOn(this.native, (memory) => probeDevice(this, memoryType, memory)),
     );
   }
 
-  /** What libucp needs that is missing on this machine: the cause if it cannot create a worker. */
+  /** The system limit that prevents libucp from creating a worker; undefined if there is none. */
   get shortage(): Error | undefined {
     const reason = posixShortage(this.config);
     return reason === undefined ? undefined : new Error(reason);
   }
 
-  /** Variables that leave out posix if it has no space: no worker could be created. */
+  /** Settings that leave out posix if its directory is full, because no worker could be created with it. */
   #withoutFullPosix(): Readonly<Record<string, string>> {
     const tls = tlsWithoutPosix(this.config);
     const reason = tls === undefined ? undefined : posixShortage(this.config);
     if (tls === undefined || reason === undefined) return {};
-    this.log.warn(`libucp does not use posix: ${reason}`);
+    this.log.warn(`posix is left out of UCX_TLS: ${reason}`);
     return { UCX_TLS: tls };
   }
 
@@ -255,6 +253,6 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
     this.#onClosing();
     this.memory.close();
     if (!this.#isLeaked) this.libucp.functions.ucp_cleanup(this.handle);
-    await this.node.close();
+    await this.native.close();
   }
 }

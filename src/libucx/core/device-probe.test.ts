@@ -184,8 +184,8 @@ describe('the probe of libucp on memory of a card', () => {
   });
 
   it.each([
-    [{ put: true, get: false }, 'ucp_get_nbx reads other bytes than are there'],
-    [{ put: false, get: true }, 'ucp_put_nbx ends, and the bytes are not there'],
+    [{ put: true, get: false }, 'ucp_get_nbx returns wrong bytes'],
+    [{ put: false, get: true }, 'ucp_put_nbx succeeds, but the memory does not have the written bytes'],
   ])('fails by wrong bytes with %o', async (moves, reason) => {
     const libucp = new FakeLibucp({ moves });
     expect(await libucp.probe()).toBe(reason);
@@ -204,7 +204,7 @@ describe('the probe of libucp on memory of a card', () => {
 describe('the memory that is tried', () => {
   const fixture = useContexts();
 
-  it('is of a card, moved by the transports of the node, and is freed', async () => {
+  it('is of a card, moved by the native transports, and is freed', async () => {
     const { context } = await fixture.open();
     // The first free block, which the probe allocates and frees.
     const place = (): bigint => {

@@ -1,6 +1,6 @@
 /**
- * Probes access of libucp to memory of a card: writes and reads a few bytes by libucp and by the transports of this library, and compares them. Support
- * of the memory type is not enough: the Gaudi module of libucp supports only memory from its allocator.
+ * Checks whether libucp can access memory of a card: writes and reads a few bytes both by libucp and by the native transports, and compares them. Support
+ * of the memory type is not sufficient: the Gaudi module of libucp supports only memory from its own allocator.
  */
 
 import type { Context } from '../../api/contract/context.ts';
@@ -23,18 +23,18 @@ import { mapByUcp } from '../mem/memory-map.ts';
 import { packUcx, unpackUcx } from '../mem/remote-key.ts';
 import { createWorker, workerAddress } from './worker-handle.ts';
 
-/** Number of bytes that are moved in each direction. */
+/** Bytes moved in each direction. */
 export const PROBE_BYTES = 4096;
 /** Time limit of one operation of libucp. */
 const OPERATION_NS = 2e9;
-/** Zeros after an address: libucp reads it without its length. */
+/** Zero bytes after an address: libucp may read past its end, because it does not know the length. */
 const ADDRESS_PADDING = 64;
 const FACTORS = [31, 57] as const;
 
-/** The parts of the context over libucp that the probe uses. */
+/** The members of the libucx context that the probe uses. */
 export type ProbingContext = Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly clock: Clock };
 
-/** {@link PROBE_BYTES} of memory of a card, accessed by the transports of this library. */
+/** {@link PROBE_BYTES} of device memory, accessed by the native transports. */
 export interface ProbedMemory {
   readonly address: number;
   write(bytes: Uint8Array): Promise<void>;
@@ -42,9 +42,9 @@ export interface ProbedMemory {
 }
 
 /**
- * Probes libucp on memory of a card. Releases all resources except memory that libucp may still write to.
- * @param memoryType the number of the memory type in libucp
- * @returns the reason why libucp does not reach it; undefined if it does
+ * Probes access of libucp to device memory. Releases all resources except memory that libucp may still write to.
+ * @param memoryType number of the memory type in libucp
+ * @returns the reason why libucp cannot access it; undefined if it can
  */
 export async function probeDevice(
   context: ProbingContext,
@@ -65,19 +65,19 @@ export async function probeDevice(
 }
 
 /**
- * Runs the probe on memory of the first card of a context with the transports of the node, and frees the memory.
- * @returns the result of `probe`; the reason if there is no such memory
+ * Runs the probe on memory of the first card of a native context, and frees the memory.
+ * @returns the result of `probe`; the reason if such memory cannot be allocated
  */
 export async function probeOn(
-  node: Context,
+  native: Context,
   probe: (memory: ProbedMemory) => Promise<string | undefined>,
 ): Promise<string | undefined> {
-  const worker = node.worker({ progress: 'manual' });
+  const worker = native.worker({ progress: 'manual' });
   try {
-    const hbm = node.memMap({ allocate: PROBE_BYTES, memoryType: MemoryType.GAUDI });
+    const hbm = native.memMap({ allocate: PROBE_BYTES, memoryType: MemoryType.GAUDI });
     try {
       const endpoint = worker.endpoint(worker.address());
-      const rkey = endpoint.unpackRkey(node.packRkey(hbm));
+      const rkey = endpoint.unpackRkey(native.packRkey(hbm));
       return await probe({
         address: Number(hbm.address),
         async write(bytes) {
@@ -91,7 +91,7 @@ export async function probeOn(
       });
     } finally {
       await worker.close();
-      node.memUnmap(hbm);
+      native.memUnmap(hbm);
     }
   } catch (error) {
     if (!isUcxError(error)) throw error;
@@ -107,13 +107,15 @@ async function compare(libucp: ProbeOfLibucp, memory: ProbedMemory): Promise<str
     Uint8Array,
   ];
   await memory.write(own);
-  if (Buffer.compare(libucp.get(), own) !== 0) return 'ucp_get_nbx reads other bytes than are there';
+  if (Buffer.compare(libucp.get(), own) !== 0) return 'ucp_get_nbx returns wrong bytes';
   libucp.put(others);
   const found = await memory.read();
-  return Buffer.compare(found, others) === 0 ? undefined : 'ucp_put_nbx ends, and the bytes are not there';
+  return Buffer.compare(found, others) === 0
+    ? undefined
+    : 'ucp_put_nbx succeeds, but the memory does not have the written bytes';
 }
 
-/** A worker of libucp with a loopback endpoint and a key of the memory. */
+/** A worker of libucp with a loopback endpoint and a remote key of the memory. */
 class ProbeOfLibucp {
   readonly #context: ProbingContext;
   readonly #address: number;
@@ -124,10 +126,10 @@ class ProbeOfLibucp {
   #ep = 0;
   #rkey = 0;
   #isWatched = true;
-  /** An operation has not ended: libucp may still access the host memory. */
+  /** Whether an operation timed out: libucp may still access the host memory then. */
   #isLost = false;
 
-  /** @throws UcxError of the failing call of libucp; all resources are then released */
+  /** Releases all resources if it throws. @throws UcxError of the failing call of libucp */
   constructor(context: ProbingContext, memoryType: number, address: number) {
     this.#context = context;
     this.#address = address;
@@ -143,7 +145,7 @@ class ProbeOfLibucp {
     }
   }
 
-  /** Reads the bytes of the memory by libucp. @throws UcxError */
+  /** Reads the memory by libucp. @throws UcxError */
   get(): Uint8Array {
     const { ucp_get_nbx } = this.#context.libucp.functions;
     this.#run('ucp_get_nbx', () =>
@@ -152,7 +154,7 @@ class ProbeOfLibucp {
     return this.#host.u8.slice(0, PROBE_BYTES);
   }
 
-  /** Writes bytes to the memory by libucp, and waits for completion. @throws UcxError */
+  /** Writes the memory by libucp, and waits for completion. @throws UcxError */
   put(bytes: Uint8Array): void {
     const { ucp_put_nbx, ucp_ep_flush_nbx } = this.#context.libucp.functions;
     this.#host.u8.set(bytes);
@@ -173,7 +175,7 @@ class ProbeOfLibucp {
     this.#param[Symbol.dispose]();
   }
 
-  /** Makes a loopback endpoint, with peer error handling if a transport has it. */
+  /** Creates a loopback endpoint, with peer error handling if a transport has it. */
   #connect(): number {
     const { functions } = this.#context.libucp;
     const bytes = workerAddress(functions, this.#worker);
@@ -201,12 +203,12 @@ class ProbeOfLibucp {
     try {
       this.#run('ucp_ep_close_nbx', () => ucp_ep_close_nbx(this.#ep, this.#param.address));
     } catch (error) {
-      // Closing never fails: destroying the worker releases it.
+      // Ignored: destroying the worker frees the endpoint.
       if (!isUcxError(error)) throw error;
     }
   }
 
-  /** Runs an operation to its end, within the time limit. @throws UcxError with its status; ERR_TIMED_OUT */
+  /** Runs an operation until it ends or the time limit passes. @throws UcxError with its status; ERR_TIMED_OUT */
   #run(what: string, start: () => number): void {
     const { libucp, clock } = this.#context;
     const { ucp_worker_progress, ucp_request_check_status, ucp_request_free } = libucp.functions;

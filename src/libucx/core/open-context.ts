@@ -1,6 +1,6 @@
 /**
- * Opens the context of libucp of a program. Fails without a transport for endpoints, and names the usable transports of this machine: libucp reports
- * only "no such device", or fails every endpoint later. The handle of a context of libucp: creating it, and the text that libucp prints about it.
+ * Opens the libucp context of a program. If no transport for endpoints is left, the error names the usable transports of this machine: libucp reports only
+ * "no such device", or fails every endpoint later. Also prints the information of a context.
  */
 
 import { FEATURES } from '../../api/contract/context.ts';
@@ -15,26 +15,25 @@ import { featureBits, type Libucp } from '../c/library.ts';
 import { requireDescriptors } from '../c/limits.ts';
 import { UcpConfiguration } from '../c/ucp-configuration.ts';
 
-/** Transports of libucp over which alone no endpoint can be made, and why (1.13 to 1.22). */
+/** Transports of libucp that cannot support an endpoint alone, and why (1.13 to 1.22). */
 const WITHOUT_MESSAGES: Readonly<Record<string, string>> = {
-  self: 'reports no end of a send, which a program that sleeps needs',
-  cma: 'moves only bytes that another transport announces',
-  knem: 'moves only bytes that another transport announces',
+  self: 'does not report completed sends, which a sleeping program needs',
+  cma: 'needs another transport for messages',
+  knem: 'needs another transport for messages',
 };
 
-/** Settings that leave out transports and devices. */
+/** Settings that restrict transports and devices. */
 const CHOICES: readonly string[] = ['TLS', 'NET_DEVICES', 'SHM_DEVICES', 'ACC_DEVICES', 'SELF_DEVICES'];
 const EVERYTHING = Object.fromEntries(CHOICES.map((name) => [`UCX_${name}`, 'all']));
 
-/** The parts of the context of a program. */
 export interface ContextToOpen {
   readonly libucp: Libucp;
   readonly config: Config;
   readonly configuration: UcpConfiguration;
-  /** Bits. */
+  /** Bits of UCP_FEATURE. */
   readonly features: number;
-  /** Transports that the node beside libucp has, and does not use there: those of emulated devices among them. */
-  readonly unusedOfNode: readonly string[];
+  /** Native transports that are not used in this context, such as those of emulated devices. */
+  readonly unusedNative: readonly string[];
 }
 
 /** @throws UcxError ERR_NO_TRANSPORT; ERR_CONFIG_VALUE; of ucp_init */
@@ -48,34 +47,36 @@ export function openContext(parts: ContextToOpen): number {
     throw noTransport(parts, [], error);
   }
   const opened = transportsIn(textWrittenBy((stream) => functions.ucp_context_print_info(handle, stream)));
-  // None are found in a text of another form.
+  // An empty list means that the format of the output is not known.
   if (opened.length === 0 || opened.some((name) => !(name in WITHOUT_MESSAGES))) return handle;
   functions.ucp_cleanup(handle);
   throw noTransport(parts, opened);
 }
 
-/** The transports in what libucp prints about a context: `resource 0 : md 0 dev 0 flags -- tcp/lo`. */
+/** The transports in the information that libucp prints about a context: `resource 0 : md 0 dev 0 flags -- tcp/lo`. */
 export function transportsIn(text: string): readonly string[] {
   const names = [...text.matchAll(/^#\s+resource \d+ .*?(\w+)\/\S+\s*$/gm)].map(([, name]) => name!);
   return [...new Set(names)];
 }
 
 function noTransport(parts: ContextToOpen, opened: readonly string[], cause?: UcxError): UcxError {
-  const { libucp, config, unusedOfNode } = parts;
+  const { libucp, config, unusedNative } = parts;
   const choices = config.entries.filter(({ name, source }) => source !== 'default' && CHOICES.includes(name.slice(4)));
   const chosen = choices.map(({ name, text }) => `${name}=${text}`).join(', ');
   const reasons = opened.map((name) => `${name} ${WITHOUT_MESSAGES[name]}`);
-  const asked = choices.flatMap(({ text }) => text.split(',').map((name) => name.trim()));
-  const ofNode = unusedOfNode.filter((name) => asked.some((item) => item === name || item.startsWith(`${name}_`)));
-  if (ofNode.length > 0) reasons.push(`libucp cannot use ${ofNode.join(' and ')} of the emulated node`);
+  const requested = choices.flatMap(({ text }) => text.split(',').map((name) => name.trim()));
+  const ofNative = unusedNative.filter((name) =>
+    requested.some((item) => item === name || item.startsWith(`${name}_`)),
+  );
+  if (ofNative.length > 0) reasons.push(`libucp cannot use ${ofNative.join(' and ')} of the emulated node`);
   const usable = transportsIn(printedContext(libucp, config, EVERYTHING)).filter((name) => !(name in WITHOUT_MESSAGES));
   const why = [chosen, ...reasons].filter((text) => text !== '').join('; ');
   const has = usable.length === 0 ? 'has none' : `has ${usable.join(', ')}`;
-  const remedy = usable.length === 0 ? 'use the engine native' : `add one to UCX_TLS, or use the engine native`;
+  const remedy = usable.length === 0 ? 'use engine native' : `add one to UCX_TLS, or use engine native`;
   return new UcxError({
     code: 'ERR_NO_TRANSPORT',
     status: Status.NO_DEVICE,
-    message: `no transport of libucp is left that carries messages (${why}); UCX ${libucp.version} ${has} on this machine: ${remedy}`,
+    message: `no libucp transport for messages is selected (${why}); UCX ${libucp.version} ${has} on this machine: ${remedy}`,
     details: { usable: usable.join(', '), reasons: reasons.join('; ') },
     cause,
   });
@@ -83,7 +84,7 @@ function noTransport(parts: ContextToOpen, opened: readonly string[], cause?: Uc
 
 /**
  * Creates a context of libucp.
- * @param features bits
+ * @param features bits of UCP_FEATURE
  * @throws UcxError ERR_CONFIG_VALUE; ERR_SYSCALL_EMFILE; of ucp_init
  */
 function initContext(functions: LibucpFunctions, configuration: UcpConfiguration, features: number): number {
@@ -99,12 +100,12 @@ function initContext(functions: LibucpFunctions, configuration: UcpConfiguration
   return context.value;
 }
 
-/** What libucp would warn about is what the text shows; and the program may use the other engine. */
+/** The caller reports the same problems, or selects the other engine. */
 const SILENT: Readonly<Record<string, string>> = { UCX_WARN_INVALID_CONFIG: 'n' };
 
 /**
- * The text that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
- * @param overrides variables of libucp that precede the configuration
+ * The information that libucp prints about a context with this configuration: its components, memory domains, transports and devices.
+ * @param overrides variables of libucp with precedence over the configuration
  * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
  */
 export function printedContext(

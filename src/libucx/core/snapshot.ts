@@ -1,4 +1,4 @@
-/** The snapshot of a worker over libucp: its endpoints and requests, as far as this library tracks them. */
+/** The snapshot of a worker over libucp: its endpoints and requests, as far as this engine tracks them. */
 
 import type { EndpointAttributes } from '../../api/contract/endpoint.ts';
 import { printSocketAddress } from '../../api/contract/listener.ts';
@@ -16,7 +16,7 @@ import type { EngineEndpoint } from '../engine/engine.ts';
 import { RequestKind, RequestState, STREAM_RECEIVE, type UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 
-/** The properties of a worker that are read. */
+/** The properties of a worker that a snapshot shows. */
 export interface SnapshotWorker {
   /** Name of the worker within the process. */
   readonly shownId: string;
@@ -25,7 +25,6 @@ export interface SnapshotWorker {
   readonly endpoints: readonly EngineEndpoint[];
 }
 
-/** Reads a worker. */
 export function workerSnapshot({ shownId, clientId, requests, endpoints }: SnapshotWorker): WorkerSnapshot {
   const pending = new PendingRequests<UcpRequest>(({ request, protocol, byteLength, ageMs, reason }) => ({
     protocol,
@@ -65,7 +64,7 @@ export function workerSnapshot({ shownId, clientId, requests, endpoints }: Snaps
   };
 }
 
-/** Numbers of the endpoints that were shown, from 1: no number is used again. */
+/** Number of each endpoint that was shown, from 1. Numbers are not reused. */
 const ids = new WeakMap<EngineEndpoint, number>();
 let shown = 0;
 
@@ -81,7 +80,7 @@ function endpointSnapshot(endpoint: EngineEndpoint): EndpointSnapshot {
   const { remoteAddress, transports = [] }: Partial<EndpointAttributes> = endpoint.closed ? {} : endpoint.query();
   return {
     id: idOf(endpoint),
-    // libucp does not tell the worker that an endpoint by worker address leads to.
+    // For an endpoint by worker address, libucp does not report the peer.
     peer: remoteAddress === undefined ? undefined : printSocketAddress(remoteAddress),
     state: stateOf(endpoint),
     isClaimed: true,
@@ -94,11 +93,11 @@ function endpointSnapshot(endpoint: EngineEndpoint): EndpointSnapshot {
 }
 
 function stateOf({ status }: EngineEndpoint): string {
-  // libucp does not tell whether it is connected.
+  // libucp does not report whether the endpoint is connected.
   return status === Status.OK ? 'not known' : statusName(status);
 }
 
-/** Whether a request waits for bytes of a stream, which this library takes from libucp itself. */
+/** True for a receive of a stream, which this engine queues. */
 function isStream({ protocol }: UcpRequest): boolean {
   return protocol === STREAM_RECEIVE;
 }
@@ -118,7 +117,7 @@ const REASONS: Readonly<Record<RequestKind, WaitReason>> = {
 
 const WAIT_TEXTS: Readonly<Record<RequestKind, string>> = {
   [RequestKind.SEND]: 'libucp',
-  [RequestKind.TAG_RECV]: 'the bytes of a message',
+  [RequestKind.TAG_RECV]: 'the data of a message',
   [RequestKind.AM_RECV]: 'libucp',
-  [RequestKind.COMPOSITE]: 'its parts, over libucp and the transports of the node',
+  [RequestKind.COMPOSITE]: 'its suboperations over libucp and the native transports',
 };

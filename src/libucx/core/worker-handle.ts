@@ -1,6 +1,6 @@
 /**
- * The handle of a worker of libucp: creating it, its address, its descriptor. The peers that operations of a worker over libucp may wait for, for the
- * warning about idle ones: libucp does not report the peer of a pending operation.
+ * The handle of a libucp worker: its creation, address and event descriptor. Also the peers that pending operations wait for, for the warning about idle
+ * peers: libucp does not report the peer of an operation.
  */
 
 import type { AwaitedPeer } from '../../api/progress/idle-peers.ts';
@@ -22,7 +22,7 @@ import type { EngineContext } from '../engine/engine.ts';
 import { RequestState } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 
-/** Creates a worker of libucp. @throws UcxError ERR_SYSCALL_EMFILE; of ucp_worker_create */
+/** @throws UcxError ERR_SYSCALL_EMFILE; of ucp_worker_create */
 export function createWorker(
   context: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly shortage?: Error | undefined },
   clientId: bigint,
@@ -41,7 +41,7 @@ export function createWorker(
   return worker.value;
 }
 
-/** The address of a worker, packed by libucp. */
+/** The worker address that libucp packs. */
 export function workerAddress(functions: LibucpFunctions, worker: number): Uint8Array {
   using attributes = new Fields(UCP_WORKER_ATTR);
   attributes.setU64('field_mask', UCP_WORKER_ATTR_FIELD.ADDRESS);
@@ -53,14 +53,14 @@ export function workerAddress(functions: LibucpFunctions, worker: number): Uint8
   return bytes;
 }
 
-/** The descriptor that becomes readable when an armed worker has an event; owned by libucp. */
+/** The descriptor that becomes readable when an armed worker has an event. It belongs to libucp. */
 export function workerEventFd(functions: LibucpFunctions, worker: number): number {
   using fd = new OutValue();
   checkStatus(functions.ucp_worker_get_efd(worker, fd.address), 'ucp_worker_get_efd');
   return fd.int;
 }
 
-/** One peer for each request to it, in no order. */
+/** One item for each pending request to a peer, in any order. */
 export function* awaitedPeers({ all, coarse }: Requests): Generator<AwaitedPeer> {
   for (const request of all) {
     if (request === undefined || request.state === RequestState.FREE || request.isCompleted) continue;

@@ -1,4 +1,4 @@
-/** A worker over libucp: progress, events, tag matching, and services for endpoints. It also makes progress on the worker of the node's transports. */
+/** A worker over libucp: progress, events, tag matching, and services for endpoints. Its progress also drives the native worker. */
 
 import { checkLoopOptions } from '../../api/awaited/loop-end.ts';
 import { type MessageOwner, MessageQueues, Notifications, type ReceivedMessage } from '../../api/awaited/messages.ts';
@@ -45,20 +45,20 @@ import { ALONE } from '../request/request.ts';
 import { workerSnapshot } from './snapshot.ts';
 import { awaitedPeers, createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
-/** Mask for the number of progress calls: at every 256th one, peers without progress are looked for. */
+/** Mask for the number of progress calls: idle peers are looked for at every 256th one. */
 const LOOK_CALLS_MASK = 255;
 
-/** What the context of a worker hears of it. */
+/** Events that a worker reports to its context. */
 export interface WorkerEvents {
   readonly onClosed: (worker: Worker) => void;
-  /** A worker of libucp could not be destroyed: then its context cannot be destroyed either. */
+  /** The libucp worker could not be destroyed, so the context cannot be destroyed either. */
   readonly onLeaked: () => void;
 }
 
-/** Class of workers in the tree of counters. */
+/** Class name of workers in the statistics. */
 export const WORKER_CLASS = 'ucp_worker';
 
-/** A worker. Its endpoints, requests, arrived messages and operations on memory of cards are objects of their own. */
+/** Endpoints, requests, received messages and operations on device memory have separate objects. */
 export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
   readonly core: WorkerCore;
   readonly #parts: EndpointParts & { readonly unproven: UnprovenPeers };
@@ -70,15 +70,14 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
   readonly #alarm: EventAlarm;
   readonly #idlePeers: IdlePeers;
   readonly #events: WorkerEvents;
-  /** Called when libucp or the node has a new event. */
+  /** Called when libucp or the native worker has a new event. */
   readonly #sleepers: Set<() => void> = new Set();
-  #isNodeAsleep = false;
-  /** Whether there were operations that libucp has not ended, and that were ended here: it may not report their end any more. */
+  #isNativeAsleep = false;
+  /** Whether this engine ended operations that libucp has not ended, and whose end libucp may never report. */
   #isAbandoned = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
 
-  /** Created by Context.worker. */
   constructor(context: EngineContext, options: WorkerOptions, events: WorkerEvents) {
     super(options, context, () => new EventFd());
     this.#events = events;
@@ -86,7 +85,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     const onDue = (): void => this.signal();
     const onStarted = (): void => {
       this.attend();
-      // A sleep that began earlier does not watch the transports of the node.
+      // A sleep that began earlier does not wait for the native transports.
       this.driver.automatic.look();
     };
     const { clientId, promises, driver } = this;
@@ -128,7 +127,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     );
   }
 
-  /** Its context: teams map memory with it. */
+  /** Teams map memory with this context. */
   get context(): EngineContext {
     return this.core.context;
   }
@@ -141,18 +140,18 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     return this.core.requests.inUse;
   }
 
-  /** See Worker.causeOf. Only the transports of cards report causes: libucp does not. */
+  /** See Worker.causeOf. Only the native transports of cards report causes. */
   causeOf(status: Status, request?: Request): unknown {
-    return request?.protocol?.endsWith(ALONE) === true ? undefined : this.core.node.causeOf(status);
+    return request?.protocol?.endsWith(ALONE) === true ? undefined : this.core.native.causeOf(status);
   }
 
   address(): Uint8Array {
     this.checkOpen();
     this.attend();
     if (this.#address === undefined) {
-      const node = this.core.node.address();
-      this.#address = packAddress({ ucx: workerAddress(this.core.functions, this.core.handle), node });
-      this.#idlePeers.announce(Buffer.from(node).toString('latin1'));
+      const native = this.core.native.address();
+      this.#address = packAddress({ ucx: workerAddress(this.core.functions, this.core.handle), native });
+      this.#idlePeers.announce(Buffer.from(native).toString('latin1'));
     }
     return this.#address.slice();
   }
@@ -188,7 +187,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     if (this.#parts.unproven.isDue) count += this.#parts.unproven.progress();
     if (this.#parts.ended.isDue) count += this.#parts.ended.progress();
     if (this.#sockets.isDue) count += this.#sockets.progress();
-    if (this.isNodeBusy) count += this.core.node.progress();
+    if (this.isNativeBusy) count += this.core.native.progress();
     if (this.#parts.devices.isDue) count += this.#parts.devices.progress();
     return count;
   }
@@ -211,8 +210,8 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
       progress: this.#progressCalls,
       ...this.core.requests.operations.values,
     };
-    // Of the worker of the node only the interfaces: its operations are parts of operations of this worker.
-    return statsNode(WORKER_CLASS, '', levels, this.core.node.stats().children);
+    // Only the interfaces of the native worker: its operations belong to operations of this worker.
+    return statsNode(WORKER_CLASS, '', levels, this.core.native.stats().children);
   }
 
   tagRecvNbx(
@@ -286,10 +285,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
 
   endpointTo(sender: object | undefined): Endpoint {
     if (sender instanceof Endpoint) return sender;
-    throw statusError(
-      Status.UNREACHABLE,
-      'answer a message whose sender did not ask for that (UCP_AM_SEND_FLAG_REPLY)',
-    );
+    throw statusError(Status.UNREACHABLE, 'reply to a message whose sender did not set UCP_AM_SEND_FLAG_REPLY');
   }
 
   releaseData({ waiting }: ReceivedMessage): void {
@@ -312,7 +308,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     this.core.requests.coarse.expire();
     const { functions } = this.core;
     this.#sleepers.add(wake);
-    if (this.isNodeBusy) this.#joinNode();
+    if (this.isNativeBusy) this.#joinNative();
     const hasArrived = this.#arrivals.hasWaiting || this.#parts.streams.checkReady();
     const { polling } = this.core.requests;
     const isNew = polling.checkEnded() || polling.isWalking || hasArrived || this.#parts.endpoints.isDue;
@@ -322,31 +318,31 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
       this.#parts.ended.isDue ||
       this.#sockets.isDue ||
       this.#parts.devices.isDue;
-    // Armed or not: events since the last progress are handled first.
+    // If arming fails, there were events since the last progress: they are handled first.
     if (isDue || functions.ucp_worker_arm(this.core.handle) !== Status.OK) inNextTurn(() => this.#wakeSleepers());
     else this.#alarm.arm();
   }
 
-  /** Whether the transports of the node have work to do. */
-  get isNodeBusy(): boolean {
-    return this.core.node.requestsInUse > 0 || this.#parts.devices.isCopying;
+  /** Whether the native worker has work for progress. */
+  get isNativeBusy(): boolean {
+    return this.core.native.requestsInUse > 0 || this.#parts.devices.isCopying;
   }
 
-  /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are valid. */
+  /** Checks that an operation is possible: the worker is open, the context has the feature, the parameters are valid. */
   #require(feature: number, params?: RequestParams): void {
     this.check(params);
     requireFeature(this.core.context.features, feature);
   }
 
-  /** Makes the transports of the node end the sleep as well. */
-  #joinNode(): void {
-    if (this.#isNodeAsleep) return;
-    this.#isNodeAsleep = true;
+  /** Makes events of the native worker end the sleep too. */
+  #joinNative(): void {
+    if (this.#isNativeAsleep) return;
+    this.#isNativeAsleep = true;
     const end = (): void => {
-      this.#isNodeAsleep = false;
+      this.#isNativeAsleep = false;
       this.#wakeSleepers();
     };
-    this.core.node.wait().then(end, end);
+    this.core.native.wait().then(end, end);
   }
 
   #wakeSleepers(): void {
@@ -367,17 +363,18 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     const { sends, others } = this.core.requests.polling.abandonAll();
     if (sends + others + this.#parts.unproven.size === 0) return;
     this.#isAbandoned = true;
-    this.core.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
+    this.core.context.log.debug(
+      `libucp did not complete ${sends} operations of closed endpoints and ${others} receives: they are abandoned`,
+    );
   }
 
-  /** Destroys the worker of libucp. */
   async #destroy(): Promise<void> {
-    // libucp ends the process if operations still wait for a connection, or receives for the rest of a message (1.13): its memory is leaked instead.
+    // libucp ends the process if operations still wait for a connection, or receives for the rest of a message (1.13), so its worker is leaked instead.
     if (this.#isAbandoned) this.#events.onLeaked();
     else this.core.functions.ucp_worker_destroy(this.core.handle);
     while (this.core.requests.polling.hasEnded || !this.#parts.devices.isIdle) {
       this.core.requests.polling.progress(0);
-      this.core.node.progress();
+      this.core.native.progress();
       this.#parts.devices.progress();
       await nextTurn();
     }
@@ -410,7 +407,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
     this.core.headers.free();
     this.#parts.endpoints.close();
     this.#sockets.free();
-    await this.core.node.close();
+    await this.core.native.close();
     this.#events.onClosed(this);
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Atomic operations over libucp: starting those on remote host memory, with their words as libucp takes them (the operand, and the reply buffer,
- * which is input and output), and a loop of compare-and-swap for those that libucp executes wrongly, which repeats the swap with the value that it
- * read until no other operation intervenes.
+ * Atomic operations over libucp on remote host memory: the words that libucp takes (the operand, and the reply buffer, which is both input and output),
+ * and a compare-and-swap loop for operations that libucp executes incorrectly. The loop retries with the value that it read until no other operation
+ * intervened.
  */
 
 import type { AtomicParams, Request } from '../../api/contract/request.ts';
@@ -17,18 +17,18 @@ import type { WorkerCore } from '../engine/worker-core.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
-/** First minor version with correct bitwise operations: 1.13 loses their operand if a CPU reaches the word itself, 1.18 does not. */
+/** First minor version with correct bitwise operations. 1.13 loses their operand if a CPU accesses the word; 1.18 does not. */
 const BITS_FIXED_MINOR = 18;
 
-/** First minor version with UCX_PROTO_ENABLE on by default. */
+/** First minor version in which UCX_PROTO_ENABLE is on by default. */
 export const PROTO_ENABLE_MINOR = 16;
-/** Transports of libucp with atomic operations in hardware, also with peer error handling. */
+/** Transports of libucp with atomic operations in hardware, which work with peer error handling. */
 const HARDWARE = /^(rc|dc)_/;
 
 /**
- * Checks that libucp supports atomic operations. The protocols of UCX_PROTO_ENABLE have them in software only at endpoints without peer error
- * handling; at others the call prints an error and is canceled, and before the connection is established it never returns, or ends the process (1.18).
- * @param ep the handle of libucp's endpoint
+ * Checks that libucp supports atomic operations at an endpoint. With UCX_PROTO_ENABLE, software atomics work only at endpoints without peer error
+ * handling: at others the call prints an error and is canceled, and before the connection is established it hangs or ends the process (1.18).
+ * @param ep the endpoint handle of libucp
  * @param isWatched whether the endpoint has peer error handling
  * @throws UcxError ERR_UNSUPPORTED
  */
@@ -42,15 +42,13 @@ export function requireAtomics(
   throw noAtomics();
 }
 
-/** True for an operation that libucp executes wrongly. */
-export function isWrong({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {
+/** True for an operation that libucp executes incorrectly. */
+export function isIncorrect({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {
   if (minor >= BITS_FIXED_MINOR) return false;
   return operation === AtomicOperation.AND || operation === AtomicOperation.OR || operation === AtomicOperation.XOR;
 }
 
-/**
- * Starts an operation of an endpoint, whose operands and word were checked.
- */
+/** Starts an operation whose operands and word were checked. */
 export function startAtomic(
   { core: { functions, requests, context }, handle }: { readonly core: WorkerCore; readonly handle: number },
   call: WordOperation,
@@ -84,7 +82,7 @@ export function startAtomic(
   return requests.started(request, started, params);
 }
 
-/** Opcode of each operation in libucp. */
+/** libucp's opcodes. */
 const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
   [AtomicOperation.ADD]: UCP_ATOMIC_OP.ADD,
   [AtomicOperation.AND]: UCP_ATOMIC_OP.AND,
@@ -94,17 +92,17 @@ const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
   [AtomicOperation.CSWAP]: UCP_ATOMIC_OP.CSWAP,
 };
 
-/** Offset of the reply buffer. */
+/** Offset of the reply buffer in bytes. */
 const REPLY_OFFSET = 8;
 
 /**
- * Offset of the memory for libucp's request. Without UCX_PROTO_ENABLE libucp (1.13) does not initialize all members of the request of an atomic operation that
- * it reads when the endpoint is dropped: it would deregister the memory of the previous operation with this request (ucp_ep_req_purge), and end the process.
- * So the request is in memory of zeros.
+ * Offset of the memory for libucp's request. Without UCX_PROTO_ENABLE, libucp (1.13) leaves members of the request of an atomic operation uninitialized
+ * and reads them when the endpoint is dropped: it would deregister memory of the previous operation with the same request (ucp_ep_req_purge), and end the
+ * process. So the request is in zeroed memory.
  */
 const REQUEST_OFFSET = 64;
 
-/** The words, zeroed except for the operands of the operation, and memory for the request of libucp. */
+/** Allocates zeroed memory with the operands, and space for the request of libucp. */
 function wordsOf({ operation, value, compare, wordBytes }: WordOperation, requestBytes: number): ScratchBlock {
   const words = allocateScratch(REQUEST_OFFSET + requestBytes);
   const isSwap = operation === AtomicOperation.CSWAP;
@@ -118,18 +116,19 @@ function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: b
   else view.setBigUint64(at, value, true);
 }
 
-/** The error if libucp has no protocol for an operation: it would have to be done in software, at an endpoint with peer error handling. */
+/** The error if libucp lacks a protocol for an operation: it would need software atomics at an endpoint with peer error handling. */
 function noAtomics(): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
     status: Status.UNSUPPORTED,
-    message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
+    message:
+      "libucp does not support atomic operations at an endpoint with peer error handling: use errorHandling: 'none'",
   });
 }
 
 /**
- * Reads the previous value of the word after an atomic operation. libucp cancels operations without a protocol.
- * @param isOpen false once the endpoint has been closed or has failed
+ * Stores the previous value of the word after an atomic operation. libucp cancels operations for which it has no protocol.
+ * @param isOpen false once the endpoint was closed or has failed
  */
 function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
   if (status === Status.CANCELED && isOpen && !request.isCanceled) {
@@ -143,7 +142,6 @@ function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status 
   return status;
 }
 
-/** The operation. */
 export class CompareSwapLoop extends DeviceOperation {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
@@ -162,11 +160,11 @@ export class CompareSwapLoop extends DeviceOperation {
   }
 
   protected override begin(): void {
-    // A guess, corrected by the reply.
+    // A guess: the reply has the correct value.
     this.#swap(0n);
   }
 
-  /** Swaps the word if it has the expected value; else the next attempt expects the value that it has. */
+  /** Swaps the word if it has the expected value; otherwise retries with the value that it has. */
   #swap(expected: bigint): void {
     const { wordBytes } = this.#call;
     const swap = WordOperation.of(AtomicOperation.CSWAP, wordBytes, wordAfter(this.#call, expected), expected);

@@ -1,6 +1,6 @@
 /**
- * Messages from and to memory of cards for libucp: a generic datatype whose functions copy. A message stays one message, and is matched and ordered
- * like any other: the peer may be any program that uses libucp.
+ * The libucp datatype of messages from and to memory of cards: a generic datatype whose functions copy. libucp matches and orders such a message like any
+ * other, so the peer may be any program that uses libucp.
  */
 
 import type { Piece } from '../../api/memory/local.ts';
@@ -16,14 +16,14 @@ import type { CardSteps } from './steps.ts';
 
 const U64 = 'uint64_t';
 
-/** The messages of one worker. */
+/** The device-memory messages of one worker. */
 export class CardDatatype {
   readonly #staging: CardSteps;
-  /** Messages by the number that libucp receives in place of an address. */
+  /** Messages by the number that is passed to libucp in place of an address. */
   readonly #outgoing: Map<number, OutgoingMessage> = new Map();
   readonly #incoming: Map<number, IncomingMessage> = new Map();
   #lastNumber = 0;
-  /** The datatype of libucp, and its functions; created for the first message. */
+  /** Handle of the datatype, created for the first message; 0 before. */
   #datatype = 0;
   #callbacks: readonly NativeCallback[] = [];
 
@@ -31,7 +31,7 @@ export class CardDatatype {
     this.#staging = staging;
   }
 
-  /** See {@link LocalRanges}. */
+  /** Implements the callback of {@link LocalRanges}. */
   initDatatype(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): number {
     if (this.#datatype === 0) this.#create();
     const { requests } = this.#staging.core;
@@ -40,11 +40,11 @@ export class CardDatatype {
     if (request.kind !== RequestKind.SEND)
       return this.#add(this.#incoming, request, new IncomingMessage(this.#staging, pieces, byteLength));
     const message = new OutgoingMessage(this.#staging, pieces, byteLength);
-    request.refusal = message.readHead();
+    request.startFailure = message.readHead();
     return this.#add(this.#outgoing, request, message);
   }
 
-  /** Copies received bytes into memory, for a request that ends with {@link Requests.endedAtOnce}. */
+  /** Copies received bytes into memory, for a request that {@link Requests.endedAtOnce} ends. */
   copyOut(
     request: UcpRequest,
     pieces: readonly Piece<LocalMemory>[],
@@ -59,14 +59,14 @@ export class CardDatatype {
     if (byteLength > 0) message.unpack(0, addressOf(source) + dataOffset, byteLength);
   }
 
-  /** Releases the datatype; libucp has no message any more. */
+  /** Releases the datatype. Call this when libucp has no messages any more. */
   close(): void {
     if (this.#datatype === 0) return;
     this.#staging.core.functions.ucp_dt_destroy(this.#datatype);
     for (const callback of this.#callbacks) callback.close();
   }
 
-  /** Ends a request with its message. @returns the number of the message */
+  /** Ends the message together with a request. @returns the number of the message */
   #add<M extends CopiedMessage>(messages: Map<number, M>, request: UcpRequest, message: M): number {
     this.#lastNumber += 1;
     const number = this.#lastNumber;

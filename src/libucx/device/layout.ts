@@ -1,10 +1,10 @@
 /**
- * Messages between workers of this engine about memory of cards: those of api/layout, as headers of active messages of libucp. Received messages may be
- * invalid.
+ * Layout of messages between workers of this engine about memory of cards: those of api/layout, sent as headers of active messages of libucp. Received
+ * messages may be invalid.
  *
- * first word   magic, version and MessageId, in the place of the endpoint, which libucp provides
- *   others       as in api/layout: PUT, GET and ATOMIC, answered by REPLY, a GET before that by DATA
- *   8 bytes      PUT, GET and ATOMIC: export id of the memory
+ * first word   magic, version and MessageId; api/layout has an endpoint id here, but libucp identifies the endpoint
+ * others       as in api/layout: PUT, GET and ATOMIC requests; the reply is REPLY, for a GET preceded by DATA
+ * 8 bytes      PUT, GET and ATOMIC: export id of the memory
  *
  * The payload of PUT and DATA is the data of the active message.
  */
@@ -18,20 +18,20 @@ const KEY_BYTES = 8;
 const QUESTIONS: ReadonlySet<number> = new Set([MessageId.PUT, MessageId.GET, MessageId.ATOMIC]);
 const ANSWERS: ReadonlySet<number> = new Set([MessageId.REPLY, MessageId.DATA]);
 
-/** A received message: its id, and a frame for the readers of api/layout. */
+/** A received message: its id, and a frame for the parsers of api/layout. */
 export interface CardRequest {
   readonly id: number;
   readonly frame: AmFrame;
-  /** The memory that a request names; undefined for an answer. */
+  /** The memory that a request accesses; undefined for a reply. */
   readonly exportId: number | undefined;
 }
 
-/** The first word of a message, for the writers of api/layout. */
+/** Makes the first word for the packers of api/layout. */
 export function firstWord(id: number): number {
   return (MAGIC << 16) | (VERSION << 8) | id;
 }
 
-/** The bytes of a message. @param exportId identifies the memory of a request */
+/** @param exportId the memory that a request accesses */
 export function packMessage({ buffer, byteLength }: Int32Array, exportId?: number): Uint8Array {
   const bytes = new Uint8Array(byteLength + (exportId === undefined ? 0 : KEY_BYTES));
   bytes.set(new Uint8Array(buffer, 0, byteLength));
@@ -39,11 +39,11 @@ export function packMessage({ buffer, byteLength }: Int32Array, exportId?: numbe
   return bytes;
 }
 
-/** Parses the id, length and memory of a message; undefined for a message of another program or version, or of another length. */
+/** Parses a message; undefined if its magic, version or length is wrong. */
 export function parseMessage(header: Uint8Array): CardRequest | undefined {
   const { byteLength } = header;
   if (byteLength === 0 || byteLength % 4 !== 0) return undefined;
-  // A copy is aligned.
+  // Copied to an aligned address.
   const bytes = header.slice();
   const words = new Int32Array(bytes.buffer);
   const id = bytes[0]!;

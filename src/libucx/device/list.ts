@@ -1,4 +1,4 @@
-/** A list of puts or gets over libucp: one operation for each block, then a flush, then the notification of its end. */
+/** A list of puts or gets over libucp: one operation for each block, then a flush, then a notification. */
 
 import type { Request } from '../../api/contract/request.ts';
 import { entryError } from '../../api/list/list.ts';
@@ -13,12 +13,11 @@ import type { EngineEndpoint, ListPlan } from '../engine/engine.ts';
 import { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker, partsOf } from './operation.ts';
 
-/** Blocks of one list in flight: more do not make libucp faster, but take requests from other operations. */
+/** Blocks in flight per list: more do not increase the throughput of libucp, but take requests from other operations. */
 const BLOCKS_IN_FLIGHT_MAX = 256;
 
 type ListVerb = typeof Verb.PUT | typeof Verb.GET;
 
-/** The operation. */
 export class ListOperation extends DeviceOperation implements FlushedList, TransferPort<undefined, ListVerb> {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
@@ -26,11 +25,11 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
   listStart: ListStart | undefined = undefined;
   readonly #plan: ListPlan;
   readonly #count: number;
-  /** Moves the blocks: a slice is one of them. */
+  /** Moves the blocks; each slice is one block. */
   readonly #machine: TransferMachine<undefined, ListVerb>;
   #isNotified = false;
-  /** Ends the wait for the turn of the notification. */
-  #takeTurn: (() => void) | undefined;
+  /** Ends the wait until earlier notifications are sent. */
+  #endWait: (() => void) | undefined;
 
   constructor(tracker: OperationTracker, [endpoint, request]: readonly [EngineEndpoint, UcpRequest], plan: ListPlan) {
     super(tracker, endpoint, request);
@@ -43,7 +42,7 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
 
   onTurn(): void {
     this.isDue = false;
-    if (this.#takeTurn !== undefined) this.staging.schedule(this.#takeTurn);
+    if (this.#endWait !== undefined) this.staging.schedule(this.#endWait);
   }
 
   override cancel(): void {
@@ -51,7 +50,7 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
   }
 
   protected override begin(): void {
-    // A list without blocks is a notification.
+    // Without blocks, the notification counts as a transfer.
     this.request.transfers = this.#count > 0 ? 0 : 1;
     this.count += 1;
     this.#machine.advance();
@@ -59,7 +58,7 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
 
   override onComplete(): void {
     const { order } = this.#plan;
-    // The callback may throw, or start a list again.
+    // The callback may throw, or start another list.
     const start = order.remove(this);
     try {
       super.onComplete();
@@ -100,7 +99,7 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
     if (!hasRequest) this.#machine.block();
   }
 
-  /** Counts the transfer of a block, unless the transports of the node moved it. A block that ended in its call was one of libucp. */
+  /** Counts the transfer of a block unless the native transports moved it. A block that completed in its call was moved by libucp. */
   #countBlock(ended: Request | undefined): void {
     const { request } = this;
     if (!(ended instanceof UcpRequest)) {
@@ -108,10 +107,10 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
       return;
     }
     request.transfers += ended.transfers;
-    request.nodeBytes += ended.nodeBytes;
+    request.nativeBytes += ended.nativeBytes;
   }
 
-  /** Called once all blocks have ended. */
+  /** Called when all blocks have ended. */
   #flush(): void {
     if (this.failure !== Status.OK || !this.#plan.flushes) return;
     const flushed = new Parts(() => this.#notify());
@@ -136,11 +135,10 @@ export class ListOperation extends DeviceOperation implements FlushedList, Trans
       );
     };
     this.isDue = !order.isFirst(this);
-    if (this.isDue) this.#takeTurn = this.wait(send);
+    if (this.isDue) this.#endWait = this.wait(send);
     else send();
   }
 
-  /** Records a failure with its cause. */
   #fail(status: Status, error: unknown, entry?: number): void {
     if (status >= 0 || this.failure !== Status.OK) return;
     const cause = error ?? statusError(status, this.#plan.list.operation);

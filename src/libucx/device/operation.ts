@@ -1,10 +1,10 @@
 /**
- * An operation on memory of cards, made of parts, and the tracker of those in flight: flushes wait for them, and closing their endpoint ends them.
- * Parts are steps, which always complete, and waits, which a failure of the operation ends.
+ * A composite operation on device memory, and the tracker of those in flight: a flush waits for them, and closing their endpoint ends them. An operation
+ * consists of steps, which always complete, and waits, which end when the operation fails.
  *
  * ```
  * STARTING --start() returns--> RUNNING --last part ends: the request ends too--> ENDED
- *     '---- last part ends: the caller of start() gets the result -----------------^
+ * '---- last part ends: the caller of start() gets the result -----------------^
  * ```
  */
 
@@ -19,9 +19,8 @@ import type { CardSteps, StepDone, StepStart } from './steps.ts';
 const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
 type OperationState = (typeof OperationState)[keyof typeof OperationState];
 
-/** An operation. */
 export abstract class DeviceOperation extends CountedCompletion {
-  /** One part is {@link start} itself. */
+  /** Counts {@link start} as the first part. */
   override count = 1;
   /** Undefined for an operation on all endpoints. */
   readonly endpoint: EngineEndpoint | undefined;
@@ -29,9 +28,9 @@ export abstract class DeviceOperation extends CountedCompletion {
   readonly request: UcpRequest | undefined;
   readonly staging: CardSteps;
   readonly #tracker: OperationTracker;
-  /** Called with OK when it has ended, however. */
+  /** Called with OK when the operation ends, also if it failed. */
   #waiters: ((status: Status) => void)[] | undefined;
-  /** The ends of its waits. */
+  /** Functions that end the pending waits. */
   #waits: Set<() => void> | undefined;
   #state: OperationState = OperationState.STARTING;
 
@@ -44,32 +43,31 @@ export abstract class DeviceOperation extends CountedCompletion {
     tracker.add(this);
   }
 
-  /** Whether it has ended. If {@link start} ended it, the request has not. */
+  /** Whether it has ended. If it ended in {@link start}, the request has not. */
   get hasEnded(): boolean {
     return this.#state === OperationState.ENDED;
   }
 
-  /** Starts as much as possible. */
+  /** Starts as many parts as possible. */
   start(): void {
     this.begin();
     this.complete(Status.OK);
     if (!this.hasEnded) this.#state = OperationState.RUNNING;
   }
 
-  /** Starts the first parts. */
   protected abstract begin(): void;
 
-  /** Called when the endpoint has failed or is closed: nothing may be started on it any more. Steps in flight end by themselves. */
+  /** Called when the endpoint has failed or is closed: no more parts start. Steps in flight still complete. */
   abort(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
     this.staging.schedule(() => this.onFailed());
   }
 
-  /** Withdraws what has not been started, if the operation can: it ends with CANCELED by a task, when its steps in flight have ended. */
+  /** Cancels the parts that were not started, if the operation supports it: a task ends it with CANCELED when the steps in flight have completed. */
   cancel(): void {}
 
-  /** Adds a function that a task calls when it has ended. */
+  /** Adds a function that a task calls when the operation has ended. */
   addWaiter(waiter: (status: Status) => void): void {
     if (this.hasEnded) {
       this.staging.schedule(() => waiter(Status.OK));
@@ -79,7 +77,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     this.#waiters.push(waiter);
   }
 
-  /** Called when the last part has ended: ends the operation with the first failure, or OK. */
+  /** Ends the operation with the first failure, or OK. */
   onComplete(): void {
     const isStarting = this.#state === OperationState.STARTING;
     this.#state = OperationState.ENDED;
@@ -89,8 +87,8 @@ export abstract class DeviceOperation extends CountedCompletion {
   }
 
   /**
-   * Runs a step, unless the operation has failed: see Staging.run.
-   * @param done called before the failure of the step becomes that of the operation
+   * Starts a step, unless the operation has failed: see CardSteps.run.
+   * @param done called before a failure of the step fails the operation
    */
   protected run(start: StepStart, done?: StepDone): boolean {
     this.count += 1;
@@ -104,7 +102,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     );
   }
 
-  /** Begins a wait. @returns the function that ends it, and calls `then` unless the operation has failed */
+  /** Starts a wait. @returns a function that ends it and, unless the operation has failed, calls `then` */
   protected wait(then: () => void): () => void {
     this.count += 1;
     const end = (): void => {
@@ -117,7 +115,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     return end;
   }
 
-  /** Records a failure, if it is the first. */
+  /** Records the first failure. */
   protected fail(status: Status, error?: unknown): void {
     if (status >= 0 || this.failure !== Status.OK) return;
     this.failure = status;
@@ -125,7 +123,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     this.onFailed();
   }
 
-  /** Called when it has failed, by a task or by {@link fail}. */
+  /** Called by a task or by {@link fail} after the first failure. */
   protected onFailed(): void {
     for (const end of [...(this.#waits ?? [])]) end();
   }
@@ -134,7 +132,7 @@ export abstract class DeviceOperation extends CountedCompletion {
     const { endpoint } = this;
     if (this.failure !== Status.OK) return this.failure;
     if (endpoint?.isFenced !== true) return start(params);
-    // The operation began before the barriers of later fences: those wait for it.
+    // The operation began before the barriers of later fences, so those wait for it.
     endpoint.isFenced = false;
     try {
       return start(params);
@@ -144,7 +142,6 @@ export abstract class DeviceOperation extends CountedCompletion {
   }
 }
 
-/** The operations of one worker. */
 export class OperationTracker {
   readonly staging: CardSteps;
   readonly #ofEndpoints: Map<EngineEndpoint | undefined, Set<DeviceOperation>> = new Map();
@@ -157,7 +154,7 @@ export class OperationTracker {
     return this.#ofEndpoints.size === 0;
   }
 
-  /** Operations in flight of an endpoint, or of the worker. */
+  /** Operations in flight of an endpoint; undefined selects those of the whole worker. */
   of(endpoint: EngineEndpoint | undefined): readonly DeviceOperation[] {
     if (endpoint !== undefined) return [...(this.#ofEndpoints.get(endpoint) ?? [])];
     return [...this.#ofEndpoints.values()].flatMap((operations) => [...operations]);
@@ -178,7 +175,6 @@ export class OperationTracker {
     if (operations?.delete(operation) === true && operations.size === 0) this.#ofEndpoints.delete(endpoint);
   }
 
-  /** See {@link DeviceOperation.abort}, for all operations of an endpoint. */
   abort(endpoint: EngineEndpoint, status: Status): void {
     for (const operation of this.of(endpoint)) operation.abort(status);
   }
@@ -189,12 +185,14 @@ export class OperationTracker {
  * a fence.
  */
 
-/** The flushes of what an endpoint has given to libucp and to the transports of the node. */
+/** The flushes of everything that an endpoint passed to libucp and to the native transports. */
 export function partsOf(endpoint: EngineEndpoint): readonly StepStart[] {
-  return [(params) => endpoint.flushUcp(params), (params) => endpoint.openNodeEndpoint?.flushNbx(params) ?? Status.OK];
+  return [
+    (params) => endpoint.flushUcp(params),
+    (params) => endpoint.openNativeEndpoint?.flushNbx(params) ?? Status.OK,
+  ];
 }
 
-/** A flush. */
 export class DeviceFlush extends DeviceOperation {
   readonly #before: readonly DeviceOperation[];
   readonly #parts: readonly StepStart[];
@@ -231,19 +229,17 @@ export class DeviceFlush extends DeviceOperation {
 }
 
 /*
- * An operation executed by another one, whose result becomes its own: a put or get by the transports of the node, or an operation that waits for the
+ * An operation executed by another one, whose result becomes its own: a put or get by the native transports, or an operation that waits for the
  * barrier of a fence.
  */
 
-/** The operation. */
 export class InnerOperation extends DeviceOperation {
   declare readonly request: UcpRequest;
   readonly #start: StepStart;
   readonly #barrier: DeviceOperation | undefined;
-  /** Its request, while it runs. */
   #inner: Request | undefined;
 
-  /** @param barrier operation that has to end first; undefined to begin at once */
+  /** @param barrier operation that must end first; undefined to start at once */
   constructor(
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
@@ -283,7 +279,7 @@ export class InnerOperation extends DeviceOperation {
     const { request } = this;
     const { transport, device, protocol, atomicResult } = ended;
     request.transfers = ended instanceof UcpRequest ? ended.transfers : 0;
-    request.nodeBytes = ended instanceof UcpRequest ? ended.nodeBytes : request.byteLength;
+    request.nativeBytes = ended instanceof UcpRequest ? ended.nativeBytes : request.byteLength;
     request.transport = transport;
     request.device = device;
     request.protocol = protocol;

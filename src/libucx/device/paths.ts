@@ -1,4 +1,4 @@
-/** Selects the path of a put or get that accesses memory of a card. */
+/** Path selection for puts and gets that access device memory. */
 
 import type { ExplainedOperation } from '../../api/contract/endpoint.ts';
 import type { Explanation } from '../../api/contract/explanation.ts';
@@ -7,55 +7,57 @@ import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { isHost, isKnown } from '../request/local.ts';
 
-/** The paths. */
 export const DevicePath = {
-  /** The transports of the node: both memories are on this machine. */
-  NODE: 0,
-  /** libucp alone: both memories are known to it. */
+  /** The native transports: both memories are on this machine. */
+  NATIVE: 0,
+  /** libucp alone: it can access both memories. */
   DIRECT: 1,
-  /** Local fragments: host memory is at the other end. */
+  /** Local fragments: the device memory is local, the remote memory is host memory. */
   PIPELINE: 2,
-  /** Messages to the owner of the card. */
+  /** Messages to the owner of the remote device memory. */
   REMOTE: 3,
 } as const;
 export type DevicePath = (typeof DevicePath)[keyof typeof DevicePath];
 
-/** Selects the path of a put or get. */
 export function choosePath(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',
   local: LocalMemory,
   rkey: UcpRemoteKey,
 ): DevicePath {
-  if (reachesByNode(endpoint, operation, local, rkey)) return DevicePath.NODE;
+  if (reachesByNative(endpoint, operation, local, rkey)) return DevicePath.NATIVE;
   if (rkey.handle !== 0 && isKnown(local)) return DevicePath.DIRECT;
   return rkey.exportId === 0 ? DevicePath.PIPELINE : DevicePath.REMOTE;
 }
 
-/** True if the transports of the node move any number of bytes between the memories. Computed once for a key and a kind of local memory. */
-export function reachesByNode(
+/** True if the native transports move any number of bytes between the memories. Cached per key and kind of local memory. */
+export function reachesByNative(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',
   local: LocalMemory,
   rkey: UcpRemoteKey,
 ): boolean {
-  if (rkey.node === undefined) return false;
+  if (rkey.native === undefined) return false;
   const bit = (isHost(local) ? 1 : 2) << (operation === 'put' ? 0 : 2);
-  if ((rkey.nodeAsked & bit) === 0) {
-    rkey.nodeAsked |= bit;
-    const chosen = explainByNode(endpoint, operation, local, rkey)?.chosen ?? [];
-    if (chosen[0]?.bytesMin === 1 && chosen.at(-1)?.bytesMax === Number.POSITIVE_INFINITY) rkey.nodeReaches |= bit;
+  if ((rkey.nativeQueried & bit) === 0) {
+    rkey.nativeQueried |= bit;
+    const chosen = explainByNative(endpoint, operation, local, rkey)?.chosen ?? [];
+    if (chosen[0]?.bytesMin === 1 && chosen.at(-1)?.bytesMax === Number.POSITIVE_INFINITY) rkey.nativeSupported |= bit;
   }
-  return (rkey.nodeReaches & bit) !== 0;
+  return (rkey.nativeSupported & bit) !== 0;
 }
 
-/** The explanation of the transports of the node; undefined if they do not reach the peer. */
-export function explainByNode(
+/** The explanation of the native transports; undefined if they do not reach the peer. */
+export function explainByNative(
   endpoint: EngineEndpoint,
   operation: ExplainedOperation,
   local: LocalMemory,
   rkey: UcpRemoteKey,
 ): Explanation | undefined {
-  if (rkey.node === undefined || endpoint.nodeEndpoint === undefined) return undefined;
-  return endpoint.nodeEndpoint.explain(operation, local instanceof UcpMemory ? local.node : local, rkey.node);
+  if (rkey.native === undefined || endpoint.nativeEndpoint === undefined) return undefined;
+  return endpoint.nativeEndpoint.explain(
+    operation,
+    local instanceof UcpMemory ? local.nativeHandle : local,
+    rkey.native,
+  );
 }

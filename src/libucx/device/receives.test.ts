@@ -58,7 +58,7 @@ describe('a receive', () => {
     expect(fake.core.requests.operations.values['bytes_rx']).toBe(LENGTH);
   });
 
-  it('that goes on belongs to its sender: it ends with it', () => {
+  it('that is pending ends with its sender', () => {
     const sender = new FakeEndpoint();
     ucp_am_recv_data_nbx.mockReturnValue(fake.requests.libucp.request());
     const request = receives.receive(message({ sender }), into(new Uint8Array(64)), undefined) as UcpRequest;

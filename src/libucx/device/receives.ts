@@ -1,4 +1,4 @@
-/** Receives the data of active messages over libucp into memory of any kind, for programs and for the engine. */
+/** Receives of the data of active messages into host or device memory, for programs and for the engine itself. */
 
 import { lengthOf } from '../../api/awaited/endpoint.ts';
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
@@ -16,7 +16,7 @@ import { RequestKind, TRANSPORT } from '../request/request.ts';
 import type { CardDatatype } from './datatype.ts';
 import type { CardSteps, StepDone, StepStart } from './steps.ts';
 
-/** Received bytes of a message or a stream, in memory of this program. */
+/** Received bytes of a message or a stream, in memory of this process. */
 export interface ArrivedBytes {
   readonly source: Uint8Array;
   readonly dataOffset: number;
@@ -24,7 +24,7 @@ export interface ArrivedBytes {
   isReceived: boolean;
 }
 
-/** The receives of one worker. */
+/** The data receives of one worker. */
 export class DataReceives {
   readonly #core: WorkerCore;
   readonly #arrivals: Arrivals;
@@ -38,7 +38,7 @@ export class DataReceives {
     this.#datatype = datatype;
   }
 
-  /** Copies received bytes into local memory. @param access for which it must be mapped: bits of MemAccess */
+  /** Copies received bytes into local memory. @param access access for which it must be mapped: bits of MemAccess */
   copyOut(
     arrived: ArrivedBytes,
     { local, localOffset }: GivenMemory<LocalMemory>,
@@ -60,8 +60,8 @@ export class DataReceives {
   }
 
   /**
-   * See AmMessageBase.receiveNbx. @returns also the status with which the sender's endpoint has failed: its data cannot be received any more
-   * @param access for which the memory must be mapped: bits of MemAccess
+   * See AmMessageBase.receiveNbx. Also returns the status of the sender's endpoint if it has failed: its data cannot be received any more.
+   * @param access access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can then be received again
    */
   receive(
@@ -84,7 +84,7 @@ export class DataReceives {
     const sender = message.sender as EngineEndpoint | undefined;
     if (sender !== undefined && sender.status !== Status.OK) {
       buffers.check(target, access);
-      // libucp would wait for the sender, which has gone, until the endpoint is closed here.
+      // libucp would wait for the failed sender until the endpoint is closed here.
       message.isReceived = true;
       message.waiting = undefined;
       this.#arrivals.release(waiting as Descriptor);
@@ -104,7 +104,7 @@ export class DataReceives {
 
   /**
    * Receives the data of an internal message, as a step.
-   * @param isWanted false to drop the data if they are not being received yet
+   * @param isWanted called if the receive has to be retried; false drops the data
    */
   receiveOwn(
     message: ReceivedMessage,
@@ -115,7 +115,7 @@ export class DataReceives {
     let waiting: ReceivedMessage | undefined = message;
     const start: StepStart = (params) => {
       if (waiting === undefined || !isWanted()) return Status.CANCELED;
-      // What the memory may be used for was checked: the operation of a peer does not need local access.
+      // The access was checked already: an operation of a peer does not need local access.
       const range = { local, localOffset, byteLength: waiting.byteLength };
       const started = this.receive(waiting, range, params, 0);
       if (started !== Status.NO_RESOURCE) waiting = undefined;

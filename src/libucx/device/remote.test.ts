@@ -61,12 +61,12 @@ const atomic = (wordBytes: number) => {
 /** The answer of the owner. */
 function reply(id: number, status: Status = Status.OK, [low, high] = [0, 0], from = endpoint): void {
   const bytes = packMessage(writeReply(firstWord(MessageId.REPLY), { request: id, status, low, high }));
-  owners.answered(from.engine, parseMessage(bytes)!, {} as never);
+  owners.onReply(from.engine, parseMessage(bytes)!, {} as never);
 }
 
 function data(id: number, byteLength = 16): void {
   const bytes = packMessage(writeData(firstWord(MessageId.DATA), id, 0));
-  owners.answered(endpoint.engine, parseMessage(bytes)!, { byteLength } as never);
+  owners.onReply(endpoint.engine, parseMessage(bytes)!, { byteLength } as never);
 }
 
 /** Ends the message of the operation that was started last but so many. */

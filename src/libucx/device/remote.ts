@@ -1,9 +1,9 @@
 /**
- * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker executes them and
- * replies. libucp carries the payload of a put and of the reply to a get by active messages and its rendezvous, so this engine requests no windows.
+ * Put, get and atomic operations on device memory that no native transport reaches: requests to the worker that owns the memory, which executes them and
+ * replies. libucp carries the payload of a put and of the reply to a get as data of active messages, with its own rendezvous.
  *
- * Each operation waits for credit of the peer, then sends its message and waits for the reply; a get also for its bytes, which may come before or after
- * it.
+ * Each operation waits for credit of the peer, sends its request and waits for the reply; a get also waits for its data, which may arrive before or after
+ * the reply.
  */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
@@ -25,16 +25,15 @@ import { type CardRequest, firstWord, packMessage } from './layout.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 import type { DataReceives } from './receives.ts';
 
-/** Maximum number of unanswered operations of one endpoint. */
+/** Limit of unanswered operations per endpoint. */
 const UNANSWERED_MAX = 16;
 
-/** What the owner of the memory is asked for. */
+/** A request to the owner of the memory. */
 export class OwnerRequest {
-  /** Payload of a put. */
   readonly payload: LocalRange<LocalMemory> | undefined;
-  /** Destination of the bytes of a get. */
+  /** Destination of the data of a get. */
   readonly target: LocalRange<LocalMemory> | undefined;
-  /** Size of the word that an atomic operation returns. */
+  /** Size of the word that the reply to an atomic operation contains. */
   readonly wordBytes: number | undefined;
   readonly #word: WordOperation | undefined;
   readonly #remote: RemoteRange<UcpRemoteKey>;
@@ -47,17 +46,15 @@ export class OwnerRequest {
     this.wordBytes = word?.wordBytes;
   }
 
-  /** The request of a put or get. */
   static ofTransfer(transfer: RemoteTransfer): OwnerRequest {
     return new OwnerRequest(transfer, transfer);
   }
 
-  /** The request of an atomic operation. */
   static ofWord(word: WordOperation, { rkey, remoteOffset }: RemoteWord): OwnerRequest {
     return new OwnerRequest({ rkey, remoteOffset, byteLength: word.wordBytes }, undefined, word);
   }
 
-  /** Packs the message, with a request id. */
+  /** Packs the message with a request id. */
   pack(request: number): Uint8Array {
     return packMessage(this.#frame(request), this.#remote.rkey.exportId);
   }
@@ -66,47 +63,46 @@ export class OwnerRequest {
     const { remoteOffset, byteLength } = this.#remote;
     if (this.#word !== undefined) {
       const { operation, value, compare, wordBytes } = this.#word;
-      const asked = { request, remoteOffset, operation, wordBytes, value, compare };
-      return writeAtomic(firstWord(MessageId.ATOMIC), asked);
+      const atomic = { request, remoteOffset, operation, wordBytes, value, compare };
+      return writeAtomic(firstWord(MessageId.ATOMIC), atomic);
     }
     const id = this.payload !== undefined ? MessageId.PUT : MessageId.GET;
     return writeRma(firstWord(id), { request, remoteOffset, byteLength });
   }
 }
 
-/** An operation that the owner of the memory executes. */
 export class RemoteOperation extends DeviceOperation {
   declare readonly endpoint: EngineEndpoint;
   declare readonly request: UcpRequest;
-  /** Id in the answer, unique among the operations of its endpoint. */
+  /** Unique among the operations of its endpoint; the reply contains it. */
   requestId = 0;
   readonly #remote: OwnerRequests;
-  readonly #asked: OwnerRequest;
-  /** Ends the wait for the reply; undefined before the message is sent, and once the reply has come. */
+  readonly #ownerRequest: OwnerRequest;
+  /** Ends the wait for the reply; undefined while no reply is expected. */
   #replied: (() => void) | undefined;
-  /** The same for the bytes of a get. */
+  /** Ends the wait for the data of a get. */
   #gotData: (() => void) | undefined;
 
   constructor(
     tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
     remote: OwnerRequests,
-    asked: OwnerRequest,
+    ownerRequest: OwnerRequest,
   ) {
     super(tracker, endpoint, request);
     this.#remote = remote;
-    this.#asked = asked;
+    this.#ownerRequest = ownerRequest;
   }
 
   protected override begin(): void {
     this.#remote.admit(
       this,
-      this.wait(() => this.#ask()),
+      this.wait(() => this.#sendRequest()),
     );
   }
 
-  /** Handles the answer. One that arrives after a failure is ignored: the local memory belongs to the caller again. */
-  answer({ id, frame }: CardRequest, message: ReceivedMessage): void {
+  /** Handles a reply. After a failure it is ignored: the local memory belongs to the caller again. */
+  onReply({ id, frame }: CardRequest, message: ReceivedMessage): void {
     if (this.failure !== Status.OK) return;
     if (id === MessageId.DATA) {
       this.#onData(message);
@@ -115,7 +111,7 @@ export class RemoteOperation extends DeviceOperation {
     const ended = this.#replied;
     this.#replied = undefined;
     if (ended === undefined) return;
-    const { wordBytes } = this.#asked;
+    const { wordBytes } = this.#ownerRequest;
     const { status, low, high } = readReply(frame);
     if (wordBytes !== undefined) this.request.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
     this.fail(status);
@@ -127,9 +123,9 @@ export class RemoteOperation extends DeviceOperation {
     super.onComplete();
   }
 
-  /** Receives the bytes of a get; the reply says whether the owner could read all of them. */
+  /** Receives the data of a get; the reply tells whether the owner could read all of it. */
   #onData(message: ReceivedMessage): void {
-    const { target } = this.#asked;
+    const { target } = this.#ownerRequest;
     const ended = this.#gotData;
     this.#gotData = undefined;
     if (target === undefined || target.byteLength !== message.byteLength) {
@@ -137,7 +133,7 @@ export class RemoteOperation extends DeviceOperation {
       return;
     }
     if (ended === undefined) return;
-    // Not a wait: libucp writes to the memory until it has ended.
+    // Not a wait: libucp writes to the memory until the receive has ended.
     this.count += 1;
     const isWanted = (): boolean => this.failure === Status.OK;
     this.#remote.receives.receiveOwn(message, target, isWanted, (status, error) => {
@@ -147,73 +143,73 @@ export class RemoteOperation extends DeviceOperation {
     ended();
   }
 
-  #ask(): void {
-    const { payload, target } = this.#asked;
-    const header = this.#asked.pack(this.requestId);
-    // The answer may arrive before libucp has ended the message.
+  #sendRequest(): void {
+    const { payload, target } = this.#ownerRequest;
+    const header = this.#ownerRequest.pack(this.requestId);
+    // The reply may arrive before libucp has completed the send.
     this.#replied = this.wait(() => {});
     if (target !== undefined) this.#gotData = this.wait(() => {});
     this.run((params) => this.endpoint.sendOwn(STAGING_AM_ID, header, payload, params));
   }
 }
 
-/** The operations on one endpoint. */
-interface Window {
-  /** Unanswered operations, by request id. */
-  readonly asked: Map<number, RemoteOperation>;
-  /** Operations that wait for the limit, with their continuation. */
+/** The remote operations on one endpoint. */
+interface PeerOperations {
+  /** Unanswered operations by request id. */
+  readonly pending: Map<number, RemoteOperation>;
+  /** Operations that wait for credit, with their continuation. */
   readonly waiting: Map<RemoteOperation, () => void>;
 }
 
-/** The operations of one worker that remote owners execute. */
+/** The remote operations of one worker. */
 export class OwnerRequests {
   readonly receives: DataReceives;
-  readonly #windows: Map<EngineEndpoint, Window> = new Map();
+  readonly #peers: Map<EngineEndpoint, PeerOperations> = new Map();
   #lastId = 0;
 
   constructor(receives: DataReceives) {
     this.receives = receives;
   }
 
-  /** Handles an answer from the peer of an endpoint; one without an operation is dropped. */
-  answered(endpoint: EngineEndpoint, answer: CardRequest, message: ReceivedMessage): void {
-    // REPLY and DATA have the request id at the same place.
+  /** Handles a reply from the peer of an endpoint; a reply without an operation is dropped. */
+  onReply(endpoint: EngineEndpoint, answer: CardRequest, message: ReceivedMessage): void {
+    // REPLY and DATA have the request id at the same offset.
     const { request } = readReply(answer.frame);
-    this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);
+    this.#peers.get(endpoint)?.pending.get(request)?.onReply(answer, message);
   }
 
-  /** Gives an operation its request id, and continues it: now, or when the limit allows it. */
+  /** Assigns a request id, and continues the operation: now, or when the limit permits. */
   admit(operation: RemoteOperation, next: () => void): void {
     const { endpoint } = operation;
-    const window = this.#windows.get(endpoint) ?? { asked: new Map(), waiting: new Map() };
-    this.#windows.set(endpoint, window);
-    if (window.asked.size >= UNANSWERED_MAX) window.waiting.set(operation, next);
-    else this.#admit(window, operation, next);
+    const peer = this.#peers.get(endpoint) ?? { pending: new Map(), waiting: new Map() };
+    this.#peers.set(endpoint, peer);
+    if (peer.pending.size >= UNANSWERED_MAX) peer.waiting.set(operation, next);
+    else this.#admit(peer, operation, next);
   }
 
-  /** Removes an ended operation. */
+  /** Removes an ended operation, and continues a waiting one. */
   leave(operation: RemoteOperation): void {
     const { endpoint, requestId, staging } = operation;
-    const window = this.#windows.get(endpoint);
-    if (window === undefined) return;
-    const { asked, waiting } = window;
+    const peer = this.#peers.get(endpoint);
+    if (peer === undefined) return;
+    const { pending, waiting } = peer;
     waiting.delete(operation);
-    if (asked.get(requestId) === operation) {
-      asked.delete(requestId);
+    if (pending.get(requestId) === operation) {
+      pending.delete(requestId);
       for (const [first, next] of waiting) {
         waiting.delete(first);
-        this.#admit(window, first, () => staging.schedule(next));
+        this.#admit(peer, first, () => staging.schedule(next));
         break;
       }
     }
-    if (asked.size === 0) this.#windows.delete(endpoint);
+    if (pending.size === 0) this.#peers.delete(endpoint);
   }
 
-  #admit({ asked }: Window, operation: RemoteOperation, next: () => void): void {
+  #admit({ pending }: PeerOperations, operation: RemoteOperation, next: () => void): void {
     do this.#lastId = (this.#lastId + 1) | 0;
-    while (asked.has(this.#lastId));
+    while (pending.has(this.#lastId));
     operation.requestId = this.#lastId;
-    asked.set(operation.requestId, operation);
+    pending.set(operation.requestId, operation);
     next();
   }
 }

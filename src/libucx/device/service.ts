@@ -1,6 +1,6 @@
 /**
- * The owner's side of operations on memory of cards that peers request by messages: checks the request, copies the data, and replies. A request with a
- * wrong key or range is rejected.
+ * The server side of remote operations on device memory: checks the request of a peer, copies the data, and replies. A request with a wrong key or range
+ * gets an error reply.
  */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
@@ -21,8 +21,8 @@ import { type CardRequest, firstWord, packMessage } from './layout.ts';
 import type { DataReceives } from './receives.ts';
 import type { CardSteps } from './steps.ts';
 
-/** A range of memory that a peer may access. */
-interface Place {
+/** A range of exported memory. */
+interface ExportedRange {
   readonly local: UcpMemory;
   readonly localOffset: number;
   readonly byteLength: number;
@@ -33,8 +33,8 @@ export class DeviceService {
   readonly #staging: CardSteps;
   readonly #receives: DataReceives;
   readonly #words: DeviceWords;
-  /** Closed endpoints: answers for them, and data that they have sent, are dropped. */
-  readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
+  /** Closed endpoints: replies to them, and data received from them, are dropped. */
+  readonly #closed: WeakSet<EngineEndpoint> = new WeakSet();
   #inFlight = 0;
 
   constructor(staging: CardSteps, receives: DataReceives) {
@@ -43,12 +43,10 @@ export class DeviceService {
     this.#words = new DeviceWords(staging);
   }
 
-  /** Whether no operation of a peer is in progress. */
   get isIdle(): boolean {
     return this.#inFlight === 0;
   }
 
-  /** Executes the request of a peer. */
   serve(endpoint: EngineEndpoint, { id, frame }: CardRequest, exportId: number, message: ReceivedMessage): void {
     if (id === MessageId.ATOMIC) {
       this.#modify(endpoint, readAtomic(frame), exportId);
@@ -56,33 +54,33 @@ export class DeviceService {
     }
     const { request, remoteOffset, byteLength } = readRma(frame);
     const access = id === MessageId.PUT ? MemAccess.REMOTE_PUT : MemAccess.REMOTE_GET;
-    const place = this.#placeOf(exportId, remoteOffset, byteLength, access);
-    if (place === undefined) this.#reply(endpoint, request, Status.INVALID_ADDR);
-    else if (id === MessageId.PUT) this.#write(endpoint, request, place, message);
-    else this.#read(endpoint, request, place);
+    const range = this.#rangeOf(exportId, remoteOffset, byteLength, access);
+    if (range === undefined) this.#reply(endpoint, request, Status.INVALID_ADDR);
+    else if (id === MessageId.PUT) this.#write(endpoint, request, range, message);
+    else this.#read(endpoint, request, range);
   }
 
-  /** Called when an endpoint is closed, or has failed. */
-  endpointGone(endpoint: EngineEndpoint): void {
-    this.#gone.add(endpoint);
+  /** Called when an endpoint is closed or has failed. */
+  endpointClosed(endpoint: EngineEndpoint): void {
+    this.#closed.add(endpoint);
   }
 
-  /** The memory range of a request; undefined for a wrong key, memory that is not for its access, or a range outside the memory. */
-  #placeOf(exportId: number, offset: number, byteLength: number, access: number): Place | undefined {
+  /** The memory range of a request; undefined for an unknown key, a denied access, or a range that exceeds the memory. */
+  #rangeOf(exportId: number, offset: number, byteLength: number, access: number): ExportedRange | undefined {
     const memory = this.#staging.core.context.memory.exported(exportId);
     if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
     if ((memory.access & access) !== access) return undefined;
     return { local: memory, localOffset: offset, byteLength };
   }
 
-  /** Sends the bytes of a get, then whether they could be read: a message whose bytes cannot is sent all the same. */
-  #read(endpoint: EngineEndpoint, request: number, place: Place): void {
+  /** Sends the data of a get, then the reply with its status. The data is sent even if it could not be read, because the peer waits for it. */
+  #read(endpoint: EngineEndpoint, request: number, range: ExportedRange): void {
     const header = packMessage(writeData(firstWord(MessageId.DATA), request, 0));
     this.#inFlight += 1;
     this.#staging.run(
       (params) => {
-        if (this.#gone.has(endpoint)) return Status.CANCELED;
-        return place.local.mapped ? endpoint.sendOwn(STAGING_AM_ID, header, place, params) : Status.INVALID_ADDR;
+        if (this.#closed.has(endpoint)) return Status.CANCELED;
+        return range.local.mapped ? endpoint.sendOwn(STAGING_AM_ID, header, range, params) : Status.INVALID_ADDR;
       },
       (status) => {
         this.#inFlight -= 1;
@@ -91,47 +89,47 @@ export class DeviceService {
     );
   }
 
-  #write(endpoint: EngineEndpoint, request: number, place: Place, message: ReceivedMessage): void {
-    if (message.byteLength !== place.byteLength) {
+  #write(endpoint: EngineEndpoint, request: number, range: ExportedRange, message: ReceivedMessage): void {
+    if (message.byteLength !== range.byteLength) {
       this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
     this.#inFlight += 1;
-    const isWanted = (): boolean => !this.#gone.has(endpoint);
-    this.#receives.receiveOwn(message, place, isWanted, (status) => {
+    const isWanted = (): boolean => !this.#closed.has(endpoint);
+    this.#receives.receiveOwn(message, range, isWanted, (status) => {
       this.#inFlight -= 1;
       this.#reply(endpoint, request, status);
     });
   }
 
-  #modify(endpoint: EngineEndpoint, asked: ReturnType<typeof readAtomic>, exportId: number): void {
-    const { request, remoteOffset, operation, wordBytes, value, compare } = asked;
+  #modify(endpoint: EngineEndpoint, atomic: ReturnType<typeof readAtomic>, exportId: number): void {
+    const { request, remoteOffset, operation, wordBytes, value, compare } = atomic;
     const isOperation = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP;
     if ((wordBytes !== 4 && wordBytes !== 8) || remoteOffset % wordBytes !== 0 || !isOperation) {
       this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
-    const place = this.#placeOf(exportId, remoteOffset, wordBytes, ATOMIC_ACCESS);
-    if (place === undefined) {
+    const range = this.#rangeOf(exportId, remoteOffset, wordBytes, ATOMIC_ACCESS);
+    if (range === undefined) {
       this.#reply(endpoint, request, Status.INVALID_ADDR);
       return;
     }
     const call = WordOperation.of(operation as AtomicOperation, wordBytes, value, compare);
     this.#inFlight += 1;
-    this.#words.modify(place.local.node, place.localOffset, call, (status) => {
+    this.#words.modify(range.local.nativeHandle, range.localOffset, call, (status) => {
       this.#inFlight -= 1;
       this.#reply(endpoint, request, status, call.result);
     });
   }
 
-  /** @param request id of the peer */
+  /** @param request id that the peer assigned */
   #reply(endpoint: EngineEndpoint, request: number, status: Status, word = 0n): void {
     const fields = { request, status, low: lowWord(word), high: highWord(word) };
     const header = packMessage(writeReply(firstWord(MessageId.REPLY), fields));
     this.#inFlight += 1;
     this.#staging.run(
       (params) => {
-        if (this.#gone.has(endpoint)) return Status.CANCELED;
+        if (this.#closed.has(endpoint)) return Status.CANCELED;
         return endpoint.sendOwn(STAGING_AM_ID, header, undefined, params);
       },
       () => {

@@ -7,7 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { StagedTransfer } from './staged-transfer.ts';
 
-const DEVICE = { node: 'card' } as unknown as UcpMemory;
+const DEVICE = { nativeHandle: 'card' } as unknown as UcpMemory;
 const DEPTH = 4;
 
 let fake: FakeCore;
@@ -64,7 +64,7 @@ describe('a put', () => {
       [Operation.PUT, 0, FRAGMENT_BYTES, 5000],
     ]);
     const fragmentOf = (index: number): unknown =>
-      (endpoint.calls[index]!.values[1] as { local: UcpMemory }).local.node;
+      (endpoint.calls[index]!.values[1] as { local: UcpMemory }).local.nativeHandle;
     expect([fragmentOf(0), fragmentOf(1)]).toEqual([fake.copies[1]!.copy.host, fake.copies[0]!.copy.host]);
     moved(0);
     expect(request.isCompleted).toBe(false);

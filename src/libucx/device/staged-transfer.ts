@@ -1,6 +1,6 @@
 /**
- * Put and get between memory of a local card and host memory of the peer, through fragments: while libucp sends one slice, the card copies the
- * next. The slices are those of api/staging/transfer.ts.
+ * Put and get between local device memory and remote host memory, through fragments: while libucp sends one slice, the card copies the next. The slices
+ * are those of api/staging/transfer.ts.
  */
 
 import { Operation } from '../../api/operation/call.ts';
@@ -12,10 +12,10 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
-/** Maximum number of slices in flight of one operation. */
+/** Slices in flight per operation. */
 const DEPTH = 4;
 
-/** What a put and a get do with a slice. */
+/** How a put and a get move a slice. */
 const ROUTES = {
   [Operation.PUT]: { fill: Verb.COPY, drain: Verb.PUT },
   [Operation.GET]: { fill: Verb.GET, drain: Verb.COPY },
@@ -23,7 +23,6 @@ const ROUTES = {
 
 type CardVerb = typeof Verb.PUT | typeof Verb.GET | typeof Verb.COPY;
 
-/** A put or get. */
 export class StagedTransfer extends DeviceOperation implements TransferPort<UcpMemory, CardVerb> {
   readonly #transfer: RemoteTransfer;
   readonly #device: UcpMemory;
@@ -60,7 +59,7 @@ export class StagedTransfer extends DeviceOperation implements TransferPort<UcpM
   copy({ fragment, from, length: byteLength }: Slice<UcpMemory>, done: CopyDone): void {
     const { operation, localOffset } = this.#transfer;
     const offset = localOffset + from;
-    const copy = { device: this.#device.node, offset, host: fragment.node, hostOffset: 0, byteLength };
+    const copy = { device: this.#device.nativeHandle, offset, host: fragment.nativeHandle, hostOffset: 0, byteLength };
     this.staging.copy(operation === Operation.GET, copy, done);
   }
 

@@ -1,7 +1,7 @@
 /**
- * Messages whose bytes are at least in part in memory of cards. For a send, libucp requests any range of bytes inside its calls, and gets it before its
- * call returns; fragments are read ahead. For a receive, delivered ranges are gathered in fragments, which the cards copy meanwhile, and the receive
- * ends with the last copy. Ranges come in any order and cannot wait for a fragment, unlike the slices of api/staging/transfer.ts.
+ * Messages from or to memory of which at least a part is on cards. For a send, libucp requests ranges of bytes by callbacks, which must return the bytes
+ * at once: fragments are read ahead. For a receive, delivered ranges are gathered in fragments, which the cards copy meanwhile; the receive ends with the
+ * last copy. Ranges arrive in any order and cannot wait for a fragment, unlike the slices of api/staging/transfer.ts.
  */
 
 import { eachPart, holdsBytes, hostBytes, type LocalRange, type Piece } from '../../api/memory/local.ts';
@@ -13,14 +13,14 @@ import { addressIn, isHost } from '../request/local.ts';
 import type { UcpRequest } from '../request/request.ts';
 import type { CardSteps } from './steps.ts';
 
-/** The message. Its parts are the fragments that a card is copying, or that wait for it; its failure is the reason why bytes could not be copied. */
+/** Its count is the number of fragments that a card is copying or that wait for it; its failure is the reason why bytes could not be copied. */
 export abstract class CopiedMessage extends CountedCompletion {
-  /** One part is libucp, until it has ended the message. */
+  /** Counts libucp until it has ended the message. */
   override count = 1;
   readonly byteLength: number;
   protected readonly staging: CardSteps;
   protected readonly pieces: readonly Piece<LocalMemory>[];
-  /** The request that libucp has ended while its bytes are still being copied. */
+  /** The request, if libucp has ended it while bytes are still being copied. */
   #ended: UcpRequest | undefined;
   #status: Status = Status.OK;
 
@@ -33,7 +33,7 @@ export abstract class CopiedMessage extends CountedCompletion {
 
   /**
    * Called when libucp has ended the message and requests no more bytes.
-   * @returns false if no copies are in progress; else the request is ended after the last one
+   * @returns false if no copies are in flight; otherwise the request ends after the last copy
    */
   deferEnd(request: UcpRequest, status: Status): boolean {
     this.finish();
@@ -49,20 +49,20 @@ export abstract class CopiedMessage extends CountedCompletion {
     if (request !== undefined) this.staging.schedule(() => request.end(this.#status));
   }
 
-  /** The final status of a request that ends with one. */
+  /** The final status of a request that ends with a status. */
   abstract settle(request: UcpRequest, status: Status): Status;
 
   /** Starts the last copies, or releases unused fragments. */
   protected abstract finish(): void;
 
-  /** The address of host bytes of the message; undefined, which fails it, if their ArrayBuffer was detached: they have no address any more. */
+  /** The address of host bytes of the message. Fails the message and returns undefined if their ArrayBuffer was detached. */
   protected hostAddress(memory: LocalMemory, offset: number, byteLength: number): number | undefined {
     if (holdsBytes(hostBytes(memory), offset, byteLength)) return addressIn(memory, offset);
     if (this.failure === Status.OK) this.failure = Status.INVALID_ADDR;
     return undefined;
   }
 
-  /** Releases a counted fragment, after its copy. */
+  /** Releases a fragment after its copy. */
   protected release(fragment: UcpMemory, status: Status): void {
     this.staging.release(fragment);
     this.complete(status);
@@ -70,29 +70,29 @@ export abstract class CopiedMessage extends CountedCompletion {
 }
 
 /**
- * Bytes that are read before libucp gets the message: a card that has failed refuses a send then, and a short message never has zeros. More would keep the memory
- * of long messages that no receive takes.
+ * Bytes that are read before the message is passed to libucp, so that a failed card fails the send, and a short message never contains zeros. A larger
+ * head would hold memory for long messages that no receive has matched.
  */
 const HEAD_BYTES = 4096;
-/** Fragments per message: one that libucp reads, and one that the card fills meanwhile. */
+/** Fragments per message: libucp reads one while the card fills the other. */
 const WINDOWS_MAX = 2;
 
-/** Bytes of a message that are read, or being read, into a fragment. */
+/** A range of a message that was read, or is being read, into a fragment. */
 interface ReadWindow {
   readonly begin: number;
   readonly end: number;
   readonly fragment: UcpMemory;
-  /** INPROGRESS while the card reads. */
+  /** INPROGRESS while the card copies. */
   status: Status;
-  /** Whether libucp needs it no more: its fragment is released when the card has finished. */
+  /** Whether libucp no longer needs it: its fragment is released when the card has finished. */
   isDropped: boolean;
 }
 
-/** An outgoing message. Bytes behind its head that could not be read are sent as zeros. */
+/** An outgoing message. Bytes after its head that could not be read are sent as zeros. */
 export class OutgoingMessage extends CopiedMessage {
-  /** The first bytes, of which those in memory of cards were read. */
+  /** The first bytes; those of device memory are copies. */
   readonly #head: Uint8Array;
-  /** Contiguous, in the order of the message. */
+  /** Contiguous, in message order. */
   readonly #windows: ReadWindow[] = [];
 
   constructor(staging: CardSteps, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
@@ -100,13 +100,13 @@ export class OutgoingMessage extends CopiedMessage {
     this.#head = new Uint8Array(Math.min(byteLength, HEAD_BYTES));
   }
 
-  /** Reads the head. Called once, before libucp has the message. @returns OK; or the status with which a card has failed */
+  /** Reads the head. Called once, before the message is passed to libucp. @returns OK, or the status with which a card failed */
   readHead(): Status {
     let status: Status = Status.OK;
     const address = addressOf(this.#head);
     eachPart(this.pieces, 0, this.#head.byteLength, (memory, at, bytes, position) => {
       if (isHost(memory) || status < 0) return;
-      const { node: device } = memory as UcpMemory;
+      const { nativeHandle: device } = memory as UcpMemory;
       status = this.staging.copyNow(false, { device, offset: at, address: address + position, byteLength: bytes });
     });
     return status;
@@ -115,7 +115,7 @@ export class OutgoingMessage extends CopiedMessage {
   /** Copies bytes from `[offset, offset + max)` of the message to an address; returns their number. */
   pack(offset: number, address: number, max: number): number {
     const rest = this.byteLength - offset;
-    // For a message in one piece, libucp sets no limit (1.18): all ones, which is -1 here.
+    // For an unfragmented message, libucp passes the maximum size_t (1.18), which is -1 here.
     const byteLength = max < 0 ? rest : Math.min(max, rest);
     eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
@@ -130,14 +130,14 @@ export class OutgoingMessage extends CopiedMessage {
   }
 
   /**
-   * Fails the connection of a message that could not be read: it cannot be withdrawn, and its receiver must not treat its zeros as data. The engine tells the
-   * receivers of its own messages, which have no sender here.
+   * Fails the connection of a message that could not be read: it cannot be withdrawn, and the receiver must not treat its zeros as data. Internal messages
+   * have no sender here: their reply reports the failure.
    */
   override settle({ sender }: UcpRequest, status: Status): Status {
     if (this.failure === Status.OK) return status;
     if (sender === undefined) return this.failure;
     const { log } = this.staging.core.context;
-    log.error('the memory of a message could not be read, and its receiver gets zeros: the connection is given up');
+    log.error('cannot read device memory of a message, so its receiver gets zeros: closing the connection');
     sender.onFailed(this.failure);
     return this.failure;
   }
@@ -164,7 +164,7 @@ export class OutgoingMessage extends CopiedMessage {
     else memcpy(address, from, byteLength);
   }
 
-  /** @param position the byte of the message at which the range begins */
+  /** @param position message offset at which the range begins */
   #read(range: LocalRange<UcpMemory>, position: number, address: number): void {
     const { local: memory, localOffset: offset, byteLength } = range;
     const isWhole = byteLength === memory.byteLength || byteLength === this.byteLength;
@@ -177,7 +177,7 @@ export class OutgoingMessage extends CopiedMessage {
           this.failure < 0
             ? this.failure
             : this.staging.copyNow(false, {
-                device: memory.node,
+                device: memory.nativeHandle,
                 offset: offset + done,
                 address: address + done,
                 byteLength: bytes,
@@ -198,7 +198,7 @@ export class OutgoingMessage extends CopiedMessage {
     if (!isWhole && this.failure === Status.OK) this.#readAhead();
   }
 
-  /** The window that contains a byte of the message; undefined if no fragment is available. */
+  /** The window that contains a byte of the message; undefined if no fragment is free. */
   #windowAt(position: number): ReadWindow | undefined {
     const [first] = this.#windows;
     if (first !== undefined && position >= first.begin && position < first.end) return first;
@@ -207,7 +207,7 @@ export class OutgoingMessage extends CopiedMessage {
     return this.#open(position);
   }
 
-  /** Reads a fragment of the first device memory at or after a byte of the message. */
+  /** Reads a fragment of the first device memory at or after a message offset. */
   #open(position: number): ReadWindow | undefined {
     const piece = this.pieces.find(({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory));
     if (piece === undefined) return undefined;
@@ -219,8 +219,8 @@ export class OutgoingMessage extends CopiedMessage {
     this.#windows.push(window);
     this.count += 1;
     const offset = piece.offset + begin - piece.start;
-    const device = (piece.memory as UcpMemory).node;
-    const copy = { device, offset, host: fragment.node, hostOffset: 0, byteLength: bytes };
+    const device = (piece.memory as UcpMemory).nativeHandle;
+    const copy = { device, offset, host: fragment.nativeHandle, hostOffset: 0, byteLength: bytes };
     this.staging.startCopy(false, copy, (status) => {
       window.status = status;
       this.#retire(window);
@@ -234,7 +234,7 @@ export class OutgoingMessage extends CopiedMessage {
   }
 }
 
-/** Contiguous bytes that are gathered in a fragment, and where they belong. */
+/** Contiguous bytes gathered in a fragment, and their destination. */
 interface Gathered {
   readonly fragment: UcpMemory;
   readonly memory: UcpMemory;
@@ -242,7 +242,6 @@ interface Gathered {
   byteLength: number;
 }
 
-/** The message. */
 export class IncomingMessage extends CopiedMessage {
   #gathered: Gathered | undefined;
 
@@ -267,7 +266,7 @@ export class IncomingMessage extends CopiedMessage {
     const { fragment, memory, offset, byteLength } = this.#gathered;
     this.#gathered = undefined;
     this.count += 1;
-    const copy = { device: memory.node, offset, host: fragment.node, hostOffset: 0, byteLength };
+    const copy = { device: memory.nativeHandle, offset, host: fragment.nativeHandle, hostOffset: 0, byteLength };
     this.staging.startCopy(true, copy, (status) => this.release(fragment, status));
   }
 
@@ -281,7 +280,7 @@ export class IncomingMessage extends CopiedMessage {
       const gathered = this.#gatheredAt(memory, offset + done);
       if (gathered === undefined) {
         const rest = {
-          device: memory.node,
+          device: memory.nativeHandle,
           offset: offset + done,
           address: address + done,
           byteLength: byteLength - done,
@@ -299,7 +298,7 @@ export class IncomingMessage extends CopiedMessage {
     }
   }
 
-  /** The gathered bytes that a byte follows, or new ones; undefined if no fragment is available. */
+  /** The gathered bytes to which the next byte can be appended, or a new fragment; undefined if no fragment is free. */
   #gatheredAt(memory: UcpMemory, offset: number): Gathered | undefined {
     const current = this.#gathered;
     if (current?.memory === memory && current.offset + current.byteLength === offset) return current;

@@ -1,6 +1,6 @@
 /**
- * Staging in one worker of this engine: the fragments and copies of api/staging, tasks for the next progress, because calls of libucp are not permitted
- * inside its callbacks, and copies that a callback of libucp waits for.
+ * Staging of device memory in one worker: the fragments and copies of api/staging, tasks that run in the next progress, because calls of libucp are not
+ * permitted inside its callbacks, and synchronous copies for callbacks of libucp.
  */
 
 import type { MemoryHandle } from '../../api/contract/memory.ts';
@@ -13,16 +13,16 @@ import { Status } from '../../ucs/type/status.ts';
 import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 
-/** Longest wait inside a call of C: a card that takes longer has failed. */
+/** Time limit of a synchronous copy, in which C code waits: a card that takes longer has failed. */
 const WAIT_NS_MAX = 20e9;
 
-/** Starts a step of an operation: a call of libucp, of the node's transports, or of this engine. */
+/** Starts a step of an operation: a call of libucp, of the native transports, or of this engine. */
 export type StepStart = (params: RequestParams) => Status | Request;
 
-/** Called once at the end of a step, with its request unless it ended in its call. */
+/** Called once at the end of a step. `ended` is its request, undefined if it completed in its call. */
 export type StepDone = (status: Status, error?: unknown, ended?: Request) => void;
 
-/** The two sides of a copy between memory of a card and an address. */
+/** Source and destination of a copy between device memory and an address. */
 export interface CopyNow {
   readonly device: MemoryHandle;
   readonly offset: number;
@@ -30,11 +30,11 @@ export interface CopyNow {
   readonly byteLength: number;
 }
 
-/** State that all transfers of device memory in one worker share. */
+/** State shared by all transfers of device memory in one worker. */
 export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   readonly core: WorkerCore;
   readonly fragments: FragmentPool<UcpMemory>;
-  /** The fragment of {@link copyNow}, outside the pool: operations of other workers of the context, which may make no progress, cannot hold it. */
+  /** The fragment of {@link copyNow}. Not from the pool, whose fragments other workers may hold without making progress. */
   #ownFragment: UcpMemory | undefined;
   #isClosed = false;
   #tasks: (() => void)[] = [];
@@ -50,18 +50,18 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
     return this.#tasks.length > 0;
   }
 
-  /** Whether copies are in flight: the worker of the node has to make progress. */
+  /** Whether copies are in flight: the native worker has to make progress. */
   get isCopying(): boolean {
     return this.#copying > 0;
   }
 
-  /** Schedules a task for the next progress, where every call is permitted. May be called inside calls of C. */
+  /** Schedules a task for the next progress, where every call is permitted. Callable from callbacks of C. */
   schedule(task: () => void): void {
     this.#tasks.push(task);
     this.core.promises.wake();
   }
 
-  /** Runs the tasks that were scheduled before. If a callback of the application throws, the others run in the next call. */
+  /** Runs the tasks scheduled before this call. If a callback of the application throws, the rest runs in the next call. */
   progress(): number {
     const count = this.#tasks.length;
     for (let i = 0; i < count; i++) this.#tasks.shift()!();
@@ -69,12 +69,12 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
   }
 
   /**
-   * Runs a step. While the worker has no free request, every progress starts it again. Its request is freed at the end.
-   * @param done called during this call, or from a task
+   * Runs a step. While the worker has no free request, every progress retries it. Its request is freed at the end.
+   * @param done called during this call, or by a task
    * @returns false if the worker has no free request
    */
   run(start: StepStart, done: StepDone): boolean {
-    // Callbacks of the node's transports also run inside calls of C.
+    // Callbacks of the native transports may also run inside callbacks of C.
     const callback = (ended: Request, status: Status): void => this.schedule(() => finish(ended, status, done));
     let started: Status | Request;
     try {
@@ -88,33 +88,33 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
     return started !== Status.NO_RESOURCE;
   }
 
-  /** Acquires a fragment of the pool: `run` is called during this call, or from a task. */
+  /** Acquires a fragment of the pool: `run` is called during this call, or by a task. */
   acquire(run: FragmentUser<UcpMemory>): void {
     const fragment = this.fragments.tryAcquire();
     if (fragment !== undefined) run(fragment, Status.OK);
     else this.fragments.acquire((next, status) => this.#acquired(next, () => run(next, status)));
   }
 
-  /** Releases a fragment. May be called inside calls of C. */
+  /** Releases a fragment. Callable from callbacks of C. */
   release(fragment: UcpMemory): void {
     this.fragments.release(fragment);
   }
 
-  /** Copies between memory of a card and host memory, given by their handles of the node's transports. `done` is called from a task. */
+  /** Copies between device memory and host memory, given by their native handles. A task calls `done`. */
   copy(isToCard: boolean, copy: DeviceCopy, done: CopyDone): void {
     this.startCopy(isToCard, copy, (status, error) => this.schedule(() => done(status, error)));
   }
 
-  /** Like {@link copy}, but `done` may also be called inside calls of C: it may only record the result, or {@link schedule}. */
+  /** Like {@link copy}, but `done` may also be called inside callbacks of C: it may only record the result, or {@link schedule} a task. */
   startCopy(isToCard: boolean, copy: DeviceCopy, done: CopyDone): void {
     this.#copying += 1;
-    this.core.node.copier.copy(isToCard, copy, (status, error) => {
+    this.core.native.copier.copy(isToCard, copy, (status, error) => {
       this.#copying -= 1;
       done(status, error);
     });
   }
 
-  /** Copies at once, in pieces, and returns when the bytes are copied: for calls of C without an available fragment. */
+  /** Copies synchronously, in slices, for callbacks of C if no fragment is free. */
   copyNow(isToCard: boolean, { device, offset, address, byteLength }: CopyNow): Status {
     for (let done = 0; done < byteLength; ) {
       this.#ownFragment ??= this.core.context.memory.map({ allocate: this.fragments.fragmentBytes });
@@ -122,12 +122,12 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
       const bytes = Math.min(fragment.byteLength, byteLength - done);
       if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
       let status: Status = Status.INPROGRESS;
-      const copy = { device, offset: offset + done, host: fragment.node, hostOffset: 0, byteLength: bytes };
+      const copy = { device, offset: offset + done, host: fragment.nativeHandle, hostOffset: 0, byteLength: bytes };
       this.startCopy(isToCard, copy, (ended) => {
         status = ended;
       });
       const ended = this.wait(() => status);
-      // A card that takes too long may still write to the fragment: it is not used again, and the context frees it.
+      // A slow card may still write to the fragment: it is not reused; the context frees it.
       if (status === Status.INPROGRESS) this.#ownFragment = undefined;
       if (ended < 0) return ended;
       if (!isToCard) memcpy(address + done, fragment.ucpAddress, bytes);
@@ -136,31 +136,30 @@ export class CardSteps implements DeviceCopier, Fragments<UcpMemory> {
     return Status.OK;
   }
 
-  /** Waits for the end of a copy, in calls of C and of the application: DMA takes microseconds. @returns its status; TIMED_OUT if the card does not finish */
+  /** Waits for the end of a copy; a DMA takes microseconds. @returns its status; TIMED_OUT if the card does not finish */
   wait(statusOf: () => Status): Status {
-    const { context, node } = this.core;
+    const { context, native } = this.core;
     const deadline = context.clock.nowNs() + WAIT_NS_MAX;
     while (statusOf() === Status.INPROGRESS) {
-      node.progress();
+      native.progress();
       if (statusOf() === Status.INPROGRESS && context.clock.nowNs() > deadline) return Status.TIMED_OUT;
     }
     return statusOf();
   }
 
-  /** Closes the staging when no copies are in flight. */
+  /** Call this when no copies are in flight. */
   close(): void {
     this.#isClosed = true;
     if (this.#ownFragment !== undefined) this.core.context.memory.unmap(this.#ownFragment);
   }
 
-  /** Called when a fragment is available late. A worker that is closed meanwhile runs no more tasks. */
+  /** Called when a fragment becomes free later. A worker that was closed meanwhile runs no tasks. */
   #acquired(fragment: UcpMemory | undefined, task: () => void): void {
     if (!this.#isClosed) this.schedule(task);
     else if (fragment !== undefined) this.release(fragment);
   }
 }
 
-/** Ends a step whose request has ended. */
 function finish(ended: Request, status: Status, done: StepDone): void {
   try {
     done(status, ended.error, ended);

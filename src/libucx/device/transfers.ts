@@ -1,4 +1,4 @@
-/** Operations on memory of cards over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of a closed endpoint. */
+/** Operations on device memory over libucp, for one worker: selects the path of each, tracks those in flight, and ends those of closed endpoints. */
 
 import type { ReceivedMessage } from '../../api/awaited/messages.ts';
 import type { MemoryHandle } from '../../api/contract/memory.ts';
@@ -28,7 +28,6 @@ import { CardSteps, type StepStart } from './steps.ts';
 
 /** The operations of one worker that access memory of cards. */
 export class DeviceTransfers {
-  /** Messages from and to memory of cards. */
   readonly messages: CardDatatype;
   readonly receives: DataReceives;
   readonly #core: WorkerCore;
@@ -36,7 +35,7 @@ export class DeviceTransfers {
   readonly #tracker: OperationTracker;
   readonly #remote: OwnerRequests;
   readonly #service: DeviceService;
-  /** Barriers that operations wait for, by endpoint. */
+  /** Barriers that delayed operations wait for, by endpoint. */
   readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
 
   constructor(core: WorkerCore, arrivals: Arrivals) {
@@ -50,15 +49,14 @@ export class DeviceTransfers {
     arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
-  /** Whether no operation is in flight. */
   get isIdle(): boolean {
     const { isCopying, isDue } = this.#staging;
     return this.#tracker.isEmpty && this.#service.isIdle && !isCopying && !isDue;
   }
 
-  /** Whether operations are in flight, here or in the transports of the node: then libucp does not cover everything that a flush waits for. */
+  /** Whether operations are in flight here or in the native transports: a flush of libucp alone is then not sufficient. */
   get isUsed(): boolean {
-    return !this.#tracker.isEmpty || this.#core.node.requestsInUse > 0;
+    return !this.#tracker.isEmpty || this.#core.native.requestsInUse > 0;
   }
 
   /** Whether there is work for {@link progress}. */
@@ -66,7 +64,7 @@ export class DeviceTransfers {
     return this.#staging.isDue;
   }
 
-  /** Whether cards copy for this worker: the worker of the node has to make progress. */
+  /** Whether copies are in flight: the native worker has to make progress. */
   get isCopying(): boolean {
     return this.#staging.isCopying;
   }
@@ -92,7 +90,7 @@ export class DeviceTransfers {
     return this.#start(operation, request, params);
   }
 
-  /** Moves a list; its checks are done. */
+  /** Starts a list that was checked. */
   list(endpoint: EngineEndpoint, plan: ListPlan, params: RequestParams | undefined): Status | Request {
     const { operation, blockCount } = plan.list;
     const request = this.#begin(
@@ -104,23 +102,27 @@ export class DeviceTransfers {
     return this.#start(new ListOperation(this.#tracker, [endpoint, request], plan), request, params);
   }
 
-  /** Flushes the operations in flight, libucp and the transports of the node. */
+  /** Flushes the operations in flight, libucp and the native transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {
     return this.#flush(endpoint, partsOf(endpoint), params);
   }
 
-  /** Like {@link flush} for all endpoints of the worker. */
+  /** Like {@link flush}, for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request {
     const worker = this.#core;
-    return this.#flush(undefined, [(inner) => worker.flushUcp(inner), (inner) => worker.node.flushNbx(inner)], params);
+    return this.#flush(
+      undefined,
+      [(inner) => worker.flushUcp(inner), (inner) => worker.native.flushNbx(inner)],
+      params,
+    );
   }
 
   /**
    * Orders earlier operations of the endpoint before later ones.
-   * @param isAlone whether the fence also covers operations of libucp, because libucp was not called
+   * @param isAlone true if ucp_worker_fence was not called, so that the fence must also cover operations of libucp
    */
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
-    if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNodeEndpoint === undefined) return;
+    if (!isAlone && endpoint.unconfirmed === 0 && endpoint.openNativeEndpoint === undefined) return;
     const barrier = new DeviceFlush(this.#tracker, endpoint, undefined, partsOf(endpoint));
     this.#core.requests.runInner(() => barrier.start());
     if (barrier.hasEnded) return;
@@ -146,24 +148,24 @@ export class DeviceTransfers {
     return this.#start(new InnerOperation(this.#tracker, [endpoint, request], begin, barrier), request, params);
   }
 
-  /** Called when the endpoint is closed, or has failed: operations that wait for its peer end with a status. */
-  endpointGone(endpoint: EngineEndpoint, status: Status): void {
+  /** Called when the endpoint is closed or has failed: operations that wait for its peer end with this status. */
+  endpointClosed(endpoint: EngineEndpoint, status: Status): void {
     this.#tracker.abort(endpoint, status);
-    this.#service.endpointGone(endpoint);
+    this.#service.endpointClosed(endpoint);
   }
 
-  /** Called before the worker of libucp is destroyed: no step is started on it any more. */
+  /** Called before the libucp worker is destroyed: no steps are started on it any more. */
   abort(): void {
     for (const operation of this.#tracker.of(undefined)) operation.abort(Status.CANCELED);
   }
 
-  /** Called when libucp has no message any more and the node's worker still exists. */
+  /** Call this when libucp has no messages any more, and the native worker still exists. */
   close(): void {
     this.messages.close();
     this.#staging.close();
   }
 
-  /** Starts a put or get whose arguments are checked. */
+  /** Starts a put or get with checked arguments. */
   transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
     const { operation, endpoint, local, byteLength, rkey } = transfer;
     const name = operation === Operation.PUT ? 'put' : 'get';
@@ -180,8 +182,8 @@ export class DeviceTransfers {
     if (path === DevicePath.PIPELINE && local instanceof UcpMemory)
       return new StagedTransfer(this.#tracker, request, transfer, local);
     const parts = [endpoint, request] as const;
-    const node = path === DevicePath.NODE ? startOnNode(transfer) : undefined;
-    if (node !== undefined) return new InnerOperation(this.#tracker, parts, node);
+    const native = path === DevicePath.NATIVE ? startNative(transfer) : undefined;
+    if (native !== undefined) return new InnerOperation(this.#tracker, parts, native);
     return new RemoteOperation(this.#tracker, parts, this.#remote, OwnerRequest.ofTransfer(transfer));
   }
 
@@ -206,7 +208,7 @@ export class DeviceTransfers {
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
     if (local !== undefined) request.pin(local, byteLength);
-    // Between two steps no request of libucp uses it.
+    // Keeps the key between two steps, when no libucp request uses it.
     if (rkey !== undefined) request.pinKey(rkey);
     return request;
   }
@@ -223,12 +225,12 @@ export class DeviceTransfers {
     }
     const { error } = request;
     if (error === undefined) return requests.endedAtOnce(request, operation.failure, params);
-    // Exceptions of the node's transports are passed on.
+    // Passes on exceptions of the native transports.
     requests.discard(request);
     throw error;
   }
 
-  /** Cards of other nodes are reached by active messages. @throws UcxError ERR_FEATURE_MISSING */
+  /** Cards of other machines are reached by active messages. @throws UcxError ERR_FEATURE_MISSING */
   #requireMessages(): void {
     requireFeature(this.#core.context.features, UCP_FEATURE.AM);
   }
@@ -238,21 +240,21 @@ export class DeviceTransfers {
     if (parsed === undefined) return;
     const endpoint = message.sender as EngineEndpoint;
     this.#core.requests.runInner(() => {
-      if (parsed.exportId === undefined) this.#remote.answered(endpoint, parsed, message);
+      if (parsed.exportId === undefined) this.#remote.onReply(endpoint, parsed, message);
       else this.#service.serve(endpoint, parsed, parsed.exportId, message);
     });
   }
 }
 
-/** Starts a put or get by the transports of the node; undefined if they do not reach the peer. */
-function startOnNode(transfer: RemoteTransfer): StepStart | undefined {
+/** Starts a put or get by the native transports; undefined if they do not reach the peer. */
+function startNative(transfer: RemoteTransfer): StepStart | undefined {
   const { operation, local, localOffset, byteLength, rkey, remoteOffset, endpoint } = transfer;
-  const near: MemoryHandle | Uint8Array = local instanceof UcpMemory ? local.node : local;
-  const { nodeEndpoint: node } = endpoint;
-  const { node: key } = rkey;
-  if (node === undefined || key === undefined) return undefined;
+  const near: MemoryHandle | Uint8Array = local instanceof UcpMemory ? local.nativeHandle : local;
+  const { nativeEndpoint: native } = endpoint;
+  const { native: key } = rkey;
+  if (native === undefined || key === undefined) return undefined;
   return (params) =>
     operation === Operation.PUT
-      ? node.putNbx(near, localOffset, byteLength, key, remoteOffset, params)
-      : node.getNbx(near, localOffset, byteLength, key, remoteOffset, params);
+      ? native.putNbx(near, localOffset, byteLength, key, remoteOffset, params)
+      : native.getNbx(near, localOffset, byteLength, key, remoteOffset, params);
 }

@@ -1,4 +1,4 @@
-/** Creates endpoints of libucp: to a worker address, to a listener, to an accepted client; with or without peer error handling. */
+/** Creates endpoints of libucp: to a worker address, to a listener, for an accepted client; with or without peer error handling. */
 
 import type { EndpointOptions } from '../../api/contract/endpoint.ts';
 import { allocateScratch, type ProcessIdentity, type ScratchBlock } from '../../sys/index.ts';
@@ -15,44 +15,44 @@ import { Endpoint } from './endpoint.ts';
 import type { EndpointParts } from './message-endpoint.ts';
 import type { UnprovenPeers } from './unproven-peers.ts';
 
-/** Makes the endpoint of a handle of libucp, and registers it. */
-function adopt(parts: EndpointParts, handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
-  const endpoint = new Endpoint(parts, handle, nodeAddress, handling);
+/** Makes the endpoint of a libucp handle, and registers it. */
+function adopt(parts: EndpointParts, handle: number, nativeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
+  const endpoint = new Endpoint(parts, handle, nativeAddress, handling);
   parts.endpoints.add(endpoint);
   if (handling.isWatched && handling.process !== undefined) parts.ended.watch(endpoint, handling.process);
   if (endpointConnect.hasSubscribers) endpointConnect.publish({ transports: endpoint.transports, status: Status.OK });
   return endpoint;
 }
 
-/** The endpoint of a handle of libucp; one that the peer has initiated is registered. */
+/** The endpoint of a libucp handle; created and registered if the peer initiated it. */
 export function endpointOf(parts: EndpointParts, handle: number): EngineEndpoint {
   const handling = { options: {}, isWatched: false, isBorrowed: true };
   return parts.endpoints.get(handle) ?? adopt(parts, handle, new Uint8Array(0), handling);
 }
 
-/** Zeros after an address: libucp reads it without its length. */
+/** Zero bytes after an address: libucp may read past its end, because it does not know the length. */
 const ADDRESS_PADDING = 64;
 
 /**
- * Connects to a worker.
- * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
+ * Connects to a worker address.
+ * @throws UcxError ERR_UNREACHABLE and other errors of ucp_ep_create
  */
 export function connectToAddress(
   parts: EndpointParts,
-  { ucx, node, place }: AddressFields,
+  { ucx, native, location }: AddressFields,
   options: EndpointOptions,
 ): EngineEndpoint {
   using address = allocateScratch(ucx.byteLength + ADDRESS_PADDING);
   address.u8.set(ucx);
-  const process = place.isNear ? place.process : undefined;
-  return createEndpoint(parts, { nodeAddress: node.slice(), process }, options, addressSetter(address));
+  const process = location.isNear ? location.process : undefined;
+  return createEndpoint(parts, { nativeAddress: native.slice(), process }, options, addressSetter(address));
 }
 
 /**
- * Connects to a worker of a program that does not use this library. With error handling it uses only transports on which such a program can answer: UCX does
- * not detect the end of a peer over shared memory by default.
+ * Connects to a worker of a program that does not use this library. With error handling, it uses only transports on which such a program can reply: by
+ * default, UCX does not detect the end of a peer over shared memory.
  * @param ucx the address packed by libucp
- * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
+ * @throws UcxError ERR_UNREACHABLE and other errors of ucp_ep_create
  */
 export function connectToForeign(
   parts: EndpointParts & { readonly unproven: UnprovenPeers },
@@ -77,27 +77,27 @@ function addressSetter(address: ScratchBlock): SetPeer {
   };
 }
 
-/** Sets the members that identify the peer, and returns their bits. */
+/** Sets the fields that identify the peer, and returns their mask bits. */
 type SetPeer = (params: Fields<typeof UCP_EP_PARAMS.at>) => number;
 
-/** What an address of this engine tells about a peer. */
+/** Information about a peer from an address of this engine. */
 export interface KnownPeer {
-  /** Address for the transports of the node; empty if it is unknown. */
-  readonly nodeAddress: Uint8Array;
-  /** Its process, if it runs on this machine. */
+  /** Address for the native transports; empty if unknown. */
+  readonly nativeAddress: Uint8Array;
+  /** Process of the peer, if it runs on this machine. */
   readonly process: ProcessIdentity | undefined;
 }
 
 /** A peer without an address of this engine. */
-export const UNKNOWN_PEER: KnownPeer = { nodeAddress: new Uint8Array(0), process: undefined };
+export const UNKNOWN_PEER: KnownPeer = { nativeAddress: new Uint8Array(0), process: undefined };
 
 /**
- * Creates an endpoint. By default it has peer error handling, unless libucp has no transport with it.
- * @param setPeer the peer, also by error handling
+ * Creates an endpoint. Without `errorHandling` it has peer error handling, unless no transport of libucp to the peer supports it.
+ * @param setPeer sets the peer; may differ by error handling mode
  */
 export function createEndpoint(
   parts: EndpointParts,
-  { nodeAddress, process }: KnownPeer,
+  { nativeAddress, process }: KnownPeer,
   options: EndpointOptions,
   setPeer: SetPeer | Readonly<Record<'peer' | 'none', SetPeer>>,
 ): EngineEndpoint {
@@ -118,11 +118,11 @@ export function createEndpoint(
   let status = createAs(isWatched ? 'peer' : 'none');
   if (status === Status.UNREACHABLE && errorHandling === undefined) {
     parts.core.context.log.debug(
-      'no transport of libucp that reaches the peer tells of its failure: it is not looked after',
+      'no libucp transport to this peer supports peer error handling: its failure will not be detected',
     );
     isWatched = false;
     status = createAs('none');
   }
   checkStatus(status, 'ucp_ep_create');
-  return adopt(parts, ep.value, nodeAddress, { options, isWatched, process });
+  return adopt(parts, ep.value, nativeAddress, { options, isWatched, process });
 }

@@ -1,6 +1,6 @@
 /**
- * Peers on this machine whose process has ended. libucp (1.13) never notices a peer of shared memory that is killed before its first check of it, which follows
- * the connection by up to UCX_KEEPALIVE_INTERVAL: its operations would never end.
+ * Detects that the process of a local peer has ended. libucp (1.13) never notices a shared-memory peer that is killed before the first keepalive check, up
+ * to UCX_KEEPALIVE_INTERVAL after the connection: operations to it would hang.
  */
 
 import { hasEnded, isOwn, type ProcessIdentity } from '../../sys/index.ts';
@@ -9,21 +9,21 @@ import { statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 
-/** Time between two checks; each reads /proc once for each process. */
+/** Interval of the checks; each reads /proc once per process. */
 const INTERVAL_NS = 1e9;
 
-/** The endpoints to a process. */
+/** A process and the endpoints to it. */
 interface Peer {
   readonly process: ProcessIdentity;
   readonly endpoints: Set<EngineEndpoint>;
   hasEnded: boolean;
-  /** Whether the worker has made progress since: its last messages, such as that of a close, are handled first. */
+  /** Whether the worker has made progress since the process ended: its last messages, such as a close message, are handled first. */
   isHandled: boolean;
-  /** Whether its endpoints fail at the next progress. */
+  /** Whether its endpoints fail in the next progress. */
   isDue: boolean;
 }
 
-/** The endpoints of one worker to processes of this machine. */
+/** The endpoints of one worker to processes on this machine. */
 export class EndedPeers {
   readonly #clock: Clock;
   readonly #onDue: () => void;
@@ -33,7 +33,7 @@ export class EndedPeers {
   #timer: Timer | undefined;
   #isDue = false;
 
-  /** @param onDue called when {@link isDue} becomes true @param check whether a process has ended */
+  /** @param onDue called when {@link isDue} becomes true @param check tells whether a process has ended */
   constructor(clock: Clock, onDue: () => void, check: (process: ProcessIdentity) => boolean = hasEnded) {
     this.#clock = clock;
     this.#onDue = onDue;
@@ -45,7 +45,7 @@ export class EndedPeers {
     return this.#isDue;
   }
 
-  /** Fails an endpoint when this process has ended. */
+  /** Fails the endpoint after this process has ended. */
   watch(endpoint: EngineEndpoint, process: ProcessIdentity): void {
     if (isOwn(process)) return;
     const key = keyOf(process);
@@ -80,7 +80,6 @@ export class EndedPeers {
     return count;
   }
 
-  /** Stops. */
   close(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -103,5 +102,5 @@ function keyOf({ pid, startTime }: ProcessIdentity): string {
 }
 
 function ended({ pid }: ProcessIdentity): UcxError {
-  return statusError(Status.ENDPOINT_TIMEOUT, `reach process ${pid} of the peer, which has ended`);
+  return statusError(Status.ENDPOINT_TIMEOUT, `reach the peer: its process ${pid} has ended`);
 }

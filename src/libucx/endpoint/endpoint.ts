@@ -1,4 +1,4 @@
-/** An endpoint over libucp: put, get, atomic operations, flush and fence on memory that libucp reaches. */
+/** An endpoint over libucp: put, get, atomic operations, flush and fence. */
 
 import { resolveTransfer, resultOf } from '../../api/awaited/endpoint.ts';
 import type {
@@ -33,7 +33,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks } from '../c/library.ts';
 import { queryEndpoint } from '../c/queries.ts';
-import { isWrong, requireAtomics, startAtomic } from '../device/atomics.ts';
+import { isIncorrect, requireAtomics, startAtomic } from '../device/atomics.ts';
 import type { Block, EndpointHandling, EngineEndpoint } from '../engine/engine.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import { checkSides, type Move, moveOf, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
@@ -46,42 +46,41 @@ import type { EndpointParts } from './message-endpoint.ts';
 import { EndpointLists, MessageEndpoint } from './message-endpoint.ts';
 import { Notice } from './unproven-peers.ts';
 
-/** Time limit for the close message of a close by force: without it, the peer detects that the endpoint is closed. */
+/** Time limit for sending the close message of a forced close; without the message, the peer notices the closed connection. */
 const FORCED_CLOSE_MESSAGE_NS = 50e6;
 
-/** Of puts and gets, by Operation: the names of their protocols, their accesses, the functions of libucp. */
+/** By Operation: the protocol name, the accesses, and the libucp function of puts and gets. */
 const PROTOCOLS = ['put/libucp', 'get/libucp'] as const;
 const ACCESSES = [PUT_ACCESSES, GET_ACCESSES] as const;
 const FUNCTIONS = ['ucp_put_nbx', 'ucp_get_nbx'] as const;
 const NO_RANGE = { localOffset: 0, remoteOffset: 0, byteLength: 0 };
 
-/** An endpoint. */
 export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   readonly messageTransport: string | undefined = undefined;
-  /** Number of operations on memory of cards in flight: a flush waits for them. */
+  /** Number of device-memory operations in flight: a flush waits for them. */
   unconfirmed = 0;
-  /** Whether operations wait for those before a fence. */
+  /** Whether new operations wait for those before a fence. */
   isFenced = false;
-  /** Called first on failure: during connection establishment, the application does not have the endpoint yet. */
+  /** Called first on failure: the application does not have the endpoint yet while the connection is established. */
   onceFailed: ((status: Status) => void) | undefined = undefined;
-  /** Called when it has been closed by force. */
+  /** Called after a close by force. */
   onceDropped: (() => void) | undefined = undefined;
   readonly #keys: Set<RemoteKey> = new Set();
   readonly #lists: EndpointLists;
-  /** See {@link nodeEndpoint}. */
-  #nodeEndpoint: ApiEndpoint | undefined;
-  /** Whether libucp has peer error handling for it, and can drop it by force. */
+  /** See {@link nativeEndpoint}. */
+  #nativeEndpoint: ApiEndpoint | undefined;
+  /** Whether libucp has peer error handling for it, and can close it by force. */
   readonly #isWatched: boolean;
-  /** Defined if libucp has made it for a peer. */
+  /** Defined if libucp created the endpoint for a peer. */
   readonly #borrowed: BorrowedHandle | undefined;
-  /** Whether libucp was found to support atomic operations here. */
+  /** Cached: libucp supports atomic operations here. */
   #hasAtomics = false;
-  /** Whether the handle of libucp is being closed: it may not be used any more. */
+  /** Whether the libucp handle is being closed: it must not be used any more. */
   #isHandleClosed = false;
-  /** Whether the peer is known to be of this engine: both ends then send each other a close message. */
-  #isOfEngine: boolean;
+  /** Whether the peer is known to use this engine: both ends then send each other a close message. */
+  #usesEngine: boolean;
   #hasGreeted = false;
-  /** Whether the peer has consumed the close message. */
+  /** Whether the peer has handled the close message. */
   #isAcknowledged = false;
   closedByPeer: boolean | undefined = undefined;
   cause: unknown = undefined;
@@ -90,18 +89,18 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   constructor(
     parts: EndpointParts,
     handle: number,
-    nodeAddress: Uint8Array,
+    nativeAddress: Uint8Array,
     { options, isWatched, isBorrowed }: EndpointHandling,
   ) {
-    super(parts, handle, nodeAddress);
-    this.#isOfEngine = nodeAddress.byteLength > 0;
+    super(parts, handle, nativeAddress);
+    this.#usesEngine = nativeAddress.byteLength > 0;
     this.errorHandling.set(options);
     this.#isWatched = isWatched;
     this.#borrowed = isBorrowed === true ? new BorrowedHandle(handle, this.core.handle) : undefined;
     this.#lists = new EndpointLists(parts, this);
   }
 
-  /** Whether libucp has made it for a peer, and frees it when the peer goes. */
+  /** Whether libucp created it for a peer, and frees it when the connection ends. */
   get isBorrowed(): boolean {
     return this.#borrowed !== undefined;
   }
@@ -114,14 +113,14 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.closed || this.#hasNoHandle ? [] : queryEndpoint(this.core.context.libucp, this.handle).transports;
   }
 
-  /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
-  get nodeEndpoint(): ApiEndpoint | undefined {
-    if (this.nodeAddress.byteLength > 0) this.#nodeEndpoint ??= this.#connectNode();
-    return this.#nodeEndpoint;
+  /** The endpoint to the same peer over the native transports; undefined if they do not reach it. */
+  get nativeEndpoint(): ApiEndpoint | undefined {
+    if (this.nativeAddress.byteLength > 0) this.#nativeEndpoint ??= this.#connectNative();
+    return this.#nativeEndpoint;
   }
 
-  get openNodeEndpoint(): ApiEndpoint | undefined {
-    return this.#nodeEndpoint;
+  get openNativeEndpoint(): ApiEndpoint | undefined {
+    return this.#nativeEndpoint;
   }
 
   query(): EndpointAttributes {
@@ -210,7 +209,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
       return this.parts.devices.defer(this, 'amo/libucp', begin, params);
     }
-    if (isOfCard || isWrong(word, this.core.context.libucp)) {
+    if (isOfCard || isIncorrect(word, this.core.context.libucp)) {
       return this.parts.devices.atomic(this, word, remote, params);
     }
     const isOpen = (): boolean => !this.isForced && this.failure === Status.OK;
@@ -225,14 +224,14 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   /** Flushes an endpoint that may be closing. */
   flushAll(params: RequestParams | undefined): Status | Request {
-    if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.parts.devices.flush(this, params);
+    if (this.unconfirmed > 0 || this.#nativeEndpoint !== undefined) return this.parts.devices.flush(this, params);
     return this.flushUcp(params);
   }
 
-  /** Flushes only the operations given to libucp. */
+  /** Flushes only the operations passed to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
     this.checkHandle();
-    // An awaited put may have ended, and flushes, after a close by force.
+    // After a close by force, awaited puts and flushes may still be running.
     if (this.#isHandleClosed || this.#hasNoHandle) return this.failure === Status.OK ? Status.CANCELED : this.failure;
     const { requests } = this.core;
     const request = requests.begin(RequestKind.SEND, 'flush');
@@ -255,8 +254,8 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return key;
   }
 
-  unpackNodeKey(packed: Uint8Array): RemoteKey | undefined {
-    return this.nodeEndpoint?.unpackRkey(packed);
+  unpackNativeKey(packed: Uint8Array): RemoteKey | undefined {
+    return this.nativeEndpoint?.unpackRkey(packed);
   }
 
   forgetKey(key: RemoteKey): void {
@@ -269,9 +268,9 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return explainOver(this.core.context, this, operation, { local, rkey: rkey as UcpRemoteKey });
   }
 
-  #connectNode(): ApiEndpoint | undefined {
+  #connectNative(): ApiEndpoint | undefined {
     try {
-      return this.core.node.endpoint(this.nodeAddress, { errorHandling: 'none' });
+      return this.core.native.endpoint(this.nativeAddress, { errorHandling: 'none' });
     } catch (error) {
       if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
       throw error;
@@ -294,15 +293,15 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     this.onFailed(Status.CONNECTION_RESET);
   }
 
-  /** Records a failure; called by the worker. The peer has sent a close message, or libucp has reported the failure. */
+  /** Records a failure; called by the worker after a close message of the peer or a failure report of libucp. */
   onFailed(status: Status, closedByPeer = false, cause: unknown = undefined): void {
     if (this.failure === Status.OK) {
       this.failure = status;
       this.cause = cause;
-      // A peer that learns that this end closes may close without a message.
-      if (closedByPeer || (this.#tellsEnd && !this.closed)) this.closedByPeer = closedByPeer;
+      // A peer that learns that this end closes may close without sending a message.
+      if (closedByPeer || (this.#sendsCloseMessage && !this.closed)) this.closedByPeer = closedByPeer;
     }
-    this.parts.devices.endpointGone(this, this.failure);
+    this.parts.devices.endpointClosed(this, this.failure);
     if (this.#borrowed !== undefined) this.receivedStream.detach(this.#borrowed.isFreed);
     this.receivedStream.fail(this.failure);
     this.core.requests.polling.overdue.expect(this, this.failure);
@@ -311,7 +310,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
   }
 
   dropHandle(): boolean {
-    // A borrowed handle is freed by libucp; without peer error handling it cannot close by force.
+    // libucp frees borrowed handles, and without peer error handling it cannot close by force.
     if (this.#isHandleClosed || this.#borrowed !== undefined || !this.#isWatched) return false;
     this.receivedStream.detach(false);
     const closing = this.#closeUcp();
@@ -319,7 +318,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     return this.#isHandleClosed;
   }
 
-  /** @param isImmediate see Call: parameters of a program are not read here */
+  /** @param isImmediate see Call: the parameters given by a program are not read here */
   #rma(
     operation: Operation,
     move: Move,
@@ -344,13 +343,13 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const { local, localOffset, byteLength, rkey } = block;
     this.checkOpen();
     const isThere = local instanceof Uint8Array ? localOffset + byteLength <= local.length : local.mapped;
-    // These say what is gone.
+    // These checks throw an error that names the released key or memory.
     if (!isThere || rkey.released) checkSides(this.core.context, this, ACCESSES[operation], block);
     if (this.failure !== Status.OK) return this.failure;
     return this.#move(operation, block, params, endsInCall(params));
   }
 
-  /** Starts a put or get whose arguments are checked. */
+  /** Starts a put or get with checked arguments. */
   #move(operation: Operation, move: Move, params: RequestParams | undefined, isImmediate: boolean): Status | Request {
     const { local, localOffset, byteLength, rkey, remoteOffset } = move;
     if (rkey.exportId !== 0 || !isHost(local)) {
@@ -397,7 +396,7 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
       this.require(UCP_FEATURE.RMA, params, name === 'put' ? PARAM_FIELDS.put : undefined);
       return this.#rma(operationOf(name), move, params);
     });
-    // Also on an endpoint that is being closed, because closing waits for the operations that were started on it.
+    // Also on an endpoint that is closing: the close waits for the operations started before.
     if (name === 'put' && byteLength > 0) await promises.run(name, options.signal, (params) => this.flushAll(params));
     return resultOf(outcome, byteLength);
   }
@@ -406,12 +405,12 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     const { promises } = this.core;
     this.checkHandle();
     this.receivedStream.cancelAll();
-    // On one that has failed, libucp ends some of them only when it is closed (1.13, over shared memory).
+    // After a failure, libucp ends some operations only when the endpoint is closed (1.13, over shared memory).
     await promises.until(() => this.isForced || this.failure !== Status.OK || this.awaited === 0);
-    // libucp would cancel it on a close by force.
+    // Sent before the close: a close by force would cancel it.
     const message = this.#sendCloseMessage();
     await this.core.teardown.closed(message, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
-    // By socket addresses libucp tells the peer over another connection, which overtakes messages: the peer then drops them.
+    // On a connection by socket address, libucp notifies the peer over another connection. The notification can overtake messages, which the peer then drops.
     const isOver = (): boolean => this.#isAcknowledged || this.failure !== Status.OK;
     if (this.#isBySocket && typeof message !== 'number') {
       await this.core.teardown.within(isOver, () => this.isForced, FORCED_CLOSE_MESSAGE_NS);
@@ -423,54 +422,54 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
     }
     for (const key of this.#keys) key.release();
     this.receivedStream.close();
-    this.parts.devices.endpointGone(this, Status.CANCELED);
+    this.parts.devices.endpointClosed(this, Status.CANCELED);
     const closing = this.#closeUcp();
     await this.core.teardown.closed(closing, () => this.isForced && !this.#isWatched);
-    // Also libucp's handle of one that has failed was closed by force.
+    // The handle of a failed endpoint was closed by force too.
     if (this.isForced || this.failure !== Status.OK) this.onceDropped?.();
     this.parts.endpoints.forget(this);
-    await this.#nodeEndpoint?.close({ force: true });
+    await this.#nativeEndpoint?.close({ force: true });
   }
 
-  /** Sends a close message to a peer of this engine, after all earlier messages. @returns a request; OK if there is no peer to notify */
+  /** Sends a close message to a peer of this engine, after all earlier messages. @returns a request; OK if the peer is not notified */
   #sendCloseMessage(): Status | Request {
-    // A message that is not sent at once could not be cancelled without peer error handling.
-    const isGone = this.failure !== Status.OK || (this.isForced && !this.#isWatched);
-    if (!this.#tellsEnd || isGone) return Status.OK;
+    // Without peer error handling, a blocked message could not be cancelled.
+    const isUnreachable = this.failure !== Status.OK || (this.isForced && !this.#isWatched);
+    if (!this.#sendsCloseMessage || isUnreachable) return Status.OK;
     return this.sendOwn(CLOSE_AM_ID, undefined, undefined, { noImmediateCompletion: true });
   }
 
-  /** Whether it was made by a socket address: the peer then makes progress by itself. */
+  /** Whether it was created by socket address: the peer then makes background progress. */
   get #isBySocket(): boolean {
-    return this.#isOfEngine && this.nodeAddress.byteLength === 0;
+    return this.#usesEngine && this.nativeAddress.byteLength === 0;
   }
 
-  /** Whether both ends send each other a close message. Other programs are notified by libucp, without a reason. */
-  get #tellsEnd(): boolean {
-    return this.core.tellsEnds && this.#isOfEngine;
+  /** Whether both ends send each other a close message. libucp notifies other programs, without a reason. */
+  get #sendsCloseMessage(): boolean {
+    return this.core.sendsCloseMessages && this.#usesEngine;
   }
 
   greet(): void {
-    if (!this.core.tellsEnds || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
+    if (!this.core.sendsCloseMessages || this.#hasGreeted || this.closed || this.failure !== Status.OK) return;
     this.#hasGreeted = this.#sendNotice(Notice.GREETING);
-    this.#isOfEngine ||= this.#hasGreeted;
+    this.#usesEngine ||= this.#hasGreeted;
   }
 
-  /** The peer has sent a notice; called by the worker, outside the calls of C. */
+  /** Handles a notice of the peer; called by the worker, outside callbacks of C. */
   onNotice(notice: number): void {
-    this.#isOfEngine = true;
+    this.#usesEngine = true;
     if (notice === Notice.ACKNOWLEDGEMENT) this.#isAcknowledged = true;
     else this.greet();
   }
 
-  /** The peer closes its endpoint; called by the worker, outside the calls of C. */
+  /** The peer closes its endpoint; called by the worker, outside callbacks of C. */
   onLeft(): void {
     if (this.#isBySocket && this.failure === Status.OK) this.#sendNotice(Notice.ACKNOWLEDGEMENT);
     this.onFailed(Status.CONNECTION_RESET, true);
   }
 
   #sendNotice(notice: Notice): boolean {
-    // libucp frees the handle of a peer that has no endpoint here without a report.
+    // If the peer has no endpoint object here, libucp frees the handle without a report.
     if (this.#borrowed !== undefined || this.#isHandleClosed || this.#hasNoHandle) return false;
     const sent = this.sendOwn(CLOSE_AM_ID, Uint8Array.of(notice), undefined, { noImmediateCompletion: true });
     if (typeof sent !== 'number') this.core.teardown.freeEventually(sent);
@@ -479,10 +478,10 @@ export class Endpoint extends MessageEndpoint implements EngineEndpoint {
 
   #closeUcp(): Status | Request {
     const { requests } = this.core;
-    // Closed before its requests were overdue.
+    // Overdue requests may have closed it already.
     if (this.#isHandleClosed) return Status.OK;
     requests.endpointLost();
-    // libucp frees it, with the connection or with the worker.
+    // libucp frees it with the connection or with the worker.
     if (this.#borrowed !== undefined) return Status.OK;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;

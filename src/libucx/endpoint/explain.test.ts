@@ -34,7 +34,7 @@ function made(
     access,
     engine: { name: 'libucx', version: library.version, reason: 'a test' },
     fragments: { countMax: 4, fragmentBytes: 65_536 },
-    node: { query: () => ({ unavailable }) },
+    native: { query: () => ({ unavailable }) },
   } as unknown as EngineContext;
   const isDevice = remoteSide === 'gaudi';
   // The key of device memory is one for libucp only if both libraries know such memory.
@@ -42,14 +42,14 @@ function made(
     exportId: isDevice ? 1 : 0,
     handle: isDevice && !access.isDirect ? 0 : HANDLE,
     memoryType: isDevice ? MemoryType.GAUDI : MemoryType.HOST,
-    node: undefined,
+    native: undefined,
   } as unknown as UcpRemoteKey;
   const bytes = localSide === 'host' ? new Uint8Array(64) : undefined;
   const handle = { memoryType: MemoryType.GAUDI, address: 4096n, byteLength: 64, bytes, mapped: true, sysDevice: 0 };
   const memh = access.isDirect ? HANDLE : 0;
   const local =
     bytes ?? new UcpMemory({}, handle as never, { memh, access: MemAccess.ALL, allocation: undefined, exportId: 1 });
-  const endpoint = { transports: ['tcp/eth0'], nodeEndpoint: undefined } as unknown as EngineEndpoint;
+  const endpoint = { transports: ['tcp/eth0'], nativeEndpoint: undefined } as unknown as EngineEndpoint;
   return { context, access, rkey, local, endpoint };
 }
 
@@ -79,7 +79,7 @@ describe('an explanation over libucp', () => {
     const { protocol, note = '' } = chosen[0]!;
     const decision = decisionOf(operation, parts, local, remote);
     expect(protocol.endsWith('/libucp')).toBe(decision === 'libucp' || decision === 'datatype');
-    expect(note.includes('datatype of its own')).toBe(decision === 'datatype');
+    expect(note.includes('generic datatype')).toBe(decision === 'datatype');
     expect(note.includes('the worker that owns the card')).toBe(decision === 'owner');
     expect(note.includes('4 fragments of 64 KiB')).toBe(decision !== 'libucp' && operation !== 'atomic');
     // Addresses are given to libucp exactly where it accesses device memory itself.

@@ -1,4 +1,4 @@
-/** Explanations of operations over libucp: the protocol, and the path for memory of cards. */
+/** Explanations of operations over libucp: the protocol, and the path for device memory. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../api/contract/endpoint.ts';
 import {
@@ -12,20 +12,20 @@ import {
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { checkPositive } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { choosePath, DevicePath, explainByNode } from '../device/paths.ts';
+import { choosePath, DevicePath, explainByNative } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { isHost, isKnown } from '../request/local.ts';
 
 const LIBUCP = 'libucp';
-/** Transports of the node that reach memory of other processes. */
-const NODE_TRANSPORT = 'gaudi_ipc';
+/** Native transport to memory of other processes. */
+const NATIVE_TRANSPORT = 'gaudi_ipc';
 const WORDS = [4, 8] as const;
 const KIB = 1024;
 
-/** The explained operation. */
-interface Question {
+/** The operation to explain. */
+interface Query {
   readonly context: EngineContext;
   readonly endpoint: EngineEndpoint;
   readonly operation: ExplainedOperation;
@@ -33,22 +33,19 @@ interface Question {
   readonly rkey: UcpRemoteKey;
 }
 
-/** The one path for all sizes, and the reasons against the others. */
-interface Answer {
+/** The selected path, which is the same for all sizes, and why the others were not selected. */
+interface SelectedPath {
   readonly protocol: string;
   readonly note?: string | undefined;
   readonly rejected: readonly RejectedProtocol[];
 }
 
-/**
- * Explains an operation.
- * @throws UcxError ERR_INVALID_PARAM
- */
+/** @throws UcxError ERR_INVALID_PARAM */
 export function explainOver(
   context: EngineContext,
   endpoint: EngineEndpoint,
   operation: ExplainedOperation,
-  { local, rkey }: Pick<Question, 'local' | 'rkey'>,
+  { local, rkey }: Pick<Query, 'local' | 'rkey'>,
 ): Explanation {
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
@@ -56,43 +53,43 @@ export function explainOver(
   return explainedBy(context.engine, choiceOf({ context, endpoint, operation, local, rkey }));
 }
 
-function choiceOf(question: Question): ExplainedChoice {
-  const { endpoint, operation, local, rkey } = question;
-  if (operation === 'atomic') return explained(question, explainAtomic(question));
-  if (operation !== 'put' && operation !== 'get') return explained(question, explainMessage(question));
-  if (isHost(local) && rkey.exportId === 0) return explained(question, { ...alone(question), rejected: [] });
+function choiceOf(query: Query): ExplainedChoice {
+  const { endpoint, operation, local, rkey } = query;
+  if (operation === 'atomic') return explained(query, explainAtomic(query));
+  if (operation !== 'put' && operation !== 'get') return explained(query, explainMessage(query));
+  if (isHost(local) && rkey.exportId === 0) return explained(query, { ...alone(query), rejected: [] });
   switch (choosePath(endpoint, operation, local, rkey)) {
-    case DevicePath.NODE:
-      return byNode(question, operation);
+    case DevicePath.NATIVE:
+      return byNative(query, operation);
     case DevicePath.DIRECT:
-      return explained(question, { ...alone(question), rejected: [notByNode(question)] });
+      return explained(query, { ...alone(query), rejected: [whyNotNative(query)] });
     case DevicePath.PIPELINE:
-      return explained(question, {
+      return explained(query, {
         protocol: `${operation}/staging`,
-        note: `through ${fragmentsOf(question)}`,
-        rejected: [notByNode(question), notAlone(question)],
+        note: `through ${fragmentsOf(query)}`,
+        rejected: [whyNotNative(query), whyNotAlone(query)],
       });
     case DevicePath.REMOTE:
-      return explained(question, {
+      return explained(query, {
         protocol: `${operation}/am`,
-        note: `by messages to the worker that owns the card, ${isHost(local) ? 'which goes' : 'both ends go'} through ${fragmentsOf(question)}`,
-        rejected: [notByNode(question), notAlone(question)],
+        note: `by messages to the worker that owns the card; ${isHost(local) ? 'the owner stages' : 'both ends stage'} through ${fragmentsOf(query)}`,
+        rejected: [whyNotNative(query), whyNotAlone(query)],
       });
   }
 }
 
-/** Explains an operation of libucp alone. */
-function alone(question: Question): Omit<Answer, 'rejected'> {
-  const { endpoint, operation } = question;
+/** An operation of libucp alone. */
+function alone(query: Query): Omit<SelectedPath, 'rejected'> {
+  const { endpoint, operation } = query;
   const lanes = endpoint.transports;
-  const passed = passedAddresses(question);
-  const memory = passed.length === 0 ? [] : [`libucp gets the device address of ${passed.join(' and of ')} memory`];
+  const passed = passedAddresses(query);
+  const memory = passed.length === 0 ? [] : [`libucp uses the device address of ${passed.join(' and of ')} memory`];
   const note = [...memory, ...(lanes.length === 0 ? [] : [`lanes ${lanes.join(', ')}`])].join(', ');
   return { protocol: `${operation}/libucp`, note: note === '' ? undefined : note };
 }
 
-/** The sides whose device memory libucp accesses by its address. A message does not name the memory of the receiver, and an atomic operation has a value. */
-function passedAddresses({ operation, local, rkey }: Question): string[] {
+/** The sides whose device memory libucp accesses by address: for a message only the local one, for an atomic operation at most the remote one. */
+function passedAddresses({ operation, local, rkey }: Query): string[] {
   const namesRemote = operation === 'put' || operation === 'get';
   return [
     ...(operation !== 'atomic' && !isHost(local) && isKnown(local) ? ['the local'] : []),
@@ -100,82 +97,84 @@ function passedAddresses({ operation, local, rkey }: Question): string[] {
   ];
 }
 
-function explainMessage(question: Question): Answer {
-  const { local, operation } = question;
-  const answer = alone(question);
-  if (isKnown(local)) return { ...answer, rejected: [] };
-  const path = `one message with a datatype of its own, through ${fragmentsOf(question)}`;
-  const note = answer.note === undefined ? path : `${path}, ${answer.note}`;
-  const node = { transport: NODE_TRANSPORT, protocol: undefined, reason: 'carries no messages' };
-  return { protocol: `${operation}/libucp`, note, rejected: [node, notAlone(question)] };
+function explainMessage(query: Query): SelectedPath {
+  const { local, operation } = query;
+  const path = alone(query);
+  if (isKnown(local)) return { ...path, rejected: [] };
+  const copying = `one message with a generic datatype, through ${fragmentsOf(query)}`;
+  const note = path.note === undefined ? copying : `${copying}, ${path.note}`;
+  const native = { transport: NATIVE_TRANSPORT, protocol: undefined, reason: 'does not support messages' };
+  return { protocol: `${operation}/libucp`, note, rejected: [native, whyNotAlone(query)] };
 }
 
-function explainAtomic(question: Question): Answer {
-  if (question.rkey.exportId === 0) return { ...alone(question), protocol: 'amo/libucp', rejected: [] };
+function explainAtomic(query: Query): SelectedPath {
+  if (query.rkey.exportId === 0) return { ...alone(query), protocol: 'amo/libucp', rejected: [] };
   return {
     protocol: 'amo/am',
-    note: 'by messages to the worker that owns the card, one after the other',
+    note: 'by messages to the worker that owns the card, which executes them one after the other',
     rejected: [
-      { transport: NODE_TRANSPORT, protocol: undefined, reason: 'has no atomic operations' },
-      { transport: LIBUCP, protocol: 'amo/libucp', reason: 'cards have no atomic operations that libucp could use' },
+      { transport: NATIVE_TRANSPORT, protocol: undefined, reason: 'does not support atomics' },
+      { transport: LIBUCP, protocol: 'amo/libucp', reason: 'libucp does not support atomics on memory of cards' },
     ],
   };
 }
 
-/** The explanation of the transports of the node; libucp is listed as an alternative. */
-function byNode(question: Question, operation: 'put' | 'get'): ExplainedChoice {
-  const { endpoint, local, rkey } = question;
-  const node = explainByNode(endpoint, operation, local, rkey)!;
-  const reason = 'both memories are on this machine, and its own transports reach them';
+/** The explanation of the native transports, with libucp as an alternative. */
+function byNative(query: Query, operation: 'put' | 'get'): ExplainedChoice {
+  const { endpoint, local, rkey } = query;
+  const native = explainByNative(endpoint, operation, local, rkey)!;
+  const reason = 'both memories are on this machine, and the native transports reach them';
   const out = {
     transport: LIBUCP,
     protocol: `${operation}/${isKnown(local) && rkey.handle !== 0 ? 'libucp' : 'am'}`,
     reason,
   };
-  const choice = { ...headOf(question), chosen: node.chosen, rejected: [...node.rejected, out] };
+  const choice = { ...headOf(query), chosen: native.chosen, rejected: [...native.rejected, out] };
   return {
     ...choice,
     at: (bytes) => {
-      const size = node.at(bytes);
+      const size = native.at(bytes);
       return { ...size, losers: [...size.losers, out] };
     },
     toString: () => explanationText(choice),
   };
 }
 
-function notByNode({ context, endpoint, operation, local, rkey }: Question): RejectedProtocol {
-  const out = (reason: string): RejectedProtocol => ({ transport: NODE_TRANSPORT, protocol: undefined, reason });
+function whyNotNative({ context, endpoint, operation, local, rkey }: Query): RejectedProtocol {
+  const out = (reason: string): RejectedProtocol => ({ transport: NATIVE_TRANSPORT, protocol: undefined, reason });
   if (rkey.exportId === 0) return out('does not reach host memory of other processes');
-  const missing = context.node.query().unavailable.find(({ name }) => name.startsWith(NODE_TRANSPORT));
+  const missing = context.native.query().unavailable.find(({ name }) => name.startsWith(NATIVE_TRANSPORT));
   if (missing !== undefined) return out(missing.reason);
-  if (endpoint.nodeEndpoint === undefined) return out('does not reach the peer');
-  const said = explainByNode(endpoint, operation, local, rkey)?.rejected ?? [];
-  return out(said.find(({ transport }) => transport.startsWith(NODE_TRANSPORT))?.reason ?? 'does not reach the memory');
+  if (endpoint.nativeEndpoint === undefined) return out('does not reach the peer');
+  const said = explainByNative(endpoint, operation, local, rkey)?.rejected ?? [];
+  return out(
+    said.find(({ transport }) => transport.startsWith(NATIVE_TRANSPORT))?.reason ?? 'does not reach the memory',
+  );
 }
 
-function notAlone({ context, operation }: Question): RejectedProtocol {
+function whyNotAlone({ context, operation }: Query): RejectedProtocol {
   const { isDirect, reason } = context.access;
-  const why = isDirect ? 'the peer has given no key of libucp' : reason;
+  const why = isDirect ? 'the remote key has no libucp part' : reason;
   return { transport: LIBUCP, protocol: `${operation}/libucp`, reason: why };
 }
 
-function fragmentsOf({ context: { fragments } }: Question): string {
-  return `${fragments.countMax} fragments of ${fragments.fragmentBytes / KIB} KiB in host memory at most`;
+function fragmentsOf({ context: { fragments } }: Query): string {
+  return `at most ${fragments.countMax} fragments of ${fragments.fragmentBytes / KIB} KiB in host memory`;
 }
 
-function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'operation' | 'local' | 'remote'> {
+function headOf({ operation, local, rkey }: Query): Pick<ExplainedChoice, 'operation' | 'local' | 'remote'> {
   const localType = local instanceof UcpMemory ? local.memoryType : MemoryType.HOST;
   return { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
 }
 
-/** An explanation without estimates: libucp has no performance model here. */
-function explained(question: Question, { protocol, note, rejected }: Answer): ExplainedChoice {
+/** An explanation without estimates, because libucp exposes no performance model. */
+function explained(query: Query, { protocol, note, rejected }: SelectedPath): ExplainedChoice {
   const row = { protocol, transport: LIBUCP, estimatedNs: undefined, note };
-  const isAtomic = question.operation === 'atomic';
+  const isAtomic = query.operation === 'atomic';
   const chosen: ChosenProtocol[] = isAtomic
     ? WORDS.map((bytes) => ({ bytesMin: bytes, bytesMax: bytes, ...row }))
     : [{ bytesMin: 1, bytesMax: Number.POSITIVE_INFINITY, ...row }];
-  const choice = { ...headOf(question), chosen, rejected };
+  const choice = { ...headOf(query), chosen, rejected };
   return {
     ...choice,
     at: (bytes) => {

@@ -1,7 +1,4 @@
-/**
- * The messages and streams of an endpoint over libucp: sends, and the receives of its stream. Checks of the lists and notifications of one endpoint
- * over libucp.
- */
+/** Base class of endpoints over libucp: sends of messages and streams, and receives of its stream. Also the lists and notifications of one endpoint. */
 
 import { ClosableEndpoint } from '../../api/awaited/endpoint.ts';
 import { checkAmHeader } from '../../api/contract/active-message.ts';
@@ -51,33 +48,30 @@ import type { EndpointRegistry } from './registry.ts';
 
 const NO_DATA: LocalRange<LocalMemory> = { local: new Uint8Array(0), localOffset: 0, byteLength: 0 };
 
-/** The parts of a worker that its endpoints use. */
+/** The objects of a worker that its endpoints use. */
 export interface EndpointParts {
   readonly core: WorkerCore;
-  /** Operations on memory of cards. */
   readonly devices: DeviceTransfers;
   readonly endpoints: EndpointRegistry;
   readonly streams: StreamReceives;
   readonly ended: EndedPeers;
 }
 
-/** The messages of an endpoint. */
 export abstract class MessageEndpoint extends ClosableEndpoint implements RequestEndpoint {
-  /** The handle of libucp. */
   readonly handle: number;
-  /** The address of the peer for the transports of the node; empty if it is unknown. */
-  protected readonly nodeAddress: Uint8Array;
+  /** Address of the peer for the native transports; empty if unknown. */
+  protected readonly nativeAddress: Uint8Array;
   protected readonly parts: EndpointParts;
   protected readonly core: WorkerCore;
   protected readonly functions: LibucpFunctions;
   protected readonly receivedStream: EndpointStream;
-  /** Status with which it has failed. */
+  /** Status with which the endpoint failed. */
   protected failure: Status = Status.OK;
 
-  constructor(parts: EndpointParts, handle: number, nodeAddress: Uint8Array) {
+  constructor(parts: EndpointParts, handle: number, nativeAddress: Uint8Array) {
     const { core, streams } = parts;
     super(core.promises);
-    this.nodeAddress = nodeAddress;
+    this.nativeAddress = nativeAddress;
     this.parts = parts;
     this.core = core;
     this.functions = core.functions;
@@ -90,10 +84,9 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   abstract dropHandle(): boolean;
   abstract query(): EndpointAttributes;
 
-  /** Fails an endpoint whose handle libucp has freed: called before each use of the handle. */
+  /** Fails the endpoint if libucp has freed its handle. Called before each use of the handle. */
   protected abstract checkHandle(): void;
 
-  /** Called by the worker when the endpoint has failed. */
   abstract onFailed(status: Status, closedByPeer?: boolean): void;
 
   get status(): Status {
@@ -101,13 +94,13 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
   }
 
   printInfo(): string {
-    // Throws without a handle.
+    // Throws if the handle is invalid.
     this.query();
     return textWrittenBy((stream) => this.functions.ucp_ep_print_info(this.handle, stream));
   }
 
   get peerId(): string {
-    return Buffer.from(this.nodeAddress).toString('latin1');
+    return Buffer.from(this.nativeAddress).toString('latin1');
   }
 
   tagSendNbx(
@@ -182,7 +175,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     return this.#sendMessage(request, id, header, params);
   }
 
-  /** Sends a message of the engine itself. */
+  /** Sends an internal message of the engine. */
   sendOwn(
     id: number,
     header: Uint8Array | undefined,
@@ -195,7 +188,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     return this.#sendMessage(request, id, header, params);
   }
 
-  /** Sends a message whose request is initialized. */
+  /** Sends a message with an initialized request. */
   #sendMessage(
     request: UcpRequest,
     id: number,
@@ -229,7 +222,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     const request = this.#initSend('stream/libucp', { local, localOffset, byteLength });
     if (typeof request === 'number') return request;
     const { requests } = this.core;
-    // libucp 1.13 ends the process of a receiver that matches a message without bytes.
+    // A receiver with libucp 1.13 crashes if it matches a message without data.
     if (request.byteLength === 0) return requests.started(request, Status.OK, params);
     const started = this.functions.ucp_stream_send_nbx(
       this.handle,
@@ -256,7 +249,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     return this.receivedStream.take();
   }
 
-  /** Initializes a request with the local memory that it sends; returns a status if it cannot be started. */
+  /** Initializes a request with the local memory to send; returns a status if it cannot start. */
   #initSend(
     protocol: string,
     given: GivenMemory<LocalMemory>,
@@ -270,7 +263,7 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     }
     const request = buffers.begin(RequestKind.SEND, protocol, given, access);
     if (request === undefined) return Status.NO_RESOURCE;
-    const { refusal } = request;
+    const { startFailure: refusal } = request;
     if (refusal !== Status.OK) {
       requests.discard(request);
       return refusal;
@@ -290,17 +283,14 @@ export abstract class MessageEndpoint extends ClosableEndpoint implements Reques
     this.checkHandle();
   }
 
-  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are valid. */
+  /** Checks that an operation is possible: the endpoint is open, the context has the feature, the parameters are valid. */
   protected require(feature: number, params?: RequestParams, names?: readonly string[]): void {
     this.check(params, names);
     requireFeature(this.core.context.features, feature);
   }
 }
 
-/**
- * Checks the id and header of a message.
- * @throws UcxError ERR_INVALID_PARAM
- */
+/** @throws UcxError ERR_INVALID_PARAM */
 function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
   checkProgramId(id);
   if (header !== undefined) checkAmHeader(header);
@@ -310,7 +300,6 @@ function checkMessage(id: number, header: Uint8Array | undefined, params: AmSend
   }
 }
 
-/** The lists. */
 export class EndpointLists {
   readonly #parts: EndpointParts;
   readonly #endpoint: EngineEndpoint;

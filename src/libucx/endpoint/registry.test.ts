@@ -92,7 +92,7 @@ describe('a failure that libucp reports', () => {
 });
 
 describe('a message of the peer', () => {
-  it('that it closes is no failure, but libucp is not asked about its requests any more', () => {
+  it('that it closes is not a failure, but libucp is not queried about its requests any more', () => {
     const { calls } = added();
     registry.noticed(HANDLE, undefined);
     expect([registry.isDue, endpointLost.mock.calls.length]).toEqual([true, 1]);

@@ -1,4 +1,4 @@
-/** The endpoints of one worker, by their handles of libucp, and their failures, which libucp reports inside its calls. */
+/** The endpoints of one worker by libucp handle, and their failures, which libucp reports inside its calls. */
 
 import { NativeCallback } from '../../sys/index.ts';
 import { endpointFail } from '../../ucs/debug/diagnostics.ts';
@@ -8,16 +8,15 @@ import { TRANSPORT } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
 import type { EndedPeers } from './ended-peers.ts';
 
-/** The endpoints. */
 export class EndpointRegistry {
-  /** Callback for libucp on the failure of an endpoint. */
+  /** Called by libucp when an endpoint fails. */
   readonly errorCallback: NativeCallback;
   readonly #requests: Requests;
   readonly #ended: EndedPeers;
   readonly #endpoints: Map<number, EngineEndpoint> = new Map();
-  /** Endpoints that libucp has reported as failed, during a call of C. */
+  /** Failures that libucp reported during a call of C, until the next progress. */
   #failed: [EngineEndpoint, Status, boolean][] = [];
-  /** Notices of the peers of endpoints, during a call of C. */
+  /** Notices of peers received during a call of C, until the next progress. */
   #notices: [EngineEndpoint, number][] = [];
 
   constructor(requests: Requests, ended: EndedPeers) {
@@ -47,18 +46,18 @@ export class EndpointRegistry {
     this.#endpoints.set(endpoint.handle, endpoint);
   }
 
-  /** The endpoint of a handle of libucp. */
+  /** The endpoint with a libucp handle. */
   get(handle: number): EngineEndpoint | undefined {
     return this.#endpoints.get(handle);
   }
 
   forget(endpoint: EngineEndpoint): void {
     this.#ended.forget(endpoint);
-    // Its handle may be that of another peer by now.
+    // The handle may be reused for another peer by now.
     if (this.#endpoints.get(endpoint.handle) === endpoint) this.#endpoints.delete(endpoint.handle);
   }
 
-  /** The peer has sent a notice, or has closed its endpoint. Called inside a call of C. */
+  /** The peer sent a notice, or closed its endpoint (undefined). Called inside a callback of C. */
   noticed(ep: number, notice: number | undefined): void {
     if (notice === undefined) {
       this.#noteFailure(ep, Status.CONNECTION_RESET, true);
@@ -68,7 +67,7 @@ export class EndpointRegistry {
     if (endpoint !== undefined) this.#notices.push([endpoint, notice]);
   }
 
-  /** Reports notices and failures to their endpoints. */
+  /** Passes notices and failures to their endpoints. */
   progress(): number {
     let count = 0;
     for (let noticed = this.#notices.shift(); noticed !== undefined; noticed = this.#notices.shift()) {
@@ -80,25 +79,25 @@ export class EndpointRegistry {
       const [endpoint, status, closedByPeer] = failed;
       if (closedByPeer) endpoint.onLeft();
       else endpoint.onFailed(status);
-      // The lanes of a failed endpoint are not queried.
+      // The lanes of a failed endpoint cannot be queried.
       if (endpointFail.hasSubscribers) endpointFail.publish({ transports: [TRANSPORT], status });
       count += 1;
     }
     return count;
   }
 
-  /** Releases the callback, which libucp does not call any more. */
+  /** Call this when libucp can no longer call the callback. */
   close(): void {
     this.errorCallback.close();
   }
 
-  /** Records a failure during a call of C: progress reports it afterwards. */
+  /** Records a failure inside a callback of C; progress reports it afterwards. */
   #noteFailure(ep: number, status: Status, closedByPeer: boolean): void {
     const endpoint = this.#endpoints.get(ep);
     this.#requests.endpointLost();
     if (endpoint === undefined) return;
     this.#failed.push([endpoint, status, closedByPeer]);
-    // The next peer may get the same handle, before this call of C returns.
+    // The handle may be reused for the next peer before this call of C returns.
     if (endpoint.isBorrowed) this.forget(endpoint);
   }
 }

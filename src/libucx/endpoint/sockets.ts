@@ -1,7 +1,7 @@
 /**
- * Listeners and connections by socket addresses over libucp, for one worker: connects the listeners of api/contract, which are the same for every
- * engine, with the handles of libucp. Background progress of a manual worker with endpoints by socket addresses: libucp replies to a connecting or
- * closing peer only during progress. It sleeps on the events of libucp, and does not keep the process alive.
+ * Listeners and connections by socket address over libucp, for one worker: connects the listeners of api/contract, which all engines share, with the
+ * handles of libucp. For manual workers with such endpoints also background progress, because libucp replies to a connecting or closing peer only during
+ * progress; it sleeps until libucp has events, and does not keep the process alive.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';
@@ -50,26 +50,25 @@ import { createEndpoint, UNKNOWN_PEER } from './create.ts';
 import type { EndpointParts } from './message-endpoint.ts';
 import { isMarked } from './unproven-peers.ts';
 
-/** The id that libucp reports for a client that sent none. */
+/** Reported by libucp for a client that sent no id. */
 const NO_CLIENT_ID = 0n;
 
-/** The callback of libucp for new clients of a listener, by its address, and its argument. */
+/** Address and argument of the libucp callback for connection requests of a listener. */
 interface ClientCallback {
   readonly callback: number;
   readonly index: number;
 }
 
-/** A listener of libucp. */
 class UcpListener implements SocketListener {
   readonly handle: number;
   readonly address: SocketAddress;
-  /** Clients that wait for an accept decision, by the handle of libucp. */
+  /** Handles of clients that await an accept decision. */
   readonly waiting: Set<number> = new Set();
   readonly #core: WorkerCore;
   readonly #onClose: () => void;
   #closed = false;
 
-  /** @param clients the callback for new clients, and the number of this listener, which it gets */
+  /** @param clients callback for connection requests, and its argument, the number of this listener */
   constructor(core: WorkerCore, address: SocketAddress, clients: ClientCallback, onClose: () => void) {
     this.#core = core;
     this.#onClose = onClose;
@@ -77,7 +76,6 @@ class UcpListener implements SocketListener {
     this.address = { address: address.address, port: portOf(core, this.handle) };
   }
 
-  /** Rejects a client. */
   reject(request: number): void {
     if (!this.waiting.delete(request)) return;
     this.#core.functions.ucp_listener_reject(this.handle, request);
@@ -92,14 +90,13 @@ class UcpListener implements SocketListener {
   }
 }
 
-/** The worker of the listeners and attempts. */
+/** The members of a worker that listeners and connection attempts use. */
 interface SocketsWorker extends Progressable {
   /** Whether only the program makes progress. */
   readonly isManual: boolean;
   readonly closed: boolean;
 }
 
-/** The listeners and connection attempts of one worker. */
 export class SocketEndpoints {
   readonly #parts: EndpointParts;
   readonly #core: WorkerCore;
@@ -108,11 +105,11 @@ export class SocketEndpoints {
   readonly #onDue: () => void;
   readonly #callback: NativeCallback;
   readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
-  /** Connection requests that libucp has reported during its progress: the listener and the handle. */
-  readonly #asked: [listener: number, request: number][] = [];
-  /** Attempts, with their endpoints. */
+  /** Connection requests that libucp reported during its progress: listener number and handle. */
+  readonly #connectionRequests: [listener: number, request: number][] = [];
+  /** Pending connection attempts, with their endpoints. */
   readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
-  /** Attempts whose time to be answered is over. */
+  /** Functions to call for attempts whose time limit has passed. */
   readonly #expired: (() => void)[] = [];
   readonly #backgroundProgress: BackgroundProgress;
   #nextIndex = 1;
@@ -128,20 +125,20 @@ export class SocketEndpoints {
       result: 'void',
       parameters: ['uint64_t', 'uint64_t'],
       call: (request: number, index: number) => {
-        this.#asked.push([index, request]);
+        this.#connectionRequests.push([index, request]);
       },
     });
   }
 
-  /** True if there is work for progress. */
+  /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
-    return this.#asked.length > 0 || this.#expired.length > 0;
+    return this.#connectionRequests.length > 0 || this.#expired.length > 0;
   }
 
-  /** Passes new clients to their listeners, and ends attempts that were not answered. */
+  /** Passes new clients to their listeners, and ends attempts that have timed out. */
   progress(): number {
     let count = 0;
-    for (let asked = this.#asked.shift(); asked !== undefined; asked = this.#asked.shift()) {
+    for (let asked = this.#connectionRequests.shift(); asked !== undefined; asked = this.#connectionRequests.shift()) {
       this.#onRequest(...asked);
       count += 1;
     }
@@ -190,7 +187,7 @@ export class SocketEndpoints {
     this.#attempts.set(request, endpoint);
     this.#keepProgressing(endpoint);
     const limit = this.#limit(() => {
-      // The request may belong to another attempt by now.
+      // The request may be in use for another attempt by now.
       if (this.#attempts.get(request) === endpoint) request.error = unanswered(options, answerTimeoutNs);
       end(Status.TIMED_OUT);
     });
@@ -203,11 +200,11 @@ export class SocketEndpoints {
       end(Status.CANCELED);
       return true;
     };
-    // A flush ends when the server has answered and the lanes are established.
+    // The flush completes when the server has accepted and the lanes are connected.
     const flush = endpoint.flushUcp({ noImmediateCompletion: true });
     if (typeof flush === 'number') {
       limit?.cancel();
-      // Its later failure must not find a request that belongs to another operation by then.
+      // A later failure must not find the request, which another operation may use by then.
       this.#attempts.delete(request);
       endpoint.onceFailed = undefined;
       void endpoint.close({ force: true });
@@ -231,12 +228,12 @@ export class SocketEndpoints {
     for (const request of [...this.#attempts.keys()]) request.cancel();
   }
 
-  /** Releases the callbacks, which libucp does not call any more. */
+  /** Call this when libucp can no longer call the callbacks. */
   free(): void {
     this.#callback.close();
   }
 
-  /** Calls a function of an attempt in progress when the listener had its time to answer: libucp may wait without a limit (1.21, 1.22). */
+  /** Starts the time limit of a connection attempt: libucp may wait without a limit (1.21, 1.22). */
   #limit(onExpired: () => void): Timer | undefined {
     const { clock, answerTimeoutNs } = this.#core.context;
     if (answerTimeoutNs === Number.POSITIVE_INFINITY) return undefined;
@@ -250,8 +247,8 @@ export class SocketEndpoints {
     using address = allocateScratch(SOCKADDR_BYTES_MAX);
     const length = packSockaddr(options, address);
     return createEndpoint(this.#parts, UNKNOWN_PEER, options, (params) => {
-      const { clientId, tellsEnds } = this.#core;
-      const isSent = options.sendClientId === true || (tellsEnds && isMarked(clientId));
+      const { clientId, sendsCloseMessages } = this.#core;
+      const isSent = options.sendClientId === true || (sendsCloseMessages && isMarked(clientId));
       const sendsId = isSent ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
       params.setU32('flags', UCP_EP_PARAMS_FLAGS.CLIENT_SERVER | sendsId);
       params.setU64('sockaddr.addr', address.address).setU32('sockaddr.addrlen', length);
@@ -259,15 +256,15 @@ export class SocketEndpoints {
     });
   }
 
-  /** Starts background progress: the other end connects and closes by messages that libucp exchanges during progress. */
+  /** Starts background progress: both ends connect and close by messages that libucp handles during progress. */
   #keepProgressing(endpoint: EngineEndpoint): void {
     if (this.#worker.isManual) this.#backgroundProgress.keepProgressing(endpoint);
     endpoint.onceDropped = () => this.#dropLanes();
   }
 
   /**
-   * Makes progress for a limited time: during progress, libucp drops the lanes of an endpoint that was closed by force, and the peer detects it then. The
-   * result is not waited for, because hanging operations on other endpoints may delay it.
+   * Makes progress for a limited time: during progress, libucp closes the lanes of an endpoint that was closed by force, and the peer notices it then.
+   * Nothing waits for the result, because hanging operations on other endpoints may delay it.
    */
   #dropLanes(): void {
     const { teardown } = this.#core;
@@ -278,9 +275,9 @@ export class SocketEndpoints {
     teardown.waitFor(() => isOver() || this.#worker.closed).catch(throwLater);
   }
 
-  /** Ends an attempt with its result; later results are ignored. */
+  /** Ends an attempt with its first result; later results are ignored. */
   #settle(request: UcpRequest, endpoint: EngineEndpoint, options: ConnectNbxOptions, status: Status): void {
-    // The request may belong to another attempt by now.
+    // The request may be in use for another attempt by now.
     if (this.#attempts.get(request) !== endpoint) return;
     this.#attempts.delete(request);
     endpoint.onceFailed = undefined;
@@ -295,14 +292,14 @@ export class SocketEndpoints {
     }
     void endpoint.close({ force: true });
     if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#core.context.features);
-    if (failure === Status.NOT_CONNECTED) request.error = refused(options);
-    // As over the native engine.
+    if (failure === Status.NOT_CONNECTED) request.error = notListening(options);
+    // Same status as with the native engine.
     request.end(failure === Status.NOT_CONNECTED ? Status.UNREACHABLE : failure);
   }
 
   #onRequest(index: number, request: number): void {
     const listener = this.#listeners.get(index);
-    // The listener was closed while libucp reported: its clients were rejected.
+    // The listener was closed during the callback of libucp: its clients were rejected.
     if (listener === undefined) return;
     const { shown, socket } = listener;
     const { clientAddress, clientId } = queryClient(this.#core, request);
@@ -325,7 +322,8 @@ export class SocketEndpoints {
 
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
     if (this.#closed) throw closedError('worker');
-    if (!socket.waiting.delete(request)) throw statusError(Status.NOT_CONNECTED, 'accept a client that was answered');
+    if (!socket.waiting.delete(request))
+      throw statusError(Status.NOT_CONNECTED, 'accept a client that was already accepted or rejected');
     const endpoint = createEndpoint(this.#parts, UNKNOWN_PEER, options, (params) => {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
@@ -336,19 +334,19 @@ export class SocketEndpoints {
 }
 
 function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError {
-  const why = `not established in ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
+  const why = `no reply within ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
   return statusError(Status.TIMED_OUT, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
 /** Nothing listens at the address (ECONNREFUSED). */
-function refused(listener: SocketAddress): UcxError {
+function notListening(listener: SocketAddress): UcxError {
   return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (nothing listens there)`);
 }
 
-/** Of a listener that has answered: nothing that listens at the address gives another status. */
+/** The listener replied; if nothing listened, the status would be another one. */
 function unreachable(listener: SocketAddress, features: number): UcxError {
   const own = FEATURES.filter((feature) => (featureBits([feature]) & features & ~UCP_FEATURE.WAKEUP) !== 0).join(', ');
-  const why = `its lanes do not match: select the features of its program (option features), this context has ${own}`;
+  const why = `lanes do not match: use the same option features as the listener; this context has ${own}`;
   return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (${why})`);
 }
 
@@ -390,24 +388,22 @@ function queryClient(
 /** Maximum number of progress calls before the event loop runs. */
 const CALLS_MAX = 64;
 
-/** The background progress of one worker. */
 class BackgroundProgress {
   readonly #worker: Progressable;
   readonly #endpoints: Set<{ readonly closed: boolean }> = new Set();
-  /** Identifies the current sleep: an older one that wakes has no effect. */
+  /** Identifies the current sleep: the end of an older one has no effect. */
   #ticket: object | undefined;
 
   constructor(worker: Progressable) {
     this.#worker = worker;
   }
 
-  /** Runs until the endpoint is closed: closing makes progress itself. */
+  /** Makes progress until the endpoint is closed: closing makes progress by other means. */
   keepProgressing(endpoint: { readonly closed: boolean }): void {
     this.#endpoints.add(endpoint);
     if (this.#ticket === undefined) this.#sleep();
   }
 
-  /** Stops when the worker closes. */
   close(): void {
     this.#endpoints.clear();
   }

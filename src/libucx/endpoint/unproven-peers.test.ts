@@ -60,7 +60,7 @@ describe('a peer', () => {
     expect(peers.progress()).toBe(1);
     clock.advance(3 * LIMIT_NS);
     expect(peers.progress()).toBe(0);
-    expect(failures).toEqual([[Status.UNREACHABLE, expect.stringMatching(/has not answered for 30 s.*UCX_TLS/)]]);
+    expect(failures).toEqual([[Status.UNREACHABLE, expect.stringMatching(/no reply within 30 s.*UCX_TLS/)]]);
   });
 
   it('that answers is forgotten', () => {

@@ -1,6 +1,6 @@
 /**
- * Endpoints to programs that do not use this library, until their peer has replied: libucp waits without a limit for a peer that cannot reply, because
- * it lacks a transport for the reply or has exited. A flush ends once the lanes are connected.
+ * Endpoints to programs that do not use this library, until the first reply of their peer. libucp waits without a limit for a peer that cannot reply,
+ * because it has exited or lacks a transport for the reply. A flush completes once the lanes are connected.
  */
 
 import type { WorkerOptions } from '../../api/contract/worker.ts';
@@ -11,21 +11,20 @@ import { Status } from '../../ucs/type/status.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 
-/** Time limit for the first answer. */
+/** Time limit for the first reply. */
 export const ANSWER_LIMIT_S = 30;
-/** The limit consists of periods: a pause of the program, in which libucp makes no progress, counts as one. */
+/** The limit is counted in periods: a pause of the program, in which libucp makes no progress, counts as one. */
 const PERIODS = 10;
 const PERIOD_NS = (ANSWER_LIMIT_S * 1e9) / PERIODS;
 
-/** An endpoint whose peer has not answered. */
+/** An endpoint whose peer has not replied. */
 interface Unproven {
   readonly endpoint: EngineEndpoint;
-  /** The flush, a request of libucp. */
+  /** The libucp request of the flush. */
   readonly flush: number;
   periods: number;
 }
 
-/** The unproven peers of one worker. */
 export class UnprovenPeers {
   readonly #functions: LibucpFunctions;
   readonly #param: number;
@@ -43,7 +42,7 @@ export class UnprovenPeers {
     this.#onDue = onDue;
   }
 
-  /** True if there is work for {@link progress}. */
+  /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
     return this.#isDue;
   }
@@ -54,7 +53,7 @@ export class UnprovenPeers {
     return this.#all.length;
   }
 
-  /** Limits the time until the first answer of the peer of an endpoint. */
+  /** Limits the time until the first reply of the peer. */
   expect(endpoint: EngineEndpoint): void {
     const flush = this.#functions.ucp_ep_flush_nbx(endpoint.handle, this.#param);
     if (flush <= 0) return;
@@ -71,7 +70,7 @@ export class UnprovenPeers {
     return failed.length;
   }
 
-  /** Stops. The flushes stay with libucp. */
+  /** Stops the checks. libucp keeps the requests of the flushes. */
   close(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -100,29 +99,29 @@ function unanswered(): UcxError {
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,
     message:
-      `the peer, which does not use this library, has not answered for ${ANSWER_LIMIT_S} s: it makes no progress, has ended, or has no transport to ` +
-      "answer on; errorHandling: 'none' needs no answer over shared memory, and UCX_TLS selects the transports",
+      `no reply within ${ANSWER_LIMIT_S} s from the peer, which does not use this library: it makes no progress, has ended, or lacks a transport for ` +
+      "the reply; select common transports by UCX_TLS, or use errorHandling: 'none', which needs no reply over shared memory",
     details: { limitSeconds: ANSWER_LIMIT_S },
   });
 }
 
-/*
- * How the two ends of a connection by socket address recognise each other as ends of this engine, which tell each other when they close: libucp reports a
- * peer that closes and one that is killed alike, and a connection request has no private data of the program.
+/**
+ * Notices by which the two ends of a connection by socket address detect that both use this engine, so that they send each other close messages: libucp
+ * reports a closing peer and a killed one alike, and its connection requests have no private data.
  *
- * Worker ids that the program has not chosen are marked, and a client sends its marked id. The listener's end then greets it by a message of the engine, and
- * is greeted back. Other UCX programs are sent no such message: they have no marked id.
+ * Worker ids that the program did not choose are marked, and a client sends its marked id. The listener then greets the client by an internal message, and
+ * the client greets it back. Other UCX programs do not have a marked id, so they receive no such message.
  */
 
-/** Multiplier of the mark: the upper half of a marked id is the lower half times this, modulo 2^32. An odd number, so that all ids differ. */
+/** The upper half of a marked id is the lower half times this number, modulo 2^32. The number is odd, so that all ids differ. */
 const MARK = 0x6755_4359;
 const HALF_BITS = 32n;
 
-/** The header of messages with the id of close messages, which have none. */
+/** Headers of messages with the AM id of close messages; a close message has no header. */
 export const Notice = {
-  /** The sender is of this engine. */
+  /** The sender uses this engine. */
   GREETING: 1,
-  /** The sender has consumed the close message. */
+  /** The sender has handled the close message. */
   ACKNOWLEDGEMENT: 2,
 } as const;
 export type Notice = (typeof Notice)[keyof typeof Notice];
@@ -132,13 +131,13 @@ export function markedClientId(): bigint {
   return markedWith(new DataView(systemRandomBytes(4).buffer).getUint32(0, true));
 }
 
-/** The options of a worker with a marked id, unless the program has chosen one; what is not an object is refused later. */
+/** Adds a marked id to the options of a worker, unless the program chose an id. Options that are not an object are rejected later. */
 export function withMarkedId(options: WorkerOptions): WorkerOptions {
   if (typeof options !== 'object' || options === null || options.clientId !== undefined) return options;
   return { ...options, clientId: markedClientId() };
 }
 
-/** Whether a client id is marked. Of the random ids of other programs, one in 2^32 is. */
+/** Whether a client id is marked. A random id of another program is with a probability of 2^-32. */
 export function isMarked(clientId: bigint): boolean {
   return clientId !== 0n && markedWith(Number(clientId & 0xffff_ffffn)) === clientId;
 }

@@ -1,4 +1,4 @@
-/** The interfaces of context and endpoint inside the engine over libucp, and the records that its parts pass to each other. */
+/** Interfaces of contexts and endpoints inside the libucx engine, and the records that its modules exchange. */
 
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../api/contract/endpoint.ts';
 import type { Engine } from '../../api/contract/explanation.ts';
@@ -21,7 +21,6 @@ import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, Move, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { RequestEndpoint } from '../request/request.ts';
 
-/** The context of a worker. */
 export interface EngineContext {
   readonly libucp: Libucp;
   readonly engine: Engine;
@@ -30,97 +29,93 @@ export interface EngineContext {
   readonly progressSpinNs: number;
   readonly requestsMax: number;
   readonly answerTimeoutNs: number;
-  /** Bytes of a request of libucp. */
+  /** Bytes of a libucp request. */
   readonly requestBytes: number;
-  /** Whether addresses of cards are passed to libucp. */
+  /** Whether device addresses are passed to libucp. */
   readonly access: DeviceAccess;
-  /** Host memory for staging memory of cards. */
+  /** Host memory for staging device memory. */
   readonly fragments: FragmentPool<UcpMemory>;
   /** The native context with the transports of this machine. */
-  readonly node: CopyingContext;
-  /** Bits of its features (UCP_FEATURE). */
+  readonly native: CopyingContext;
+  /** Bits of UCP_FEATURE. */
   readonly features: number;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
-  /** The handle of libucp. */
   readonly handle: number;
-  /** What libucp needs that is missing on this machine: the cause if it cannot create a worker. */
+  /** The system limit that prevents libucp from creating a worker; undefined if there is none. */
   readonly shortage: Error | undefined;
 }
 
-/** An endpoint of a worker. */
 export interface EngineEndpoint extends ApiEndpoint, KeyOwner, RequestEndpoint {
-  /** Number of operations on memory of cards in flight: a flush waits for them. */
+  /** Number of device-memory operations in flight: a flush waits for them. */
   unconfirmed: number;
-  /** Whether operations wait for those before a fence. */
+  /** Whether new operations wait for those before a fence. */
   isFenced: boolean;
-  /** Called first on failure: during connection establishment, the application does not have the endpoint yet. */
+  /** Called first on failure: the application does not have the endpoint yet while the connection is established. */
   onceFailed: ((status: Status) => void) | undefined;
-  /** Called when it has been closed by force. */
+  /** Called after a close by force. */
   onceDropped: (() => void) | undefined;
-  /** The endpoint to the same peer over the transports of the node; undefined if they do not reach it. */
-  readonly nodeEndpoint: ApiEndpoint | undefined;
-  /** {@link nodeEndpoint}, once it has been created. */
-  readonly openNodeEndpoint: ApiEndpoint | undefined;
-  /** Flushes only the operations given to libucp. */
+  /** The endpoint to the same peer over the native transports; undefined if they do not reach it. */
+  readonly nativeEndpoint: ApiEndpoint | undefined;
+  /** {@link nativeEndpoint} if it was created already. */
+  readonly openNativeEndpoint: ApiEndpoint | undefined;
+  /** Flushes only the operations passed to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request;
-  /** Sends a message of the engine itself. @param data its payload, with checked arguments; undefined for none */
+  /** Sends an internal message of the engine. @param data its payload, with checked arguments; undefined for none */
   sendOwn(
     id: number,
     header: Uint8Array | undefined,
     data: LocalRange<LocalMemory> | undefined,
     params: AmSendParams | undefined,
   ): Status | Request;
-  /** Tells a peer of this engine, by a message, that this end is of it too. */
+  /** Notifies the peer, if it uses this engine, that this end uses it too. */
   greet(): void;
-  /** The peer has sent a notice; called outside the calls of C. */
+  /** Handles a notice of the peer; called outside callbacks of C. */
   onNotice(notice: number): void;
-  /** The peer closes its endpoint; called outside the calls of C. */
+  /** The peer closes its endpoint; called outside callbacks of C. */
   onLeft(): void;
-  /** Starts a put or get by libucp, to which both memories are known; its arguments are checked. */
+  /** Starts a put or get by libucp, which knows both memories; the arguments are checked. */
   moveKnown(operation: Operation, move: Move, params: RequestParams | undefined): Status | Request;
-  /** Starts a put or get of a checked list: only what may have changed since is checked. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  /** Starts a put or get of a checked list: checks only what may have changed since. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
   moveBlock(operation: Operation, block: ListBlock, params: RequestParams | undefined): Status | Request;
-  /** Called when libucp has reported a failure. @param cause what is known about it, for the errors of its operations */
+  /** Called when libucp has reported a failure. @param cause known cause, for the errors of its operations */
   onFailed(status: Status, closedByPeer?: boolean, cause?: unknown): void;
 }
 
-/** A block of a checked list: of memory and a key of this engine. */
+/** A block of a checked list, whose memory and key belong to this engine. */
 export interface Block extends ListBlock {
   readonly local: LocalMemory;
   readonly rkey: UcpRemoteKey;
 }
 
-/** The arguments of a put or get. */
 export interface RemoteTransfer extends Move {
   readonly operation: Operation;
   readonly endpoint: EngineEndpoint;
 }
 
-/** A word of remote memory. */
 export type RemoteWord = Pick<RemoteRange<UcpRemoteKey>, 'rkey' | 'remoteOffset'>;
 
-/** A list of puts or gets, and the notification of its end. */
+/** A list of puts or gets, and its notification. */
 export interface ListPlan {
   readonly list: PlannedList;
-  /** Numbers of the blocks; undefined for all. */
+  /** Indices of the blocks to move; undefined for all. */
   readonly selected: Int32Array | undefined;
   readonly notification: Uint8Array | undefined;
-  /** Whether it ends only when all bytes are in remote memory: always before a notification. */
+  /** Whether the list ends only when all bytes are in remote memory; always true with a notification. */
   readonly flushes: boolean;
   /** The AM id of the notification. */
   readonly notifyId: number;
-  /** Notifications of the endpoint. */
+  /** Sends the notifications of the endpoint in order. */
   readonly order: NotifyOrder;
 }
 
 /** Error handling of an endpoint, as requested and as libucp provides it. */
 export interface EndpointHandling {
   readonly options: EndpointOptions;
-  /** Whether libucp has peer error handling for it, and can drop it by force. */
+  /** Whether libucp has peer error handling for it, and can close it by force. */
   readonly isWatched: boolean;
-  /** The process of the peer, if it runs on this machine. */
+  /** Process of the peer, if it runs on this machine. */
   readonly process?: ProcessIdentity | undefined;
-  /** Whether libucp has made it for a peer, and frees it when the peer goes. Default false. */
+  /** Whether libucp created the endpoint for a peer, and frees it when the connection ends. Default false. */
   readonly isBorrowed?: boolean;
 }

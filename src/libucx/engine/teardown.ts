@@ -1,14 +1,13 @@
-/** Teardown of one worker: the operations that it waits for, and its close timeout. libucp never completes some operations of a failed peer. */
+/** Teardown of one worker: what it waits for, and its close timeout. libucp never completes some operations to a failed peer. */
 
 import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type { Request } from '../../api/contract/request.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
 
-/** Time limit for operations of libucp that may hang. */
+/** Time limit for libucp operations that may hang. */
 const CLOSE_TIMEOUT_NS = 1e9;
 
-/** The teardown. */
 export class Teardown {
   readonly #clock: Clock;
   readonly #promises: PromiseTier;
@@ -25,7 +24,7 @@ export class Teardown {
     return this.#closeTimeoutEnds !== Number.POSITIVE_INFINITY;
   }
 
-  /** Called when the worker starts closing. */
+  /** Starts the close timeout. */
   begin(): void {
     this.#closeTimeoutEnds = this.#clock.nowNs() + CLOSE_TIMEOUT_NS;
   }
@@ -37,7 +36,7 @@ export class Teardown {
     await this.#promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
-  /** Waits for a condition, up to the close timeout of an endpoint, and of the worker; on a forced close up to `forcedNs`. */
+  /** Waits for a condition, up to the close timeouts of an endpoint and of the worker; on a forced close up to `forcedNs`. */
   async within(isOver: () => boolean, isForced: () => boolean, forcedNs: number): Promise<void> {
     const clock = this.#clock;
     const startedNs = clock.nowNs();
@@ -46,7 +45,7 @@ export class Teardown {
     await this.#promises.until(() => isOver() || isLate());
   }
 
-  /** Waits for an endpoint to close. If that may hang, only up to a time-out: the peer may never answer. */
+  /** Waits for an endpoint to close. If that may hang, only for a limited time: the peer may never reply. */
   async closed(closing: Status | Request, mayHang: () => boolean, timeoutNs: number = CLOSE_TIMEOUT_NS): Promise<void> {
     if (typeof closing === 'number') return;
     const clock = this.#clock;
@@ -55,7 +54,7 @@ export class Teardown {
     await this.#promises.until(() => isOver() || (mayHang() && clock.nowNs() > closeTimeoutEnds));
   }
 
-  /** Frees a request as soon as it has ended. @returns a function that returns whether it has */
+  /** Frees a request as soon as it has ended. @returns a function that tells whether it has ended */
   freeEventually(request: Request): () => boolean {
     let isOver = false;
     const end = (ended: Request): void => {

@@ -1,6 +1,4 @@
-/**
- * The core of a worker, shared by its parts: its handle of libucp, its requests and local memory, and the native worker of the transports of the node.
- */
+/** State shared by the modules of a worker: its libucp handle, its requests and local memory, and the native worker. */
 
 import type { PromiseTier } from '../../api/awaited/promises.ts';
 import { AM_HEADER_BYTES_MAX } from '../../api/contract/active-message.ts';
@@ -22,20 +20,17 @@ import { Requests } from '../request/requests.ts';
 import type { EngineContext } from './engine.ts';
 import { Teardown } from './teardown.ts';
 
-/** The worker of the API, as its parts need it. */
+/** The members of the API worker that its modules use. */
 export interface CoreWorker {
-  /** The handle of libucp. */
   readonly handle: number;
   readonly clientId: bigint;
   readonly promises: PromiseTier;
   readonly driver: ProgressDriver;
 }
 
-/** The core. */
 export class WorkerCore {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
-  /** The handle of libucp. */
   readonly handle: number;
   readonly clientId: bigint;
   readonly promises: PromiseTier;
@@ -45,13 +40,12 @@ export class WorkerCore {
   /** The arguments of the operation that is being started: see Call. */
   readonly call: UcxCall = new Call();
   readonly teardown: Teardown;
-  /** The worker of the node's transports. */
-  readonly node: CopyingWorker;
+  readonly native: CopyingWorker;
   /** Memory for the header of the message that is being sent. */
   headers: ScratchBlock;
 
   /**
-   * @param events onDue: there is work for progress that libucp does not report; onStarted: an operation goes on after its call
+   * @param events onDue: progress has work that libucp does not report; onStarted: an operation continues after its call
    * @param initDatatype see {@link LocalRanges}
    */
   constructor(
@@ -68,27 +62,27 @@ export class WorkerCore {
     this.driver = worker.driver;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     // Progress of this worker drives it.
-    this.node = context.node.worker({ progress: 'manual' });
-    this.node.observation.isTold = false;
+    this.native = context.native.worker({ progress: 'manual' });
+    this.native.observation.isTold = false;
     const onFreed = (): void => this.promises.requestFreed();
     this.requests = new Requests(this.functions, this.handle, context, { ...events, onFreed });
     this.buffers = new LocalRanges(context, this.requests, initDatatype);
     this.teardown = new Teardown(context.clock, this.promises);
   }
 
-  /** Whether its endpoints can tell peers of this engine that they close. */
-  get tellsEnds(): boolean {
+  /** Whether its endpoints can send close messages to peers of this engine. */
+  get sendsCloseMessages(): boolean {
     return (this.context.features & UCP_FEATURE.AM) !== 0;
   }
 
-  /** Memory for the headers of messages, until the next call: the block in use now belongs to a request. */
+  /** Memory for message headers, until the next call: the memory in use now belongs to a request. */
   takeHeader(): ScratchBlock {
     const block = this.headers;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     return block;
   }
 
-  /** Flushes only the operations given to libucp. */
+  /** Flushes only the operations passed to libucp. */
   flushUcp(params: RequestParams | undefined): Status | Request {
     const { requests } = this;
     const request = requests.begin(RequestKind.SEND, 'flush');
@@ -98,7 +92,7 @@ export class WorkerCore {
     return requests.started(request, flushed, params);
   }
 
-  /** Orders the operations given to libucp before later ones. */
+  /** Orders the operations passed to libucp before later ones. */
   fenceUcp(): void {
     checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
   }

@@ -29,7 +29,7 @@ describe('device addresses', () => {
 
   it.each([
     [{ version: '1.13.1', memoryTypes: TYPES.slice(0, 6) }, /UCX 1\.13\.1 does not know memory type gaudi/],
-    [{ usableTypes: 1n }, /no memory domain of UCX 1\.21\.0 serves/],
+    [{ usableTypes: 1n }, /no memory domain of UCX 1\.21\.0 supports/],
     [{ emulated: true }, /emulated/],
     [{ memoryTypes: TYPES.slice(0, 9), usableTypes: -1n, emulated: true }, /does not know/],
   ])('do not with %o', (part, reason) => {

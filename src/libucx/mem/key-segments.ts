@@ -1,11 +1,11 @@
 /**
- * The segments of shared memory in remote keys of libucp. libucp 1.13 ends the process if it cannot attach one (uct_rkey_release of a part that it has
- * not unpacked), so this engine checks them before it unpacks a key.
+ * The shared-memory segments in remote keys of libucp, and the location of a process. libucp 1.13 ends the process if it cannot attach a segment
+ * (uct_rkey_release of a component that was not unpacked), so this engine checks the segments before it unpacks a key.
  *
- * A packed key (UCX: src/ucp/core/ucp_rkey.c) has 8 bytes with a bit for each memory domain, the memory type, and for each domain a length and as many bytes:
- * of sysv the id of the segment (u32) and its address (u64), of posix the name of its file (u64), its address and its length (src/uct/sm/mm).
+ * A packed key (UCX: src/ucp/core/ucp_rkey.c) has a bit map of memory domains (8 bytes), the memory type, and for each domain a length and as many bytes:
+ * for sysv the segment id (u32) and address (u64), for posix the file name (u64), address and length (src/uct/sm/mm).
  *
- * The location of a process in addresses and keys of this engine: the boot id of its machine, its namespaces, its identity.
+ * The location of a process in addresses and keys of this engine is the boot id of its machine, its namespaces and its identity.
  */
 
 import {
@@ -28,21 +28,21 @@ const SYSV_BYTES = 12;
 const POSIX_BYTES = 24;
 /** The file is /proc/PID/fd/FD. */
 const POSIX_PROC_LINK = 1n << 63n;
-/** The file is in /dev/shm; with {@link POSIX_PROC_LINK} it was, without either its folder follows. */
+/** The file is in /dev/shm, or was, if {@link POSIX_PROC_LINK} is set too. Without both bits, the folder follows. */
 const POSIX_SHM_OPEN = 1n << 62n;
 const POSIX_NUMBER_MASK = (1n << 60n) - 1n;
 const PID_BITS = 30n;
 const PID_MASK = (1n << PID_BITS) - 1n;
 
-/** The segments that a key names. */
+/** The segments that a key refers to. */
 export interface KeySegments {
-  /** Ids of sysv. */
+  /** System V segment ids. */
   readonly ids: readonly number[];
-  /** Paths of the files of posix. */
+  /** Paths of the posix files. */
   readonly files: readonly string[];
 }
 
-/** Reads the names of segments in a packed key of libucp; those of layouts that are not known are left out. */
+/** Parses the segments in a packed key of libucp; those with an unknown layout are left out. */
 export function segmentsOf(key: Uint8Array): KeySegments {
   const view = new DataView(key.buffer, key.byteOffset, key.byteLength);
   const [ids, files]: [number[], string[]] = [[], []];
@@ -68,7 +68,7 @@ function fileOf(name: bigint): string | undefined {
   return (name & POSIX_SHM_OPEN) !== 0n ? `/dev/shm/ucx_shm_posix_${number.toString(16)}` : undefined;
 }
 
-/** Identifies the files of segments: a descriptor may be that of another file later. 0 without files; undefined if one does not exist. */
+/** A hash that identifies the files of segments: a descriptor may refer to another file later. 0 without files; undefined if one does not exist. */
 export function identityOf({ files }: KeySegments): bigint | undefined {
   let identity = 0n;
   for (const file of files) {
@@ -80,27 +80,27 @@ export function identityOf({ files }: KeySegments): bigint | undefined {
 }
 
 /**
- * Runs a function while the segments of a key exist, as far as this process can prevent their end: it can for sysv.
- * @param identity of the files when the key was packed
- * @returns undefined if one does not exist any more: the function was not called
+ * Runs a function while the segments of a key exist. Only sysv segments can be kept from being removed meanwhile.
+ * @param identity identity of the files when the key was packed
+ * @returns undefined, without calling the function, if a segment does not exist any more
  */
 export function whileThere<T>(segments: KeySegments, identity: bigint, run: () => T): T | undefined {
   const attached: number[] = [];
   try {
     for (const id of segments.ids) {
-      const address = unlessRefused(() => attachSegment(id), 0);
+      const address = unlessDenied(() => attachSegment(id), 0);
       if (address === undefined) return undefined;
       if (address !== 0) attached.push(address);
     }
-    if (unlessRefused(() => identityOf(segments), identity) !== identity) return undefined;
+    if (unlessDenied(() => identityOf(segments), identity) !== identity) return undefined;
     return run();
   } finally {
     for (const address of attached) detachSegment(address);
   }
 }
 
-/** The result of a look-up; `otherwise` if this process may not look: libucp is not kept from trying then. */
-function unlessRefused<T>(look: () => T, otherwise: T): T {
+/** The result of a look-up; `otherwise` if this process lacks the permission: libucp may then try. */
+function unlessDenied<T>(look: () => T, otherwise: T): T {
   try {
     return look();
   } catch (error) {
@@ -110,18 +110,18 @@ function unlessRefused<T>(look: () => T, otherwise: T): T {
   }
 }
 
-/** 16 bytes boot id, u32 namespace of System V segments, 4 bytes of zeros, then the identity. */
+/** 16 bytes boot id, u32 namespace of System V segments, 4 zero bytes, then the process identity. */
 const AT = { BOOT: 0, IPC_NAMESPACE: 16, IDENTITY: 24 } as const;
 
-/** Bytes of a packed place. */
-export const PLACE_BYTES: number = AT.IDENTITY + PROCESS_IDENTITY_BYTES;
+/** Bytes of a packed location. */
+export const LOCATION_BYTES: number = AT.IDENTITY + PROCESS_IDENTITY_BYTES;
 
 let own: Uint8Array | undefined;
 
-/** The packed place of this process. Throws SyscallError without /proc, or EMFILE the first time. */
-export function ownPlace(): Uint8Array {
+/** The packed location of this process. Throws SyscallError without /proc, or EMFILE on the first call. */
+export function ownLocation(): Uint8Array {
   if (own === undefined) {
-    const bytes = new Uint8Array(PLACE_BYTES);
+    const bytes = new Uint8Array(LOCATION_BYTES);
     bytes.set(bootId(), AT.BOOT);
     new DataView(bytes.buffer).setUint32(AT.IPC_NAMESPACE, ipcNamespace(), true);
     packIdentity(ownIdentity(), bytes, AT.IDENTITY);
@@ -130,17 +130,16 @@ export function ownPlace(): Uint8Array {
   return own;
 }
 
-/** The place of a process. */
-export class ProcessPlace {
+export class ProcessLocation {
   readonly process: ProcessIdentity;
-  /** Whether it runs on this machine, and its process id means the same here. */
+  /** Whether the process runs on this machine, in the same pid namespace. */
   readonly isNear: boolean;
-  /** Whether it also has the same System V segments. */
+  /** Whether it also shares the System V segments of this process. */
   readonly sharesSegments: boolean;
 
-  /** @param packed {@link PLACE_BYTES} */
+  /** @param packed {@link LOCATION_BYTES} bytes */
   constructor(packed: Uint8Array) {
-    const mine = ownPlace();
+    const mine = ownLocation();
     const isSame = (begin: number, end: number): boolean =>
       Buffer.compare(packed.subarray(begin, end), mine.subarray(begin, end)) === 0;
     this.process = unpackIdentity(packed, AT.IDENTITY);
@@ -148,7 +147,7 @@ export class ProcessPlace {
     this.sharesSegments = this.isNear && isSame(AT.IPC_NAMESPACE, AT.IDENTITY);
   }
 
-  /** Whether the process has certainly ended. */
+  /** Whether the process is known to have ended. */
   get hasEnded(): boolean {
     return this.isNear && hasEnded(this.process);
   }

@@ -55,7 +55,7 @@ describe('a dma-buf of host memory', () => {
     expect(() => memory.map({ dmabuf: { fd: 3, byteLength: 64 } })).toThrow(
       expect.objectContaining({
         code: 'ERR_UNSUPPORTED',
-        message: expect.stringMatching(/without pages that the kernel can pin.*engine native/),
+        message: expect.stringMatching(/no pages that the kernel can pin.*engine native/),
       }),
     );
     expect(node.memUnmap).toHaveBeenCalledWith(handle);

@@ -1,6 +1,6 @@
 /**
- * The mapped memory of a context over libucp: host memory is registered with libucp, and all memory with the transports of the node, which check it and
- * detect its type.
+ * Mapped memory of a context over libucp: host memory is registered with libucp, and all memory with the native transports, which check it and detect its
+ * type.
  */
 
 import type { Context } from '../../api/contract/context.ts';
@@ -37,35 +37,32 @@ import { packRemoteKey } from './remote-key.ts';
 
 const EXPORT_ID_BYTES = 6;
 
-/** The context that owns the memory. */
 export interface MapOwner {
   readonly libucp: Libucp;
-  /** The handle of libucp. */
   readonly handle: number;
   readonly access: DeviceAccess;
   readonly log: Log;
 }
 
-/** The memory. */
 export class MemoryMap {
   readonly #functions: LibucpFunctions;
   readonly #context: number;
   readonly #owner: MapOwner;
-  readonly #node: Context;
+  readonly #native: Context;
   readonly #handles: Set<UcpMemory> = new Set();
   /**
-   * Host memory that was unmapped, and of which peers have keys: libucp does not check the address of a put or get over tcp or cma, so that nothing else may
-   * use the addresses. What libucp has allocated is replaced by zero pages that exist as long as this.
+   * Unmapped host memory of which peers have keys. libucp does not check the address of a put or get over tcp or cma, so nothing else may use these
+   * addresses: pages that libucp had allocated are replaced by zero pages, which exist as long as this object.
    */
   readonly #revoked: Set<ArrayBufferLike> = new Set();
-  /** Device memory by its export id. */
+  /** Device memory by export id. */
   readonly #exported: Map<number, UcpMemory> = new Map();
 
-  constructor(owner: MapOwner, node: Context) {
+  constructor(owner: MapOwner, native: Context) {
     this.#functions = owner.libucp.functions;
     this.#context = owner.handle;
     this.#owner = owner;
-    this.#node = node;
+    this.#native = native;
   }
 
   /** See Context.memMap. */
@@ -74,7 +71,7 @@ export class MemoryMap {
     const access = accessOf(isObject ? params.protection : undefined);
     const isAllocated = isObject && 'allocate' in params;
     const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
-    // Memory that can be exported is allocated by the node.
+    // The native context allocates memory that can be exported.
     const isOfLibucp = isAllocated && memoryType === MemoryType.HOST && shared === false;
     const memory = isOfLibucp ? this.#allocate(params.allocate, access) : this.#register(params, access);
     this.#handles.add(memory);
@@ -86,24 +83,24 @@ export class MemoryMap {
   unmap(handle: MemoryHandle): void {
     const memory = this.#own(handle);
     if (memory.inFlight > 0) {
-      const place = `0x${memory.address.toString(16)}`;
-      throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
+      const address = `0x${memory.address.toString(16)}`;
+      throw statusError(Status.BUSY, `unmap memory at ${address}, which ${memory.inFlight} operations use`);
     }
-    this.#node.memUnmap(memory.node);
-    // The transports of the node cache pages; these return to libucp, and their addresses will be reused for other memory.
+    this.#native.memUnmap(memory.nativeHandle);
+    // The native transports cache registrations of pages; these pages return to libucp, and their addresses will be reused.
     if (memory.allocation !== undefined)
-      this.#node.memoryUnmapped(memory.allocation.address, memory.allocation.byteLength);
+      this.#native.memoryUnmapped(memory.allocation.address, memory.allocation.byteLength);
     this.#forget(memory);
   }
 
   /** See Context.memAdvise. */
   advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
-    this.#node.memAdvise(this.check(handle).node, advice, options);
+    this.#native.memAdvise(this.check(handle).nativeHandle, advice, options);
   }
 
   /** See Context.memoryUnmapped. */
   unmapped(address: number | bigint, byteLength: number): void {
-    this.#node.memoryUnmapped(address, byteLength);
+    this.#native.memoryUnmapped(address, byteLength);
     for (const memory of this.#handles) if (memory.bytes !== undefined && !memory.mapped) this.#forget(memory);
   }
 
@@ -111,21 +108,20 @@ export class MemoryMap {
   packRkey(handle: MemoryHandle): Uint8Array {
     const memory = this.check(handle);
     if ((memory.access & REMOTE_ACCESS) === 0) throw noRemoteAccess(memory);
-    memory.packed ??= packRemoteKey(this.#functions, this.#context, [memory, memory.access], this.#node);
+    memory.packed ??= packRemoteKey(this.#functions, this.#context, [memory, memory.access], this.#native);
     return memory.packed.slice();
   }
 
-  /** A key for endpoints of this context to itself, which permits everything. */
+  /** A key for endpoints of this context to itself, which permits every access. */
   packOwnRkey(handle: MemoryHandle): Uint8Array {
-    return packRemoteKey(this.#functions, this.#context, [this.check(handle), MemAccess.ALL], this.#node);
+    return packRemoteKey(this.#functions, this.#context, [this.check(handle), MemAccess.ALL], this.#native);
   }
 
-  /** The mapped memory, for snapshots. */
+  /** For snapshots. */
   get mapped(): ReadonlySet<UcpMemory> {
     return this.#handles;
   }
 
-  /** The device memory with an export id. */
   exported(exportId: number): UcpMemory | undefined {
     return this.#exported.get(exportId);
   }
@@ -137,26 +133,26 @@ export class MemoryMap {
     return memory;
   }
 
-  /** Returns the handle of this context, also if its card has lost the memory. */
+  /** Returns the handle, if it belongs to this context, also if its card has lost the memory. */
   #own(handle: MemoryHandle): UcpMemory {
     if (!(handle instanceof UcpMemory) || !this.#handles.has(handle)) OwnedMemory.refuse(this.#owner, handle);
     return handle;
   }
 
-  /** Unmaps all memory; the context of the node is closed afterwards. No worker of libucp serves peers any more. */
+  /** Unmaps all memory. Call this when no worker of libucp serves peers any more, before the native context is closed. */
   close(): void {
     for (const memory of this.#handles) this.#forget(memory);
     this.#revoked.clear();
   }
 
-  /** Allocates host memory by libucp: its shared-memory transports reach it without a copy. */
+  /** Allocates host memory by libucp: its shared-memory transports access it without a copy. */
   #allocate(byteLength: number, access: number): UcpMemory {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', byteLength);
     }
-    // libucp exhausts the shared memory of the machine before it fails.
+    // Checked here: libucp would exhaust the shared memory of the machine before it fails.
     if (byteLength > VIEW_LENGTH_MAX)
-      throw invalidParam('allocate', 'must be at most 4 GiB of host memory', byteLength);
+      throw invalidParam('allocate', 'must be at most 4 GiB for host memory', byteLength);
     const memh = this.#ucpMap({ address: 0, byteLength, access, flags: UCP_MEM_MAP.ALLOCATE });
     const unmap = (): void => this.#ucpUnmap(memh);
     let allocation: ForeignMemory;
@@ -167,42 +163,42 @@ export class MemoryMap {
       throw error;
     }
     try {
-      const node = this.#node.memMap({ address: allocation.address, byteLength, memoryType: MemoryType.HOST });
-      return new UcpMemory(this.#owner, node, { memh, allocation, exportId: 0, access });
+      const native = this.#native.memMap({ address: allocation.address, byteLength, memoryType: MemoryType.HOST });
+      return new UcpMemory(this.#owner, native, { memh, allocation, exportId: 0, access });
     } catch (error) {
       allocation.close();
       throw error;
     }
   }
 
-  /** Registers existing memory, which the node checks, maps or imports, or memory of a card. */
+  /** Registers existing memory, which the native context checks, maps or imports, or memory of a card. */
   #register(params: MapParams, access: number): UcpMemory {
-    // The transports of the node get no protection: this engine checks what peers and the program may do.
+    // The native context gets no protection: this engine checks the accesses of peers and of the program.
     const { protection: _protection, ...source } = params ?? {};
-    const node = this.#node.memMap(source as MapParams);
-    if (node.bytes === undefined) {
-      const memh = this.#owner.access.isDirect ? this.#registerDevice(node, access) : 0;
-      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: this.#newExportId(), access });
+    const native = this.#native.memMap(source as MapParams);
+    if (native.bytes === undefined) {
+      const memh = this.#owner.access.isDirect ? this.#registerDevice(native, access) : 0;
+      return new UcpMemory(this.#owner, native, { memh, allocation: undefined, exportId: this.#newExportId(), access });
     }
     try {
-      // libucp gets an address: it would copy a dma-buf without pages over some transports, and fail over others (cma, RDMA).
-      if ('dmabuf' in source && !isReadable(Number(node.address), 1)) throw noPages();
-      const memh = this.#ucpMap({ address: Number(node.address), byteLength: node.byteLength, access });
-      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: 0, access });
+      // libucp gets an address. For a dma-buf without pages, it would use a copy on some transports and fail on others (cma, RDMA).
+      if ('dmabuf' in source && !isReadable(Number(native.address), 1)) throw noPages();
+      const memh = this.#ucpMap({ address: Number(native.address), byteLength: native.byteLength, access });
+      return new UcpMemory(this.#owner, native, { memh, allocation: undefined, exportId: 0, access });
     } catch (error) {
-      this.#node.memUnmap(node);
+      this.#native.memUnmap(native);
       throw error;
     }
   }
 
-  /** Registers device memory; 0 if libucp does not accept it: it is then staged through host memory. */
+  /** Registers device memory; returns 0 if libucp rejects it, so that it is staged through host memory. */
   #registerDevice({ address, byteLength }: MemoryHandle, access: number): number {
     try {
       const { memoryType } = this.#owner.access;
       return this.#ucpMap({ address: Number(address), byteLength, access, memoryType });
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      this.#owner.log.warn(`libucp does not take memory of a card, it goes through host memory: ${why}`);
+      this.#owner.log.warn(`libucp cannot register device memory, so it is staged through host memory: ${why}`);
       return 0;
     }
   }
@@ -232,7 +228,7 @@ export class MemoryMap {
     else if (memory.memh !== 0) this.#ucpUnmap(memory.memh);
   }
 
-  /** An unguessable number, exact as a Number. */
+  /** Unguessable, and below 2^53, so that it is exact as a Number. */
   #newExportId(): number {
     for (;;) {
       const id = Buffer.from(systemRandomBytes(EXPORT_ID_BYTES)).readUIntLE(0, EXPORT_ID_BYTES);
@@ -242,26 +238,26 @@ export class MemoryMap {
 }
 
 function noPages(): UcxError {
-  const why = 'its exporter maps it without pages that the kernel can pin, which cma and RDMA of libucp need';
+  const why = 'its exporter provides no pages that the kernel can pin for cma and RDMA';
   return statusError(
     Status.UNSUPPORTED,
-    `map a dma-buf of host memory over engine libucx (${why}): the engine native copies it`,
+    `map a dma-buf of host memory with engine libucx (${why}): use engine native, which copies it`,
   );
 }
 
-/** Parameters of a mapping by libucp. */
+/** Parameters of ucp_mem_map. */
 export interface UcpMapping {
   readonly address: number;
   readonly byteLength: number;
   /** Bits of UCP_MEM_MAP. Default none. */
   readonly flags?: number;
-  /** Number of the memory type in libucp. Default host. */
+  /** Memory type in the numbering of libucp. Default host. */
   readonly memoryType?: number;
-  /** What the memory may be used for: bits of MemAccess. Default everything. */
+  /** Permitted accesses: bits of MemAccess. Default all. */
   readonly access?: number;
 }
 
-/** The protection of libucp for access flags; undefined for all of them, because libucp has none that includes atomic operations. */
+/** The libucp protection for access flags; undefined for all of them, because no libucp protection includes atomic operations. */
 export function protOf(access: number): number | undefined {
   if (access === MemAccess.ALL) return undefined;
   const { LOCAL_READ, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE } = UCP_MEM_MAP_PROT;
@@ -273,7 +269,7 @@ export function protOf(access: number): number | undefined {
   );
 }
 
-/** Maps memory with libucp, and returns its handle. @throws UcxError of ucp_mem_map */
+/** Maps memory with libucp, and returns the handle. @throws UcxError of ucp_mem_map */
 export function mapByUcp(functions: LibucpFunctions, context: number, mapping: UcpMapping): number {
   const { address, byteLength, flags = 0, memoryType = UCS_MEMORY_TYPE.HOST, access = MemAccess.ALL } = mapping;
   const { ADDRESS, LENGTH, FLAGS, PROT, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;

@@ -1,9 +1,8 @@
 /**
- * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node, for memory of cards on the same
- * machine and for host memory of the same process, and the export id by which the owner finds memory of a card. Worker addresses and remote keys of
- * this engine: the bytes of libucp unchanged, if it reaches the memory, so that programs in other languages can use them, followed by the part of this
- * library and a checksum.
- * libucp reads addresses and keys without their length.
+ * Remote keys and worker addresses of the libucx engine. A remote key has a libucp key for host memory, a native key for memory of cards on the same
+ * machine and for host memory of the same process, and the export id by which the owner finds device memory. The libucp bytes come first, unchanged
+ * (programs in other languages can use them), followed by the part of this library and a checksum. libucp parses addresses and keys without knowing their
+ * length.
  */
 
 import { crc32 } from 'node:zlib';
@@ -34,18 +33,18 @@ import { checkStatus, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { identityOf, ownPlace, PLACE_BYTES, ProcessPlace, segmentsOf, whileThere } from './key-segments.ts';
+import { identityOf, LOCATION_BYTES, ownLocation, ProcessLocation, segmentsOf, whileThere } from './key-segments.ts';
 import type { LocalBuffer, LocalMemory, UcpMemory } from './memory-handle.ts';
 
 /**
- * 9 bytes of zeros, u8 memory type, u8 denied accesses, 5 bytes of zeros, u64 address, u64 length, u64 export id of device memory, u64 identity of the
- * files of libucp's segments, the place of the owner; then the key of the node, which host memory has if there are cards. The first zeros are what a plain UCX program reads of memory that libucp does not reach: a key without
- * memory domains (u64), of host memory (u8). It unpacks; no bytes exist that libucp refuses without risk (1.13: it releases parts that it has not unpacked).
+ * 9 zero bytes, u8 memory type, u8 denied accesses, 5 zero bytes, u64 address, u64 length, u64 export id of device memory, u64 identity of the files of
+ * libucp's segments, the location of the owner; then the native key, which host memory has if there are cards. If libucp does not know the memory, a plain
+ * UCX program parses the first zero bytes as a key of host memory (u8) without memory domains (u64), which it can unpack. No other bytes are safe: libucp
+ * 1.13 releases key components that it has not unpacked.
  */
-const FIELD = { MEMORY_TYPE: 9, DENIED: 10, ADDRESS: 16, LENGTH: 24, EXPORT_ID: 32, FILES: 40, PLACE: 48 } as const;
-const FIELDS_BYTES = FIELD.PLACE + PLACE_BYTES;
+const FIELD = { MEMORY_TYPE: 9, DENIED: 10, ADDRESS: 16, LENGTH: 24, EXPORT_ID: 32, FILES: 40, LOCATION: 48 } as const;
+const FIELDS_BYTES = FIELD.LOCATION + LOCATION_BYTES;
 
-/** The fields of a key. */
 export interface KeyFields {
   readonly memoryType: MemoryType;
   readonly address: bigint;
@@ -54,38 +53,38 @@ export interface KeyFields {
   readonly access: number;
   /** 0 for host memory. */
   readonly exportId: number;
-  /** Where its owner runs; undefined for a key from a program that does not use this library. */
-  readonly place: ProcessPlace | undefined;
+  /** Location of the owner; undefined for a key of a program that does not use this library. */
+  readonly location: ProcessLocation | undefined;
   /** See identityOf. */
   readonly files: bigint;
   readonly ucx: Uint8Array;
-  readonly node: Uint8Array;
+  readonly native: Uint8Array;
 }
 
-/** The remote key of mapped memory, and the access that it says to permit. Throws UcxError of ucp_rkey_pack. */
+/** Packs the remote key of mapped memory, with the permitted accesses. Throws UcxError of ucp_rkey_pack. */
 export function packRemoteKey(
   functions: LibucpFunctions,
   context: number,
   [memory, access]: readonly [UcpMemory, number],
-  node: Context,
+  native: Context,
 ): Uint8Array {
-  const hasNodeKey = memory.exportId !== 0 || node.query().memoryTypes.includes(MemoryType.GAUDI);
-  const nodeKey = hasNodeKey ? node.packRkey(memory.node) : new Uint8Array(0);
-  const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
+  const hasNativeKey = memory.exportId !== 0 || native.query().memoryTypes.includes(MemoryType.GAUDI);
+  const nativeKey = hasNativeKey ? native.packRkey(memory.nativeHandle) : new Uint8Array(0);
+  const own = new Uint8Array(FIELDS_BYTES + nativeKey.byteLength);
   const view = new DataView(own.buffer);
   view.setUint8(FIELD.MEMORY_TYPE, memory.memoryType);
   view.setUint8(FIELD.DENIED, deniedOf(access));
   view.setBigUint64(FIELD.ADDRESS, memory.address, true);
   view.setBigUint64(FIELD.LENGTH, BigInt(memory.byteLength), true);
   view.setBigUint64(FIELD.EXPORT_ID, BigInt(memory.exportId), true);
-  own.set(ownPlace(), FIELD.PLACE);
-  own.set(nodeKey, FIELDS_BYTES);
+  own.set(ownLocation(), FIELD.LOCATION);
+  own.set(nativeKey, FIELDS_BYTES);
   const ucx = memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0);
   view.setBigUint64(FIELD.FILES, identityOf(segmentsOf(ucx)) ?? 0n, true);
   return packEnvelope({ ucx, own }, 'remote key');
 }
 
-/** The remote key of libucp for a memory handle. Throws UcxError of ucp_rkey_pack. */
+/** The libucp key of a memory handle. Throws UcxError of ucp_rkey_pack. */
 export function packUcx(functions: LibucpFunctions, context: number, memh: number): Uint8Array {
   using buffer = new OutValue();
   using size = new OutValue();
@@ -97,8 +96,8 @@ export function packUcx(functions: LibucpFunctions, context: number, memh: numbe
 }
 
 /**
- * Parses a key, of this engine unless `raw` is given.
- * @param raw properties of the memory of a key from a program that does not use this library
+ * Parses a key, which is one of this engine unless `raw` is given.
+ * @param raw properties of the memory, for a key of a program that does not use this library
  * @throws UcxError ERR_RKEY_MALFORMED
  */
 export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefined): KeyFields {
@@ -111,23 +110,24 @@ export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefin
     byteLength,
     access: REMOTE_ACCESS,
     exportId: 0,
-    place: undefined,
+    location: undefined,
     files: 0n,
     ucx,
-    node: new Uint8Array(0),
+    native: new Uint8Array(0),
   };
 }
 
 function parse(packed: Uint8Array): KeyFields {
   const { ucx, own } = unpackEnvelope(packed, 'remote key');
-  if (own.byteLength < FIELDS_BYTES) throw malformed('remote key', `has ${own.byteLength} bytes of fields`);
+  if (own.byteLength < FIELDS_BYTES)
+    throw malformed('remote key', `has ${own.byteLength} bytes after the libucp part, fewer than ${FIELDS_BYTES}`);
   const view = new DataView(own.buffer, own.byteOffset, own.byteLength);
   const memoryType = view.getUint8(FIELD.MEMORY_TYPE);
-  if (memoryType >= MEMORY_TYPE_COUNT) throw malformed('remote key', `is of memory type ${memoryType}`);
+  if (memoryType >= MEMORY_TYPE_COUNT) throw malformed('remote key', `has unknown memory type ${memoryType}`);
   const byteLength = Number(view.getBigUint64(FIELD.LENGTH, true));
   const exportId = Number(view.getBigUint64(FIELD.EXPORT_ID, true));
   if (!Number.isSafeInteger(byteLength) || !Number.isSafeInteger(exportId)) {
-    throw malformed('remote key', 'has a length or a number beyond 2^53');
+    throw malformed('remote key', 'has a length or an export id above 2^53');
   }
   const denied = view.getUint8(FIELD.DENIED);
   const access = accessWithout(denied);
@@ -135,7 +135,7 @@ function parse(packed: Uint8Array): KeyFields {
   const hasUcx = ucx.byteLength > 0;
   const isHost = memoryType === MemoryType.HOST;
   if ((isHost && !hasUcx) || isHost !== (exportId === 0)) {
-    throw malformed('remote key', 'has not the part that its memory type asks for');
+    throw malformed('remote key', 'lacks the component for its memory type');
   }
   return {
     memoryType: memoryType as MemoryType,
@@ -143,41 +143,41 @@ function parse(packed: Uint8Array): KeyFields {
     byteLength,
     access,
     exportId,
-    place: new ProcessPlace(own.subarray(FIELD.PLACE, FIELDS_BYTES)),
+    location: new ProcessLocation(own.subarray(FIELD.LOCATION, FIELDS_BYTES)),
     files: view.getBigUint64(FIELD.FILES, true),
     ucx,
-    node: own.subarray(FIELDS_BYTES),
+    native: own.subarray(FIELDS_BYTES),
   };
 }
 
-/** The endpoint of a key. */
+/** The endpoint that a key belongs to. */
 export interface KeyOwner {
   readonly handle: number;
-  /** Whether addresses of cards are passed to libucp here. */
+  /** Whether device addresses are passed to libucp. */
   readonly isDirect: boolean;
-  /** The key for the transports of the node; undefined if they do not reach the peer. */
-  unpackNodeKey(packed: Uint8Array): RemoteKey | undefined;
-  /** Called when a key has been released. */
+  /** The native key; undefined if the native transports do not reach the peer. */
+  unpackNativeKey(packed: Uint8Array): RemoteKey | undefined;
+  /** Called after a key was released. */
   forgetKey(key: RemoteKey): void;
 }
 
 /** An unpacked remote key. */
 export class UcpRemoteKey extends OwnedRemoteKey {
   declare readonly owner: KeyOwner;
-  /** The key of libucp; 0 for device memory that is unknown to it at either end. */
+  /** The libucp key; 0 for device memory that libucp does not know at either end. */
   readonly handle: number;
   /** The address for libucp. */
   readonly remoteAddress: number;
   /** Export id of device memory; 0 for host memory. */
   readonly exportId: number;
-  /** The packed key for the transports of the node until it is unpacked; for host memory when it is first asked for. */
-  #packedNode: Uint8Array;
-  #node: RemoteKey | undefined;
-  /** Always undefined: libucp would unmap them while they are read. */
+  /** The packed native key until it is unpacked; for host memory at the first use. */
+  #packedNative: Uint8Array;
+  #native: RemoteKey | undefined;
+  /** Always undefined: libucp could unmap the memory while it is read. */
   readonly bytes: undefined = undefined;
-  /** Cached queries of the transports of the node: queried operations and kinds of local memory, and supported ones; see device/paths.ts. */
-  nodeAsked = 0;
-  nodeReaches = 0;
+  /** Cached queries of the native transports: bit sets of the queried operations and kinds of local memory, and of the supported ones; see device/paths.ts. */
+  nativeQueried = 0;
+  nativeSupported = 0;
   /** Number of operations in flight that use it. */
   #inFlight = 0;
   readonly #functions: LibucpFunctions;
@@ -189,36 +189,36 @@ export class UcpRemoteKey extends OwnedRemoteKey {
     this.exportId = fields.exportId;
     this.remoteAddress = Number(fields.address);
     const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
-    if (fields.place?.hasEnded === true) throw stale(`its owner, process ${fields.place.process.pid}, has ended`);
+    if (fields.location?.hasEnded === true) throw stale(`its owner, process ${fields.location.process.pid}, has ended`);
     this.handle = isKnown ? unpackNear(functions, owner.handle, fields) : 0;
-    // Copied: the program may reuse the bytes that it has passed.
-    this.#packedNode = fields.node.slice();
-    if (fields.exportId !== 0) this.#node = this.node;
+    // Copied: the program may overwrite the packed key.
+    this.#packedNative = fields.native.slice();
+    if (fields.exportId !== 0) this.#native = this.native;
   }
 
-  /** The key for the transports of the node; undefined if they do not reach the memory. */
-  get node(): RemoteKey | undefined {
-    if (this.#packedNode.byteLength > 0) {
-      const packed = this.#packedNode;
-      this.#packedNode = new Uint8Array(0);
-      this.#node = this.owner.unpackNodeKey(packed);
+  /** The native key; undefined if the native transports do not reach the memory. */
+  get native(): RemoteKey | undefined {
+    if (this.#packedNative.byteLength > 0) {
+      const packed = this.#packedNative;
+      this.#packedNative = new Uint8Array(0);
+      this.#native = this.owner.unpackNativeKey(packed);
     }
-    return this.#node;
+    return this.#native;
   }
 
   get sysDevice(): number | undefined {
-    // An object that inherits from a key is no key.
-    return #node in this ? this.#node?.sysDevice : undefined;
+    // `this` may be an object that inherits from a key, such as a proxy, without its private fields.
+    return #native in this ? this.#native?.sysDevice : undefined;
   }
 
   get live(): boolean {
-    return this.#node?.live ?? true;
+    return this.#native?.live ?? true;
   }
 
   protected override describeParts(): readonly RemoteKeyPart[] {
     const { byteLength, live } = this;
     const own = this.handle === 0 ? [] : [{ md: 'libucp', byteLength, live, source: undefined }];
-    return [...own, ...(this.#node?.describe() ?? [])];
+    return [...own, ...(this.#native?.describe() ?? [])];
   }
 
   /** Keeps both keys for an operation until {@link unpin}: libucp reads its key until its request has ended. */
@@ -239,16 +239,19 @@ export class UcpRemoteKey extends OwnedRemoteKey {
   #destroyUnused(): void {
     if (this.#inFlight > 0) return;
     if (this.handle !== 0) this.#functions.ucp_rkey_destroy(this.handle);
-    this.#node?.release();
+    this.#native?.release();
   }
 }
 
-/** Unpacks the key of libucp in a key of this engine, whose segments of shared memory must exist. Throws UcxError ERR_RKEY_STALE; of ucp_ep_rkey_unpack. */
-function unpackNear(functions: LibucpFunctions, ep: number, { ucx, place, files }: KeyFields): number {
+/**
+ * Unpacks the libucp part of a key of this engine, after a check that its shared-memory segments exist. Throws UcxError ERR_RKEY_STALE; of
+ * ucp_ep_rkey_unpack.
+ */
+function unpackNear(functions: LibucpFunctions, ep: number, { ucx, location, files }: KeyFields): number {
   const unpack = (): number => unpackUcx(functions, ep, ucx);
-  if (place?.isNear !== true) return unpack();
+  if (location?.isNear !== true) return unpack();
   const segments = segmentsOf(ucx);
-  const handle = whileThere(place.sharesSegments ? segments : { ...segments, ids: [] }, files, unpack);
+  const handle = whileThere(location.sharesSegments ? segments : { ...segments, ids: [] }, files, unpack);
   if (handle === undefined) throw stale('its owner has unmapped the memory, or has ended');
   return handle;
 }
@@ -262,7 +265,7 @@ function stale(rule: string): UcxError {
   });
 }
 
-/** Unpacks a key of libucp at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
+/** Unpacks a libucp key at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
 export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
   // Aligned, and followed by zeros: libucp reads as many bytes as the key specifies.
   using block = allocateScratch(ucx.byteLength + FIELDS_BYTES);
@@ -286,13 +289,12 @@ export function checkSides(
   checkRemote(endpoint, sides, remoteAccess);
 }
 
-/** A put or get between memory and a key of this engine, without the endpoint. */
+/** The memory ranges of a put or get. */
 export interface Move extends LocalRange<LocalMemory>, RemoteRange<UcpRemoteKey> {}
 
-/** The arguments of an operation. */
 export type UcxCall = Call<object, LocalBuffer, UcpRemoteKey>;
 
-/** The arguments of a put or get whose local memory is no list. */
+/** The ranges of a put or get whose local memory is not a list. */
 export function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Move {
   call.rkey = rkey as UcpRemoteKey;
   call.remoteOffset = remoteOffset;
@@ -302,43 +304,43 @@ export function moveOf(call: UcxCall, rkey: RemoteKey, remoteOffset: number): Mo
 /** The last four bytes, little-endian. */
 const MAGICS = PACKED_MARKS.libucx;
 const VERSION = 4;
-/** After the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
+/** The tail after the two parts: their lengths, the version, a checksum over all previous bytes, the magic. */
 const TAIL_BYTES = 20;
-/** Maximum length of a parsed address or key. */
+/** Limit for the length of addresses and keys that are parsed. */
 const BYTES_MAX = 65_536;
 
 /** The parts of an address or key. */
 export interface Envelope {
-  /** The bytes of libucp; empty if it has none. */
+  /** The libucp bytes; empty if there are none. */
   readonly ucx: Uint8Array;
-  /** The part of this library. */
+  /** The bytes of this library. */
   readonly own: Uint8Array;
 }
 
-/** Options which declare that the bytes are from a program that does not use this library. */
+/** The options that declare bytes from a program that does not use this library. */
 const RAW_OPTION: Readonly<Record<PackedKind, string>> = {
   'worker address': 'option rawAddress',
   'remote key': 'option raw',
 };
 
-/** The parts of a worker address. */
 export interface AddressFields {
   readonly ucx: Uint8Array;
-  /** The address for the transports of the node. */
-  readonly node: Uint8Array;
-  readonly place: ProcessPlace;
+  /** The native address. */
+  readonly native: Uint8Array;
+  readonly location: ProcessLocation;
 }
 
 /** Packs a worker address of this process. */
-export function packAddress({ ucx, node }: Omit<AddressFields, 'place'>): Uint8Array {
-  return packEnvelope({ ucx, own: Buffer.concat([ownPlace(), node]) }, 'worker address');
+export function packAddress({ ucx, native }: Omit<AddressFields, 'location'>): Uint8Array {
+  return packEnvelope({ ucx, own: Buffer.concat([ownLocation(), native]) }, 'worker address');
 }
 
-/** Unpacks a worker address. @throws UcxError ERR_ADDRESS_MALFORMED with the violated rule */
+/** @throws UcxError ERR_ADDRESS_MALFORMED with the violated rule */
 export function unpackAddress(packed: Uint8Array): AddressFields {
   const { ucx, own } = unpackEnvelope(packed, 'worker address');
-  if (own.byteLength < PLACE_BYTES) throw malformed('worker address', `has ${own.byteLength} bytes of fields`);
-  return { ucx, node: own.subarray(PLACE_BYTES), place: new ProcessPlace(own.subarray(0, PLACE_BYTES)) };
+  if (own.byteLength < LOCATION_BYTES)
+    throw malformed('worker address', `has ${own.byteLength} bytes after the libucp part`);
+  return { ucx, native: own.subarray(LOCATION_BYTES), location: new ProcessLocation(own.subarray(0, LOCATION_BYTES)) };
 }
 
 /** Packs both parts. */
@@ -362,25 +364,28 @@ export function packEnvelope({ ucx, own }: Envelope, kind: PackedKind): Uint8Arr
  */
 export function unpackEnvelope(packed: Uint8Array, kind: PackedKind): Envelope {
   const { byteLength } = checkBytes(packed, kind);
-  if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
+  if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} of at least ${TAIL_BYTES} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const at = byteLength - TAIL_BYTES;
   if (view.getUint32(at + 16, true) !== MAGICS[kind]) {
-    throw malformed(kind, `does not end as one of the engine libucx (of another UCX program: ${RAW_OPTION[kind]})`);
+    throw malformed(
+      kind,
+      `does not end with the magic of engine libucx (if it is from another UCX program, ${RAW_OPTION[kind]})`,
+    );
   }
   const version = view.getUint32(at + 8, true);
-  if (version !== VERSION) throw malformed(kind, `has version ${version}, this library reads ${VERSION}`);
+  if (version !== VERSION) throw malformed(kind, `has version ${version}, but this library supports ${VERSION}`);
   if (view.getUint32(at + 12, true) !== crc32(packed.subarray(0, at + 12))) {
-    throw malformed(kind, 'has a checksum that does not match');
+    throw malformed(kind, 'has a wrong checksum');
   }
   const [ucx, own] = [view.getUint32(at, true), view.getUint32(at + 4, true)];
-  if (ucx + own !== at) throw malformed(kind, `has parts of ${ucx} and ${own} bytes in ${at}`);
+  if (ucx + own !== at) throw malformed(kind, `has parts of ${ucx} and ${own} bytes, but ${at} bytes in total`);
   return { ucx: packed.subarray(0, ucx), own: packed.subarray(ucx, at) };
 }
 
 /**
- * Checks bytes of libucp from another program.
- * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for invalid bytes
+ * Checks the length of bytes from another program that uses libucp.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED
  */
 export function rawBytes(packed: Uint8Array, kind: PackedKind): Envelope {
   if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');

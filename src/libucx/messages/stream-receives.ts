@@ -1,10 +1,10 @@
 /**
- * Receives of the streams of one worker. This engine queues them, because libucp cannot cancel them: bytes are taken as soon as they have arrived,
- * since libucp drops them when the endpoint fails, and the next receive copies them.
+ * Receives of the streams of one worker. This engine queues them, because libucp cannot cancel stream receives. Arrived bytes are taken from libucp at
+ * once, because it drops them when the endpoint fails, and copied by the next receive.
  *
  * ```
  * STARTING --the call returns--> WAITING --bytes, failure, cancellation: the request ends too--> ENDED
- *     '---- the same: the call returns the result -------------------------------------------------^
+ * '---- the same: the call returns the result -------------------------------------------------^
  * ```
  */
 
@@ -20,7 +20,7 @@ import { type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/local.ts';
 import { STREAM_RECEIVE, TRANSPORT, type UcpRequest } from '../request/request.ts';
 
-/** Mask for the number of progress calls: streams are checked at every 64th one, even without a report of libucp. */
+/** Mask for the number of progress calls: streams are checked at every 64th one even if libucp reports no events. */
 const QUIET_TURNS_MASK = 63;
 
 /** State of a receive: see the diagram above. */
@@ -32,7 +32,7 @@ class StreamReceive {
   readonly request: UcpRequest;
   readonly pieces: readonly Piece<LocalMemory>[];
   readonly waitAll: boolean;
-  /** Number of bytes received. */
+  /** Bytes received. */
   done = 0;
   state: ReceiveState = ReceiveState.STARTING;
   status: Status = Status.OK;
@@ -56,9 +56,9 @@ class StreamReceive {
   }
 }
 
-/** The streams of one worker with receives. */
+/** The streams of one worker that have receives. */
 export class StreamReceives {
-  /** Memory to which libucp writes the number of bytes. */
+  /** Memory to which libucp writes a byte count. */
   readonly length: ScratchBlock = allocateScratch(8);
   readonly receives: DataReceives;
   readonly #streams: Set<EndpointStream> = new Set();
@@ -86,7 +86,7 @@ export class StreamReceives {
     return false;
   }
 
-  /** Registers a stream: its arriving bytes are collected from now on. */
+  /** Registers a stream: its bytes are collected from now on. */
   add(stream: EndpointStream): void {
     this.#streams.add(stream);
   }
@@ -100,31 +100,30 @@ export class StreamReceives {
   }
 }
 
-/** Bytes passed on by libucp, which keeps them until they are released. */
+/** Received bytes, which libucp keeps until they are released. */
 interface Chunk {
   readonly address: number;
   readonly byteLength: number;
-  /** The memory at the address, if it is not that of libucp. */
+  /** A copy of the bytes, if the memory at the address is not that of libucp. */
   readonly copy?: Uint8Array;
 }
 
-/** The receiving side of the stream of one endpoint. */
+/** The receive side of the stream of one endpoint. */
 export class EndpointStream {
   readonly #core: WorkerCore;
   readonly #streams: StreamReceives;
-  /** The handle of libucp's endpoint. */
   readonly #ep: number;
   readonly #receives: StreamReceive[] = [];
-  /** Chunks from libucp, in order, and the number of consumed bytes of the first one. */
+  /** Chunks from libucp in order, and the number of consumed bytes of the first one. */
   readonly #chunks: Chunk[] = [];
   #chunkUsed = 0;
   /** Whether bytes are being copied to a card. */
   #isCopying = false;
-  /** Status of the failed endpoint, or CANCELED of one that is being closed: bytes that arrived before are received all the same. */
+  /** Status of the failed endpoint, or CANCELED if it is closing: bytes that arrived before can still be received. */
   #failure: Status = Status.OK;
-  /** Whether the handle is not used any more. */
+  /** Whether the libucp handle is not used any more. */
   #isDetached = false;
-  /** Whether bytes that have not been received were dropped. */
+  /** Whether unreceived bytes were dropped. */
   #isClosed = false;
 
   constructor(core: WorkerCore, streams: StreamReceives, ep: number) {
@@ -181,7 +180,7 @@ export class EndpointStream {
     return bytes;
   }
 
-  /** Passes arrived bytes to the receives, in order. @returns number of receives that have ended */
+  /** Copies arrived bytes to the receives, in order. @returns number of receives that ended */
   serve(): number {
     let count = 0;
     while (!this.#isCopying && this.#receives.length > 0) {
@@ -204,8 +203,8 @@ export class EndpointStream {
   }
 
   /**
-   * Leaves the handle of libucp, which becomes invalid: what has arrived is kept in memory of its own.
-   * @param isFreed whether the handle is invalid already: then what libucp still has is lost
+   * Stops using the libucp handle, which becomes invalid: copies the arrived bytes.
+   * @param isFreed whether the handle is invalid already, so that the bytes still in libucp are lost
    */
   detach(isFreed: boolean): void {
     if (this.#isDetached) return;
@@ -219,19 +218,18 @@ export class EndpointStream {
     }
   }
 
-  /** Called when the endpoint has failed. */
   fail(status: Status): void {
     this.#failure = status;
     this.serve();
   }
 
-  /** Cancels the receives of an endpoint that is being closed. One whose bytes are being copied to a card ends with the copy. */
+  /** Cancels the receives of an endpoint that is closing. A receive whose bytes are being copied to a card ends with the copy. */
   cancelAll(): void {
     if (this.#failure === Status.OK) this.#failure = Status.CANCELED;
     for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
   }
 
-  /** Drops the bytes that have not been received. */
+  /** Drops unreceived bytes. */
   close(): void {
     this.#isClosed = true;
     while (this.#chunks.length > 0) this.#release();
@@ -268,7 +266,7 @@ export class EndpointStream {
     return true;
   }
 
-  /** Copies through a copy of the chunk; returns false if that is in progress, or could not be started. */
+  /** Copies a chunk to device memory; returns false if that is in progress, or could not start. */
   #copyToCards(receive: StreamReceive, bytes: number): boolean {
     const source = new Uint8Array(bytes);
     if (bytes > 0) memcpy(addressOf(source), this.#chunks[0]!.address + this.#chunkUsed, bytes);
@@ -285,14 +283,14 @@ export class EndpointStream {
       this.serve();
     };
     const given = { local: target, localOffset: 0, byteLength: bytes };
-    // A part of the receive, whose memory was checked when it began.
+    // The memory was checked when the receive began.
     const started = this.#core.requests.runInner(() => this.#streams.receives.copyOut(arrived, given, { callback }, 0));
     this.#isCopying = typeof started !== 'number';
     if (typeof started === 'number' && started < 0 && started !== Status.NO_RESOURCE) this.#endFirst(started);
     return started === Status.OK;
   }
 
-  /** Advances a receive after bytes were copied to it. @returns 1 if it has ended */
+  /** Advances a receive after bytes were copied to it. @returns 1 if it has ended, else 0 */
   #advance(receive: StreamReceive, bytes: number): number {
     receive.done += bytes;
     if (!this.#isClosed) this.#consume(bytes);

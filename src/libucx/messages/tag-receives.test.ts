@@ -42,7 +42,7 @@ const call = (isImmediate = true): UcxCall =>
   ({ local: bytes, localOffset: 8, byteLength: 32, params: undefined, isImmediate }) as unknown as UcxCall;
 
 describe('a receive', () => {
-  it.each([true, false])('waits for its tag in its memory; without a request of its own: %s', (isImmediate) => {
+  it.each([true, false])('waits for its tag in its memory; without a request: %s', (isImmediate) => {
     const request = receives.receive(call(isImmediate), TAG, MASK) as UcpRequest;
     expect(ucp_tag_recv_nbx.mock.calls[0]!.slice(0, 5)).toEqual([WORKER, addressOf(bytes) + 8, 32, TAG, MASK]);
     expect([request.wantedTag, request.wantedMask, request.pinned, request.byteLength]).toEqual([TAG, MASK, bytes, 32]);
@@ -89,7 +89,7 @@ describe('a probed message', () => {
     const request = receives.receiveMessage(call(), message) as UcpRequest;
     expect(ucp_tag_msg_recv_nbx.mock.calls[0]!.slice(0, 4)).toEqual([WORKER, addressOf(bytes) + 8, 32, 0x4400]);
     expect(request.isCompleted).toBe(false);
-    expect(() => receives.receiveMessage(call(), message)).toThrow(/has not been received/);
+    expect(() => receives.receiveMessage(call(), message)).toThrow(/was not received yet/);
     expect(ucp_tag_msg_recv_nbx).toHaveBeenCalledTimes(1);
   });
 

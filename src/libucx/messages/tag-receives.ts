@@ -1,4 +1,4 @@
-/** Receives and probes of tagged messages of one worker. libucp does the matching. */
+/** Receives and probes of tagged messages of one worker. libucp matches them. */
 
 import { type Request, TAG_MASK_FULL, type Tag, TagInfo, tagLow } from '../../api/contract/request.ts';
 import type { TagMessage } from '../../api/contract/worker.ts';
@@ -11,9 +11,9 @@ import type { WorkerCore } from '../engine/worker-core.ts';
 import type { UcxCall } from '../mem/remote-key.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 
-/** A message that a probe has removed from matching. */
+/** A message that a probe has found; a message that it has removed can be received. */
 class TakenMessage extends TagInfo implements TagMessage {
-  /** Handle of libucp; 0 once it was received, and for one that was only probed. */
+  /** The libucp handle; 0 if the message was received, or was not removed. */
   handle: number;
 
   constructor(senderTag: bigint, byteLength: number, handle: number) {
@@ -22,7 +22,6 @@ class TakenMessage extends TagInfo implements TagMessage {
   }
 }
 
-/** The receives. */
 export class TagReceives {
   readonly #core: WorkerCore;
 
@@ -70,7 +69,7 @@ export class TagReceives {
   /** See Worker.tagMessageRecvNbx. */
   receiveMessage(call: UcxCall, message: TagMessage): Status | Request {
     if (!(message instanceof TakenMessage) || message.handle === 0) {
-      throw invalidParam('message', 'must be a message that tagProbe took out and that has not been received', message);
+      throw invalidParam('message', 'must be a message that tagProbe removed and that was not received yet', message);
     }
     const { params } = call;
     const request = this.#begin(call);
@@ -88,7 +87,7 @@ export class TagReceives {
   }
 }
 
-/** Notes for snapshots which message a receive waits for: libucp does not tell. */
+/** Records the tag that a receive waits for, for snapshots: libucp does not report it. */
 function wants(request: UcpRequest, tag: Tag, mask: Tag): void {
   request.wantedTag = tag;
   request.wantedMask = mask;

@@ -1,5 +1,5 @@
 /**
- * Active messages that arrive at one worker: the callback of libucp copies them, and handlers run after its progress has returned, where every call is
+ * Active messages that arrive at one worker. The callback of libucp copies them; handlers run after progress of libucp has returned, where every call is
  * permitted. The data of long messages stays with libucp until it is received.
  */
 
@@ -19,36 +19,36 @@ import { Fields } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { OperationCounters } from './counters.ts';
 
-/** AM id of requests between workers of this engine for memory of cards. */
+/** AM id of internal requests for device memory. */
 export const STAGING_AM_ID = 65_534;
 /**
- * AM id of close messages between endpoints of this engine: libucp itself does not notify endpoints that were made by worker addresses. With a header it is a
+ * AM id of close messages between endpoints of this engine: libucp does not notify endpoints created by worker address. With a header, the message is a
  * notice: see libucx/endpoint/unproven-peers.ts.
  */
 export const CLOSE_AM_ID = 65_533;
 
 /** AM id of notifications. */
 export const NOTIFICATION_AM_ID = 65_532;
-/** The ids that applications cannot use. */
+/** The ids reserved for this engine. */
 const OWN_IDS: readonly number[] = [NOTIFICATION_AM_ID, CLOSE_AM_ID, STAGING_AM_ID];
 
-/** Checks an id that a program gives. @throws UcxError ERR_INVALID_PARAM */
+/** Checks an AM id given by a program. @throws UcxError ERR_INVALID_PARAM */
 export function checkProgramId(id: number): void {
   if (Number.isInteger(id) && id >= 0 && id < AM_IDS && !OWN_IDS.includes(id)) return;
   throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}, but not ${OWN_IDS.join(', ')}`, id);
 }
 
 const BYTES_MIN = 256;
-/** Maximum number of copies that are kept for later messages, and maximum size of one. */
+/** Limits for buffers that are kept for later messages: their number, and the size of each. */
 const KEPT_MAX = 64;
 const KEPT_BYTES_MAX = 65_536;
 
-/** Location of the data of a long message: the data descriptor of libucp. */
+/** The libucp descriptor of the data of a long message. */
 export interface Descriptor {
   readonly address: number;
 }
 
-/** A message and its copy. */
+/** A received message and its copy. */
 class Arrival {
   readonly message: ReceivedMessage;
   bytes: Uint8Array = new Uint8Array(BYTES_MIN);
@@ -65,14 +65,13 @@ class Arrival {
   }
 }
 
-/** The worker that the messages arrive at. */
+/** The worker that receives the messages. */
 interface ArrivalUser {
   readonly owner: MessageOwner;
   readonly senderOf: (ep: number) => object;
   readonly onNotice: (ep: number, notice: number | undefined) => void;
 }
 
-/** The active messages of one worker. */
 export class Arrivals implements MessageHandlers {
   readonly #functions: LibucpFunctions;
   readonly #worker: number;
@@ -82,7 +81,7 @@ export class Arrivals implements MessageHandlers {
   readonly #param: ScratchBlock = allocateScratch(UCP_AM_RECV_PARAM.size);
   readonly #free: Arrival[] = [];
   #waiting: Arrival[] = [];
-  /** Descriptors of long messages that libucp keeps, by their addresses. */
+  /** Addresses of the descriptors of long messages that libucp keeps. */
   readonly #held: Set<number> = new Set();
   readonly #senderOf: (ep: number) => object;
   readonly #onNotice: (ep: number, notice: number | undefined) => void;
@@ -90,8 +89,8 @@ export class Arrivals implements MessageHandlers {
 
   /**
    * @param worker the handle of libucp
-   * @param owner what hears of messages; senderOf: the endpoint of a handle of libucp; onNotice: called inside a call of C when the peer sends a notice
-   * (see libucx/endpoint/unproven-peers.ts), undefined when it closes its endpoint
+   * @param owner senderOf: the endpoint of a libucp handle; onNotice: called inside a callback of C when the peer sends a notice (see
+   * libucx/endpoint/unproven-peers.ts), with undefined when it closes its endpoint
    */
   constructor(
     functions: LibucpFunctions,
@@ -115,8 +114,8 @@ export class Arrivals implements MessageHandlers {
   }
 
   /**
-   * Receives messages of every id, if the context has the feature: libucp fails long messages of an id that it does not know, and prints warnings about
-   * short ones. Its table has junk in entries that it has added and that were not set (1.13).
+   * Registers the callback for every id, if the context has the feature: libucp fails long messages with unknown ids, and prints warnings for short ones.
+   * If its table grows, new entries that were not set contain garbage (1.13).
    */
   open(): void {
     const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
@@ -124,16 +123,16 @@ export class Arrivals implements MessageHandlers {
     param.setU64('field_mask', ID | CB | ARG).setU64('cb', this.#callback.address);
     const { words } = param.block;
     const { id: idAt, arg: argAt } = UCP_AM_HANDLER_PARAM.at;
-    // The highest id first: if the table grows beyond 2^16 entries, it loses existing ones (1.13).
+    // The highest id first: growing the table beyond 2^16 entries would lose existing ones (1.13).
     for (let id = AM_IDS - 1; id >= 0; id--) {
       words[idAt / 4] = id;
       words[argAt / 4] = id;
       const status = this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address);
-      if (status !== Status.OK) throw statusError(status, `AM handler ${id}`);
+      if (status !== Status.OK) throw statusError(status, `set the AM handler of id ${id}`);
     }
   }
 
-  /** True if messages wait for their handlers. */
+  /** Whether messages wait for their handlers. */
   get hasWaiting(): boolean {
     return this.#waiting.length > 0;
   }
@@ -151,12 +150,12 @@ export class Arrivals implements MessageHandlers {
     this.serve(id, handler);
   }
 
-  /** Sets a handler, also for internal ids. Messages of ids without one are dropped. */
+  /** Sets a handler, also for internal ids. Messages without a handler are dropped. */
   serve(id: number, handler: MessageHandler | undefined): void {
     this.#handlers[id] = handler;
   }
 
-  /** Runs the handlers of arrived messages. An exception is passed on, and the other handlers run in the next progress. */
+  /** Runs the handlers of arrived messages. If one throws, the exception is passed on, and the others run in the next progress. */
   dispatch(): number {
     let count = 0;
     for (let arrival = this.#waiting.shift(); arrival !== undefined; arrival = this.#waiting.shift()) {
@@ -170,7 +169,7 @@ export class Arrivals implements MessageHandlers {
     return count;
   }
 
-  /** Passes the data of a long message to its receive. @returns the descriptor of libucp */
+  /** Passes the data of a long message to its receive. @returns the libucp descriptor */
   take({ address }: Descriptor): number {
     this.#held.delete(address);
     return address;
@@ -181,13 +180,13 @@ export class Arrivals implements MessageHandlers {
     if (this.#held.delete(address)) this.#functions.ucp_am_data_release(this.#worker, address);
   }
 
-  /** Drops unreceived messages, before the worker of libucp is destroyed. */
+  /** Drops unreceived messages, before the libucp worker is destroyed. */
   drop(): void {
     this.#waiting = [];
     for (const address of this.#held) this.release({ address });
   }
 
-  /** Releases the callback, which libucp does not call any more. */
+  /** Call this when libucp can no longer call the callback. */
   close(): void {
     this.#callback.close();
     this.#param.free();
@@ -200,7 +199,7 @@ export class Arrivals implements MessageHandlers {
       handler?.(message);
     } finally {
       message.isOver = true;
-      // A handler that does not receive the data releases the sender.
+      // If the handler does not receive the data, it is released so that the sender completes.
       if (message.waiting !== undefined && !message.isTaken && !message.isReceived) {
         this.release(message.waiting as Descriptor);
       }
@@ -221,7 +220,7 @@ export class Arrivals implements MessageHandlers {
     const attributes = words[0]!;
     const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
     const sender = joinWords(words[2]!, words[3]!);
-    // Endpoints of this engine request a reply endpoint with every message.
+    // Endpoints of this engine send every message with the reply flag.
     if (!hasSender && OWN_IDS.includes(id)) return Status.OK;
     if (id === CLOSE_AM_ID) {
       if (headerLength > 0) memcpy(this.#param.address, header, 1);

@@ -1,6 +1,6 @@
 /**
- * The operations of a worker over libucp for the program: counters by operation, and the events of ended operations. Interfaces count the transfers by
- * the transports of the node. libucp does not report its protocols, so they have no counters.
+ * Counters and events of the operations of a worker over libucp. Native interfaces count the transfers that they move. libucp does not report its
+ * protocols, so protocols have no counters.
  */
 
 import { nextWorkerNumber, type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
@@ -9,7 +9,7 @@ import { type Counters, namedCounters } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 
-/** Names by index: those of the native engine where it has the counter. */
+/** Counter names by index; same as those of the native engine where it has the counter. */
 const NAMES = [
   'put',
   'get',
@@ -36,7 +36,7 @@ const AM_RX = NAMES.indexOf('am_rx');
 const REQUESTS = NAMES.indexOf('requests');
 const NONE = -1;
 
-/** The counters of an operation: for sends, and for receives. */
+/** Indices of the counters of an operation. */
 type Pair = readonly [send: number, receive: number];
 
 const PUT: Pair = [NAMES.indexOf('put'), NONE];
@@ -47,7 +47,7 @@ const TAG: Pair = [NAMES.indexOf('tag_tx'), NAMES.indexOf('tag_rx')];
 const AM: Pair = [NAMES.indexOf('am_tx'), NAMES.indexOf('am_rx_data')];
 const STREAM: Pair = [NAMES.indexOf('stream_tx'), NAMES.indexOf('stream_rx')];
 
-/** By the first part of a protocol. */
+/** By the first component of a protocol name. */
 const BY_OPERATION: Readonly<Record<string, Pair>> = {
   put: PUT,
   get: GET,
@@ -58,10 +58,10 @@ const BY_OPERATION: Readonly<Record<string, Pair>> = {
   stream: STREAM,
 };
 
-/** Protocol of the request that closes an endpoint: it is no operation of the program. */
+/** Protocol of the request that closes an endpoint. Not counted as an operation. */
 const CLOSE = 'close';
 
-/** The counters of a protocol. Those of libucp alone are compared, which costs less than a look-up and leaves no garbage. */
+/** The counters of a protocol. The most frequent names are compared directly, which costs less than a look-up and creates no garbage. */
 function countersOf(protocol: string): Pair | undefined {
   switch (protocol) {
     case 'tag/libucp':
@@ -83,26 +83,24 @@ function countersOf(protocol: string): Pair | undefined {
   }
 }
 
-/** An ended operation. */
 export interface EndedOperation {
   readonly protocol: string;
   readonly transport: string | undefined;
   readonly device: string | undefined;
   readonly isReceive: boolean;
-  /** Transfers of libucp: those of the node, and their bytes, are counted by its interfaces. */
+  /** Transfers by libucp. Native interfaces count their own transfers and bytes. */
   readonly transfers: number;
-  readonly nodeBytes: number;
+  readonly nativeBytes: number;
   readonly movedBytes: number;
-  /** -1 if nothing observed its start. */
+  /** -1 if the start was not observed. */
   readonly startNs: number;
 }
 
-/** The counters of one worker. */
 export class OperationCounters {
   readonly #values: Float64Array = new Float64Array(NAMES.length);
   readonly #clock: Clock;
   readonly #worker: number = nextWorkerNumber();
-  /** Log for a line of each operation (UCX_LOG_LEVEL=data); undefined when disabled. */
+  /** Log for a line per operation (UCX_LOG_LEVEL=data); undefined when disabled. */
   readonly #trace: Log | undefined;
 
   constructor(clock: Clock, log: Log) {
@@ -110,7 +108,7 @@ export class OperationCounters {
     this.#trace = log.level < LogLevel.DATA ? undefined : log;
   }
 
-  /** The start of an operation for its event; -1 if nothing subscribes to events. */
+  /** Start time of an operation for its event; -1 without subscribers. */
   startNs(): number {
     return operationEnd.hasSubscribers ? this.#clock.nowNs() : -1;
   }
@@ -119,7 +117,7 @@ export class OperationCounters {
   ended(operation: EndedOperation, status: number): void {
     const { protocol, isReceive, movedBytes, startNs } = operation;
     if (protocol === CLOSE) return;
-    const { transfers, nodeBytes } = operation;
+    const { transfers, nativeBytes: nodeBytes } = operation;
     if (status < 0 || (transfers === 1 && nodeBytes === 0)) this.count(protocol, isReceive, movedBytes, status);
     else this.#countTransfers(operation);
     if (startNs < 0) return;
@@ -146,8 +144,8 @@ export class OperationCounters {
     else this.#add(counters, isReceive, byteLength, 1);
   }
 
-  /** Counts a list, or an operation of the node. */
-  #countTransfers({ protocol, isReceive, movedBytes, transfers, nodeBytes }: EndedOperation): void {
+  /** Counts a list, or an operation of the native transports. */
+  #countTransfers({ protocol, isReceive, movedBytes, transfers, nativeBytes: nodeBytes }: EndedOperation): void {
     const counters = countersOf(protocol);
     if (counters === undefined) return;
     this.#traceEnd(protocol, isReceive, movedBytes, Status.OK);
@@ -165,18 +163,16 @@ export class OperationCounters {
     this.#trace?.data(`${isReceive ? 'RX' : 'TX'}: ${protocol} [length ${byteLength}] ${statusName(status)}`);
   }
 
-  /** Counts an active message that has arrived at its handler. */
   countMessage(): void {
     this.#trace?.data('RX: am/libucp');
     this.#values[AM_RX]! += 1;
   }
 
-  /** Counts an operation that did not end in its call, or whose request was wanted. */
+  /** Counts a pending or requested operation. */
   countRequest(): void {
     this.#values[REQUESTS]! += 1;
   }
 
-  /** The values now. */
   get values(): Counters {
     return namedCounters(NAMES, this.#values);
   }

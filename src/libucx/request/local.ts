@@ -1,4 +1,4 @@
-/** Local memory in the form that libucp accepts: an address and a length, a list of these, or a datatype that copies from and to cards. */
+/** Local memory of operations in the form that libucp needs: an address and a length, a list of these, or a datatype that copies from and to cards. */
 
 import {
   bytesOf,
@@ -32,7 +32,7 @@ export interface BuffersOwner extends RegistrationOwner {
   readonly access: DeviceAccess;
 }
 
-/** The local side of the operations of one worker, one at a time. */
+/** The local side of the operations of one worker, prepared one at a time. */
 export class LocalRanges {
   readonly #owner: BuffersOwner;
   readonly #requests: Requests;
@@ -41,8 +41,8 @@ export class LocalRanges {
 
   /**
    * @param owner the context that the memory must belong to
-   * @param initDatatype sets the datatype of a request whose message is in memory of cards, at least in part, and its refusal if a card cannot read it; returns
-   * the value to be passed as the address
+   * @param initDatatype sets the datatype of a request with device memory, or its start failure if a card cannot read the memory; returns the value to
+   * pass as the address
    */
   constructor(owner: BuffersOwner, requests: Requests, initDatatype: InitDatatype) {
     this.#owner = owner;
@@ -52,9 +52,8 @@ export class LocalRanges {
   }
 
   /**
-   * A request for an operation on local memory, with its parameters, address and count; undefined at the limit. The memory is checked, and stays pinned until the request has
-   * ended.
-   * @param access for which the memory must be mapped: bits of MemAccess
+   * Checks and pins local memory until the request has ended, and makes a request with parameters, address and count; undefined at the limit.
+   * @param access access for which the memory must be mapped: bits of MemAccess
    * @throws UcxError ERR_INVALID_PARAM
    */
   begin(kind: RequestKind, protocol: string, given: GivenMemory<LocalMemory>, access: number): UcpRequest | undefined {
@@ -69,7 +68,7 @@ export class LocalRanges {
     return request;
   }
 
-  /** Like {@link begin} for a put or get of memory that can be passed to libucp, whose range is checked. */
+  /** Like {@link begin}, for a put or get whose range was checked and whose memory libucp knows. */
   beginKnown(protocol: string, local: LocalMemory, offset: number, byteLength: number): UcpRequest | undefined {
     checkKept(local);
     const request = this.#begin(RequestKind.SEND, protocol);
@@ -127,7 +126,10 @@ export class LocalRanges {
     request.registration = registration;
   }
 
-  /** The address of bytes in one piece of host memory; -1 for all other memory, for a message that needs a handle, including what {@link begin} rejects with a reason. */
+  /**
+   * The address of contiguous host memory; -1 for other memory, for a message that needs a memory handle, and for invalid memory, whose error {@link
+   * begin} throws.
+   */
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
@@ -143,7 +145,7 @@ export class LocalRanges {
     return offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
-  /** Checks local memory that would be sent or received into, and will not be. @throws UcxError ERR_INVALID_PARAM */
+  /** Checks local memory for an operation that ends without using it. @throws UcxError ERR_INVALID_PARAM */
   check(given: GivenMemory<LocalMemory>, access: number): void {
     piecesOf<LocalMemory>(this.#owner, given, access);
   }
@@ -169,32 +171,32 @@ export class LocalRanges {
 }
 
 /**
- * Checks that memory cannot shrink: V8 unmaps the pages of a buffer that shrinks, even while it is written.
+ * Checks that memory cannot shrink: V8 unmaps the pages of a buffer that shrinks, even during a write.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkKept(local: LocalMemory): void {
   if (local instanceof Uint8Array && isResizable(local.buffer)) {
-    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer: its memory can go away', local);
+    throw invalidParam('local', 'must not be in a resizable ArrayBuffer, which can shrink during the operation', local);
   }
 }
 
-/** True for memory that a CPU reaches. */
+/** True for memory that a CPU can access. */
 export function isHost(local: LocalMemory): boolean {
   return local instanceof Uint8Array || local.bytes !== undefined;
 }
 
-/** True for memory that can be passed to libucp. */
+/** True for memory that libucp can access by its address. */
 export function isKnown(local: LocalMemory): boolean {
   return local instanceof Uint8Array || local.bytes !== undefined || local.memh !== 0;
 }
 
-/** The address of a byte of memory that can be passed to libucp; 0 if there are no bytes. */
+/** The address of a byte of memory that libucp knows; 0 if the memory is empty. */
 export function addressIn(local: LocalMemory, offset: number): number {
   if (!(local instanceof Uint8Array)) return local.ucpAddress + offset;
   return local.length === 0 ? 0 : addressOf(local) + offset;
 }
 
-/** A list cut to the length of the message. */
+/** Cuts a list to the length of the message. */
 export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
   let start = 0;
   const pieces = list.map((piece, index) => {

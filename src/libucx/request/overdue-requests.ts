@@ -1,7 +1,7 @@
 /**
- * Requests of failed endpoints that libucp does not end. It ends them when all lanes of their endpoint are flushed, and a lane of shared memory never
- * is if its queue was full when the peer died (1.13: uct_mm_ep_flush returns NO_RESOURCE). This engine ends them after a time limit, and keeps their
- * memory until libucp ends them after all, or the worker closes.
+ * Requests of failed endpoints that libucp does not end. It ends them when all lanes of the endpoint are flushed, but a shared-memory lane whose queue was
+ * full when the peer died is never flushed (1.13: uct_mm_ep_flush returns NO_RESOURCE). This engine ends them after a time limit, and keeps their memory
+ * until libucp ends them after all, or the worker closes.
  */
 
 import type { ScratchBlock } from '../../sys/index.ts';
@@ -14,12 +14,12 @@ import type { Registration } from './message-registrations.ts';
 import type { RequestEndpoint, UcpRequest } from './request.ts';
 
 /**
- * Time in which libucp ends the requests of a failed endpoint itself: it waits for its lanes, so that no device uses their memory any more. Those of an
+ * Time limit for libucp to end the requests of a failed endpoint: it waits for its lanes, so that no device uses their memory any more. Requests of an
  * endpoint that is closed by force take a second (1.13).
  */
 const TIME_LIMIT_NS = 2e9;
 
-/** What an ended request leaves to libucp. */
+/** What an ended request leaves in use by libucp. */
 interface Left {
   readonly pinned: LocalBuffer | undefined;
   readonly rkey: UcpRemoteKey | undefined;
@@ -27,20 +27,19 @@ interface Left {
   readonly blocks: readonly (ScratchBlock | Registration | undefined)[];
 }
 
-/** The requests of a worker, by index; undefined for indices without one. */
+/** Requests by index; undefined for unused indices. */
 type Indexed = readonly (UcpRequest | undefined)[];
 
-/** The requests of one worker that libucp has not ended in time. */
 export class OverdueRequests {
   readonly #functions: LibucpFunctions;
   readonly #all: Indexed;
   readonly #clock: Clock;
   readonly #onDue: () => void;
-  /** Time limits that have not passed. */
+  /** Running time limits. */
   readonly #timers: Map<RequestEndpoint, Timer> = new Map();
-  /** Endpoints whose time limit has passed, and the status with which their requests end. */
+  /** Endpoints whose time limit has passed, and the status for their requests. */
   readonly #due: Map<RequestEndpoint, Status> = new Map();
-  /** By the request of libucp. */
+  /** By libucp request. */
   readonly #left: Map<number, Left> = new Map();
 
   /** @param onDue called when {@link isDue} becomes true */
@@ -51,17 +50,17 @@ export class OverdueRequests {
     this.#onDue = onDue;
   }
 
-  /** True if there is work for {@link progress}. */
+  /** Whether there is work for {@link progress}. */
   get isDue(): boolean {
     return this.#due.size > 0;
   }
 
-  /** Number of operations that have ended here, and not for libucp. */
+  /** Number of operations that have ended here, but not in libucp. */
   get size(): number {
     return this.#left.size;
   }
 
-  /** Called when an endpoint has failed, or is being closed by force. @param status with which its requests end if it has none of its own */
+  /** Starts the time limit of an endpoint that has failed or is being closed by force. @param status status for requests that have none */
   expect(endpoint: RequestEndpoint, status: Status): void {
     if (this.#timers.has(endpoint) || this.#pendingOf(endpoint).length === 0) return;
     const timer = this.#clock.setTimer(TIME_LIMIT_NS, () => {
@@ -72,7 +71,7 @@ export class OverdueRequests {
     this.#timers.set(endpoint, timer);
   }
 
-  /** Ends what libucp has not ended in time. @param end called for each request, whose memory is kept */
+  /** Ends requests that libucp has not ended in time. @param end called for each request, whose memory is kept */
   progress(end: (request: UcpRequest, status: Status) => void): void {
     for (const [endpoint, status] of this.#due) {
       this.#due.delete(endpoint);
@@ -87,14 +86,14 @@ export class OverdueRequests {
     }
   }
 
-  /** Whether an operation has ended here. @param handle of libucp */
+  /** Whether an operation has ended here. @param handle its libucp request */
   has(handle: number): boolean {
     return this.#left.has(handle);
   }
 
   /**
    * Called when libucp has ended an operation that had ended here.
-   * @returns true if its request of libucp can be freed; one in memory of the engine is in use until libucp has returned, and is released by {@link poll}
+   * @returns true if the libucp request can be freed; a request in memory of the engine is in use until libucp has returned, and {@link poll} releases it
    */
   ended(handle: number): boolean {
     const left = this.#left.get(handle)!;
@@ -110,7 +109,7 @@ export class OverdueRequests {
     for (const block of left.blocks) block?.free();
   }
 
-  /** Releases what libucp has ended. */
+  /** Releases the requests that libucp has ended. */
   poll(): void {
     for (const [handle, left] of this.#left) {
       if (this.#functions.ucp_request_check_status(handle) === Status.INPROGRESS) continue;
@@ -119,7 +118,7 @@ export class OverdueRequests {
     }
   }
 
-  /** Stops; libucp makes no progress any more. */
+  /** Call this when libucp makes no progress any more. */
   close(): void {
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
@@ -130,7 +129,7 @@ export class OverdueRequests {
     return this.#all.filter((request): request is UcpRequest => request?.endpoint === endpoint && request.handle !== 0);
   }
 
-  /** Takes over what a request uses, which ends without libucp. */
+  /** Takes over the memory and keys of a request that ends before libucp has ended it. */
   #keep(request: UcpRequest): void {
     const { handle, pinned, rkey, isLent, scratch, header, registration } = request;
     this.#left.set(handle, { pinned, rkey, isLent, blocks: [scratch, header, registration] });

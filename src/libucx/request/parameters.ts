@@ -1,4 +1,4 @@
-/** The parameters of operations (ucp_request_param_t) in memory that libucp reads: written before an operation is started. */
+/** Parameters of operations (ucp_request_param_t), in memory that libucp reads; written before an operation is started. */
 
 import { OwnedMemory } from '../../api/memory/owned.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
@@ -20,16 +20,16 @@ const MEMH = PARAM.memh / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 
-/** The parameters of the operations of one worker, one operation at a time. */
+/** The parameters of the operations of one worker, for one operation at a time. */
 export class ParameterBlock {
   /** Address of the parameters of the operation that is being started. */
   readonly address: number;
-  /** Address of empty parameters: bytes, and no callback. For sends that usually end at once, which then need no request. */
+  /** Address of empty parameters (bytes, no callback), for sends that usually complete at once and then need no request. */
   readonly plain: number;
-  /** The same with the handle of mapped memory. */
+  /** Like {@link plain}, with the handle of mapped memory. */
   readonly #mapped: number;
   readonly #mappedWords: Uint32Array;
-  /** The handle in these parameters. */
+  /** The memory handle in {@link #mapped}. */
   #memh = 0;
   readonly #words: Uint32Array;
   readonly #blocks: readonly ScratchBlock[];
@@ -52,7 +52,7 @@ export class ParameterBlock {
     this.#words[MASK] = 0;
   }
 
-  /** Begins new parameters. @param index number of the request, which the callback gets */
+  /** Begins new parameters. @param index index of the request, passed to the callback */
   resetTo(callback: number, index: number): void {
     const words = this.#words;
     words[MASK] = CALLBACK_BITS;
@@ -61,17 +61,17 @@ export class ParameterBlock {
     words[USER_DATA] = index;
   }
 
-  /** Makes libucp return a request also for an operation that ends at once. */
+  /** Makes libucp return a request even if the operation completes at once. */
   requireRequest(): void {
     this.#words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
   }
 
-  /** Sets where the result of a receive that ends at once goes. */
+  /** Sets the address for the result of a receive that completes at once. */
   setReceiveInfo(address: number): void {
     this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, address);
   }
 
-  /** {@link plain}, with the memory handle of libucp if there is one: libucp then registers nothing. */
+  /** {@link plain}, with the libucp memory handle if there is one, so that libucp does not register the memory. */
   plainFor(local: LocalBuffer): number {
     if (!(local instanceof OwnedMemory) || local.operationMemh === 0) return this.plain;
     const { operationMemh } = local;
@@ -83,7 +83,6 @@ export class ParameterBlock {
     return this.#mapped;
   }
 
-  /** Adds flags to the parameters. */
   setFlags(flags: number): void {
     this.#words[MASK]! |= UCP_OP_ATTR_FIELD.FLAGS;
     this.#words[FLAGS] = flags;
@@ -104,7 +103,7 @@ export class ParameterBlock {
     if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
   }
 
-  /** Gives libucp memory for its request; see UcpRequest.isLent. @param handle the address behind it */
+  /** Passes memory for the libucp request; see UcpRequest.isLent. @param handle address of the end of the memory */
   setRequest(handle: number): void {
     this.#setAddress(UCP_OP_ATTR_FIELD.REQUEST, REQUEST, handle);
   }
@@ -113,7 +112,6 @@ export class ParameterBlock {
     this.#setAddress(UCP_OP_ATTR_FIELD.REPLY_BUFFER, REPLY_BUFFER, address);
   }
 
-  /** Releases the memory. */
   close(): void {
     for (const block of this.#blocks) block.free();
   }

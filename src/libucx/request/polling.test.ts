@@ -95,7 +95,7 @@ describe('polling', () => {
   });
 
   it.each([Status.OK, Status.IO_ERROR])(
-    'leaves the end to an operation that goes on without libucp, after %i',
+    'leaves the end to an operation that continues without libucp, after %i',
     (status) => {
       const { request, handle } = start();
       const deferEnd = vi.fn(() => true);

@@ -1,6 +1,6 @@
 /**
- * The detection of the end of operations of libucp, for one worker. A few requests are polled in every progress, which is fastest; callbacks of libucp report
- * the others. Callbacks of the application never run inside calls of C.
+ * Detects that operations of libucp have ended, for one worker. A few requests are polled in every progress, which is fastest; callbacks of libucp report
+ * the others. Callbacks of the application never run inside callbacks of C.
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
@@ -12,28 +12,27 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { OverdueRequests } from './overdue-requests.ts';
 import { RequestKind, RequestState, type UcpRequest } from './request.ts';
 
-/** Maximum number of requests that are polled in progress: 16 ns each, compared to 70 ns for a callback. */
+/** Maximum number of requests that are polled in progress: 16 ns each, while a callback costs 70 ns. */
 const POLLED_MAX = 4;
-/** Maximum number of polled requests, including those of sends that did not end at once. */
+/** Maximum number of polled requests, including sends without a callback. */
 const FOLLOWED_MAX = 32;
-/** Number of ended requests of libucp that are freed together, when there is nothing else to do. */
+/** Number of ended libucp requests that are freed together, when there is nothing else to do. */
 const SPENT_MAX = 16;
-/** Statuses of operations whose peer cannot be reached any more. */
+/** Statuses of operations whose peer has become unreachable. */
 const LOST: readonly Status[] = [Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT];
-/** Longest time for which a flush of the worker keeps progress from sleeping. */
+/** Maximum time for which a flush of the worker keeps progress from sleeping. */
 const WALK_NS_MAX = 1e9;
-/** Mask for the number of progress calls: the polled requests are tested at every 64th one, even without a report of libucp. */
+/** Mask for the number of progress calls: polled requests are tested at every 64th one even if libucp reports no events. */
 const QUIET_CALLS_MASK = 63;
 
-/** Parameters of the callbacks. */
 const [HANDLE, STATUS, U64, INDEX] = ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'] as const;
 
-/** The operations of one worker that libucp has not ended, and those whose end has not reached the program. */
+/** The operations of one worker that libucp has not ended, and those whose end was not reported to the program yet. */
 export class Polling {
   readonly overdue: OverdueRequests;
-  /** Address of the result of a receive that ends at once: a tag and a length, or a length. */
+  /** Address of the result of a receive that completes at once: a tag and a length, or a length. */
   readonly info: number;
-  /** Addresses of the callbacks, by the kind of the request; the last kind has none. */
+  /** Callback addresses by kind of request; the last kind has none. */
   readonly callbackOf: readonly number[];
   /** Number of operations that libucp has not ended. */
   inProgress = 0;
@@ -43,12 +42,12 @@ export class Polling {
   readonly #onQuiet: () => void;
   readonly #infoWords: Uint32Array;
   readonly #infoBlock: ScratchBlock;
-  /** The functions that libucp calls at the end of an operation. */
+  /** The functions that libucp calls when an operation ends. */
   readonly #callbacks: readonly NativeCallback[];
   readonly #polled: UcpRequest[] = [];
-  /** Requests of libucp whose operations have ended and are not needed any more: waiters continue before they are freed. */
+  /** libucp requests of ended operations: they are freed in batches, after waiters have continued. */
   readonly #spent: number[] = [];
-  /** Requests that ended inside a call of C, with the status in `outcome`: their callbacks have not run. */
+  /** Requests that ended inside a callback of C, with the status in `outcome`: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #progressCalls = 0;
   readonly #clock: Clock;
@@ -58,7 +57,7 @@ export class Polling {
 
   /**
    * @param all the requests by index
-   * @param events onDue: there is work for {@link progress} that libucp does not report; onQuiet: called at every 64th progress
+   * @param events onDue: {@link progress} has work that libucp does not report; onQuiet: called at every 64th progress
    */
   constructor(
     functions: LibucpFunctions,
@@ -101,25 +100,25 @@ export class Polling {
     this.callbackOf = this.#callbacks.map(({ address }) => address);
   }
 
-  /** True if requests have ended without their callbacks having run. */
+  /** Whether requests have ended whose callbacks have not run. */
   get hasEnded(): boolean {
     return this.#ended.length > 0;
   }
 
-  /** Whether one more request of a kind is polled, instead of reported by a callback. */
+  /** Whether the next request of a kind is polled instead of reported by a callback. */
   polls(kind: RequestKind): boolean {
     return kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX;
   }
 
-  /** Whether an operation without a callback can be polled until its end. */
+  /** Whether an operation without a callback can be polled until it ends. */
   canFollow(kind: RequestKind): boolean {
     return this.#polled.length < (kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX);
   }
 
-  /** Waits for the end of an operation that libucp goes on with. @param handle of libucp */
+  /** Waits for the end of an operation that libucp continues. @param handle the libucp request */
   follow(request: UcpRequest, handle: number): void {
     this.inProgress += 1;
-    // Its callback may have run inside the call.
+    // The callback may have run inside the call.
     if (request.state < RequestState.ENDED) request.handle = handle;
     if (request.state === RequestState.POLLED) this.#polled.push(request);
   }
@@ -148,7 +147,7 @@ export class Polling {
   }
 
   /**
-   * Ends the requests that libucp has ended, after it has made progress.
+   * Ends the requests that libucp has ended, after its progress.
    * @param events number of events that libucp has reported
    */
   progress(events: number): number {
@@ -174,7 +173,7 @@ export class Polling {
     return this.#ended.length > 0 || this.overdue.isDue;
   }
 
-  /** Called when libucp was asked to cancel an operation. @returns true if that has ended it with CANCELED, which nothing else reports any more */
+  /** Called after libucp was requested to cancel an operation. @returns true if that has ended it with CANCELED, which libucp does not report otherwise */
   takeCanceled(request: UcpRequest): boolean {
     if (request.state === RequestState.POLLED) this.#poll();
     const at = this.#ended.indexOf(request);
@@ -183,14 +182,14 @@ export class Polling {
     return true;
   }
 
-  /** Releases the request of libucp, once its operation has ended. */
+  /** Releases the libucp request of an ended operation. */
   release(request: UcpRequest): void {
     if (request.spent === 0) return;
     this.#spent.push(request.spent);
     request.spent = 0;
   }
 
-  /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns how many of each kind. */
+  /** Ends all operations with CANCELED, when libucp makes no progress any more. Returns their numbers. */
   abandonAll(): { readonly sends: number; readonly others: number } {
     for (const request of this.#all) if (request !== undefined) this.release(request);
     this.#freeSpent();
@@ -203,14 +202,14 @@ export class Polling {
     return { sends: sends + this.overdue.size, others: abandoned.length - sends };
   }
 
-  /** Releases the callbacks; libucp has no request any more. */
+  /** Call this when libucp has no requests any more. */
   close(): void {
     this.overdue.close();
     for (const callback of this.#callbacks) callback.close();
     this.#infoBlock.free();
   }
 
-  /** Polls the polled requests now: also a call that starts an operation may have ended others. */
+  /** Tests all polled requests: a call that starts an operation may also have ended others. */
   #poll(): void {
     const polled = this.#polled;
     let kept = 0;
@@ -225,11 +224,11 @@ export class Polling {
       }
     }
     const count = polled.length - kept;
-    // Not by setting the length, which releases the memory of an empty array.
+    // Setting the length to 0 would release the memory of the array.
     for (let i = 0; i < count; i++) polled.pop();
   }
 
-  /** Like {@link #poll} and {@link #runCallbacks} for a single request: the usual case of waiting for one message. */
+  /** {@link #poll} and {@link #runCallbacks} for a single request, the usual case of waiting for one message. */
   #endOnly(request: UcpRequest): number {
     const status = this.#statusOf(request);
     if (status === Status.INPROGRESS) return 0;
@@ -252,7 +251,7 @@ export class Polling {
     return status;
   }
 
-  /** A callback of C. */
+  /** Callback of C. */
   #onEnd(handle: number, index: number, status: Status): void {
     if (this.overdue.has(handle)) {
       if (this.overdue.ended(handle)) this.#spent.push(handle);
@@ -263,7 +262,7 @@ export class Polling {
     this.#note(request, status);
   }
 
-  /** Records the end of an operation: its callback runs when libucp has returned. */
+  /** Records that an operation has ended: its callback runs when libucp has returned. */
   #note(request: UcpRequest, status: Status): void {
     const { endpoint } = request;
     request.state = RequestState.ENDED;
@@ -272,12 +271,12 @@ export class Polling {
     request.outcome = status;
     this.#ended.push(request);
     if (status >= 0 || endpoint === undefined) return;
-    // After a failure, closing by force cancels.
+    // After a failure, a close by force cancels operations.
     if (endpoint.status !== Status.OK && !request.isCanceled) {
       request.outcome = endpoint.status;
       request.error = endpoint.cause;
     }
-    // The only report of the failure.
+    // No other report of the failure follows.
     else if (endpoint.isBorrowed && LOST.includes(status)) this.overdue.expect(endpoint, status);
   }
 

@@ -26,21 +26,20 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { OperationCounters } from './counters.ts';
 import type { Registration } from './message-registrations.ts';
 
-/** Transport name that requests report whose lane libucp does not disclose: receives, those that have not succeeded, and those that ended in the call that started them. */
+/** Transport name of requests whose lane libucp does not report: receives, failed operations, and operations that completed in their call. */
 export const TRANSPORT = 'libucp';
 
-/** End of the protocols of operations that libucp executes alone. */
+/** Suffix of the protocols of operations that libucp executes alone. */
 export const ALONE = '/libucp';
 
-/** Protocol of a receive of a stream. */
 export const STREAM_RECEIVE = 'stream/recv';
 
 /** State of a request: see the diagram above. */
 export const RequestState = {
   FREE: 0,
-  /** It is being started, or libucp has not ended it: progress polls for its end. */
+  /** It is being started, or libucp has not ended it: progress polls it. */
   POLLED: 1,
-  /** The same, but a callback of libucp reports its end, or its owner ends it. */
+  /** Like POLLED, but a callback of libucp reports its end, or its owner ends it. */
   REPORTED: 2,
   /** Its callback has not run. */
   ENDED: 3,
@@ -49,7 +48,7 @@ export const RequestState = {
 } as const;
 export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 
-/** An operation that libucp has started without a request of ours. */
+/** An operation that libucp has started without a request of this engine. */
 export interface PlainCall {
   readonly local: LocalBuffer;
   readonly byteLength: number;
@@ -58,43 +57,41 @@ export interface PlainCall {
   readonly params: RequestParams | undefined;
 }
 
-/** Kind of a request: selects the callback that reports its end. */
+/** Selects the callback that reports the end of a request. */
 export const RequestKind = { SEND: 0, TAG_RECV: 1, AM_RECV: 2, COMPOSITE: 3 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
-/** The services of the requests of a worker for each of them. */
+/** The services that a worker provides to its requests. */
 export interface RequestOwner {
   /** See Request.free and Request.cancel. */
   free(request: UcpRequest): void;
   cancel(request: UcpRequest): boolean;
-  /** Operations of the program, which are counted and observed. */
+  /** Counts and reports operations of the program. */
   readonly operations: OperationCounters;
-  /** What carried an ended operation; undefined if it is not known. */
+  /** The carrier of an ended operation; undefined if unknown. */
   carrierOf(request: UcpRequest): Carrier | undefined;
-  /** Above 0 while the engine starts parts of operations. */
+  /** Above 0 while the engine starts suboperations. */
   innerDepth: number;
 }
 
-/** The endpoint of an operation. */
 export interface RequestEndpoint {
   /** Status with which it has failed. */
   readonly status: Status;
-  /** What is known about its failure, for the errors of its requests. */
+  /** Known cause of its failure, for the errors of its requests. */
   readonly cause: unknown;
-  /** What identifies the worker of the peer: its address for the transports of the node, a character for each byte. Empty if it is unknown. */
+  /** Identifies the worker of the peer: its native address, one character per byte. Empty if unknown. */
   readonly peerId: string;
-  /** Whether libucp has made it for a peer, and frees it without a report. */
+  /** Whether libucp created it for a peer, and frees it without a report. */
   readonly isBorrowed: boolean;
-  /** Fails its connection: a message cannot be completed. */
+  /** Fails its connection, because a message cannot be completed. */
   onFailed(status: Status): void;
-  /** Closes its handle of libucp by force, which ends its operations. @returns false if that is not possible, or has been done */
+  /** Closes its libucp handle by force, which ends its operations. @returns false if that is not possible, or was done before */
   dropHandle(): boolean;
 }
 
-/** A request. */
 export class UcpRequest implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
-  /** Index that callbacks of C pass. */
+  /** Index that libucp passes to callbacks. */
   readonly index: number;
   kind: RequestKind = RequestKind.COMPOSITE;
   state: RequestState = RequestState.FREE;
@@ -108,39 +105,39 @@ export class UcpRequest implements ApiRequest {
   tagLow = 0;
   tagHigh = 0;
   atomicResult = 0n;
-  /** When it was found not to end in its call, in milliseconds of the coarse clock of its worker: for snapshots. */
+  /** When it became pending, in milliseconds of the coarse clock of its worker: for snapshots. */
   startMs = 0;
-  /** When it was started, for events; -1 for one that is not observed. */
+  /** When it was started, for events; -1 if nothing observes it. */
   startNs = -1;
-  /** Whether it is a part of an operation of the program. */
+  /** Whether it is a suboperation of an operation of the program. */
   isInner = false;
-  /** Transfers of libucp that it consists of: 1, or those of a list. None if the transports of the node moved it: their interfaces have counted it. */
+  /** Number of libucp transfers: 1, or those of a list; 0 if the native interfaces have counted the transfer. */
   transfers = 1;
-  /** Bytes that the transports of the node moved, and their interfaces have counted. */
-  nodeBytes = 0;
+  /** Bytes that the native interfaces have moved and counted. */
+  nativeBytes = 0;
   protocol = '';
-  /** The request of libucp; 0 if there is none. */
+  /** The libucp request; 0 if there is none. */
   handle = 0;
-  /** The same once its operation has ended, until this request is freed; 0 for one that is lent. */
+  /** The libucp request of an ended operation, until this request is freed; 0 if it is lent. */
   spent = 0;
-  /** Whether the request of libucp is in memory of the engine, in {@link scratch}: libucp does not free it. */
+  /** Whether the libucp request is in memory of the engine, in {@link scratch}, so that libucp does not free it. */
   isLent = false;
   /** Number of endpoints that were lost before its start. */
   lostBefore = 0;
   /** The status with which libucp has ended it, before {@link end}. */
   outcome: Status = Status.OK;
-  /** The status with which a send is refused before libucp has it: a card cannot read its memory. */
-  refusal: Status = Status.OK;
-  /** The tag that a receive waits for, and its mask; undefined for one that has its message. */
+  /** Failure status of a send before it is passed to libucp, because a card cannot read its memory. */
+  startFailure: Status = Status.OK;
+  /** The tag that a receive waits for, and its mask; undefined once it is matched. */
   wantedTag: Tag | undefined = undefined;
   wantedMask: Tag = TAG_MASK_FULL;
   /** Whether its cancellation was requested. */
   isCanceled = false;
-  /** The sending endpoint of a message: it fails if the message cannot be read. */
+  /** The endpoint that sends a message: it fails if the message cannot be read. */
   sender: RequestEndpoint | undefined = undefined;
   /** The endpoint of an operation that libucp executes: its requests end with it. */
   endpoint: RequestEndpoint | undefined = undefined;
-  /** The local memory for the call of libucp that starts it: its address, and its bytes or the number of elements of its datatype. */
+  /** Local memory in the form that libucp needs: address, and number of bytes or of datatype elements. */
   address = 0;
   count = 0;
   /** Local memory, which must be neither collected nor unmapped before the end. */
@@ -155,14 +152,14 @@ export class UcpRequest implements ApiRequest {
   header: ScratchBlock | undefined = undefined;
   /** Called at the end, before the callback: stores results and releases the resources of the operation. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
-  /** Called first: returns true if the operation continues without libucp; its owner then ends it. */
+  /** Called before {@link settle}: returns true if the operation continues without libucp; its owner then ends it. */
   deferEnd: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
   /** Ends a composite operation early; returns false if it is too late. */
   abandon: (() => boolean) | undefined = undefined;
   #transport: string | undefined = undefined;
   #device: string | undefined = undefined;
-  /** Whether libucp was asked what carried it. */
-  #isLearned = false;
+  /** Whether libucp was queried for its carrier. */
+  #isQueried = false;
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner, index: number) {
@@ -184,7 +181,7 @@ export class UcpRequest implements ApiRequest {
   }
 
   get transport(): string | undefined {
-    this.#learn();
+    this.#queryCarrier();
     return this.#transport;
   }
 
@@ -193,7 +190,7 @@ export class UcpRequest implements ApiRequest {
   }
 
   get device(): string | undefined {
-    this.#learn();
+    this.#queryCarrier();
     return this.#device;
   }
 
@@ -206,7 +203,7 @@ export class UcpRequest implements ApiRequest {
     return kind === RequestKind.TAG_RECV || kind === RequestKind.AM_RECV || protocol === STREAM_RECEIVE;
   }
 
-  /** Bytes that it has moved, once it has ended. */
+  /** Bytes moved, once it has ended. */
   get movedBytes(): number {
     return this.isReceive ? this.receivedBytes : this.byteLength;
   }
@@ -230,7 +227,7 @@ export class UcpRequest implements ApiRequest {
     this.protocol = protocol;
     this.isInner = this.#owner.innerDepth > 0;
     this.transfers = 1;
-    this.nodeBytes = 0;
+    this.nativeBytes = 0;
     this.startNs = this.isInner ? -1 : this.#owner.operations.startNs();
     this.status = Status.INPROGRESS;
     this.error = undefined;
@@ -240,14 +237,14 @@ export class UcpRequest implements ApiRequest {
     this.receivedBytes = 0;
     this.#transport = undefined;
     this.#device = undefined;
-    this.#isLearned = false;
+    this.#isQueried = false;
     this.address = 0;
     this.count = 0;
     this.handle = 0;
     this.isLent = false;
     this.wantedTag = undefined;
     this.isCanceled = false;
-    this.refusal = Status.OK;
+    this.startFailure = Status.OK;
     this.sender = undefined;
     this.endpoint = undefined;
     this.settle = undefined;
@@ -255,7 +252,7 @@ export class UcpRequest implements ApiRequest {
     this.abandon = undefined;
   }
 
-  /** Notes that libucp has ended its operation. @param handle of libucp */
+  /** Records that libucp has ended its operation. @param handle the libucp request */
   spend(handle: number): void {
     if (!this.isLent) this.spent = handle;
   }
@@ -307,10 +304,10 @@ export class UcpRequest implements ApiRequest {
     if (this.callback !== undefined) this.#call(this.callback, final);
   }
 
-  /** Asks libucp once what carried the operation, when the first reader asks. */
-  #learn(): void {
-    if (this.spent === 0 || this.#isLearned || !this.isCompleted) return;
-    this.#isLearned = true;
+  /** Queries the carrier from libucp on the first read. */
+  #queryCarrier(): void {
+    if (this.spent === 0 || this.#isQueried || !this.isCompleted) return;
+    this.#isQueried = true;
     if (this.kind !== RequestKind.SEND || this.#transport !== TRANSPORT) return;
     const carrier = this.#owner.carrierOf(this);
     if (carrier === undefined) return;
@@ -318,7 +315,7 @@ export class UcpRequest implements ApiRequest {
     this.#device = carrier.device;
   }
 
-  /** A callback of the program starts operations of its own. */
+  /** Operations that the callback of a program starts are not suboperations. */
   #call(callback: RequestCallback, status: Status): void {
     const owner = this.#owner;
     const depth = owner.innerDepth;

@@ -22,7 +22,7 @@ function begin(kind: RequestKind = RequestKind.SEND, protocol = 'tag/libucp'): U
   return request;
 }
 
-/** A send that goes on after its call. */
+/** A send that continues after its call. */
 function send(params = {}): { readonly request: UcpRequest; readonly handle: number } {
   const request = begin();
   const handle = fake.libucp.request();
@@ -97,7 +97,7 @@ describe('a receive that matches at once', () => {
   });
 });
 
-describe('an operation that goes on', () => {
+describe('a pending operation', () => {
   it('ends in progress, once, and its request of libucp is freed once it is freed', () => {
     const callback = vi.fn();
     const { request, handle } = send({ callback, userData: 5 });
@@ -171,7 +171,7 @@ describe('an operation that goes on', () => {
 describe('an operation without a request', () => {
   const operation = { local: new Uint8Array(8), byteLength: 8, rkey: undefined, params: undefined };
 
-  it('gets one if it goes on, which keeps its memory and its key until the end', () => {
+  it('gets one if it is pending, which keeps its memory and its key until the end', () => {
     const rkey = { pin: vi.fn(), unpin: vi.fn() };
     const handle = fake.libucp.request();
     const started = fake.requests.startedWithoutRequest(RequestKind.SEND, handle, 'put/libucp', {
@@ -256,7 +256,7 @@ describe('a cancellation', () => {
     fake.requests.started(request, handle, undefined);
     const callback = fake.requests.polling.callbackOf[RequestKind.AM_RECV]!;
     fake.libucp.report(callback, handle, request.index, Status.OK);
-    fake.libucp.onCancel = () => expect.fail('libucp is asked');
+    fake.libucp.onCancel = () => expect.fail('libucp is queried');
     expect([request.cancel(), progress(), request.status]).toEqual([false, 1, Status.OK]);
   });
 
@@ -286,7 +286,7 @@ describe('a cancellation', () => {
 });
 
 describe('what carried an operation', () => {
-  it('is asked of libucp once, when it is first read', () => {
+  it('is queried from libucp once, when it is first read', () => {
     const { request, handle } = send();
     expect(request.transport).toBe(TRANSPORT);
     fake.libucp.end(handle);
@@ -326,7 +326,7 @@ describe('what carried an operation', () => {
     expect([after.request.transport, fake.libucp.queried]).toEqual(['tcp', [after.handle]]);
   });
 
-  it('is asked once also if libucp does not say', () => {
+  it('is queried once also if libucp does not report it', () => {
     const ucp_request_query = vi.fn(() => Status.UNSUPPORTED);
     using silent = new FakeRequests(new FakeLibucp({ ucp_request_query }));
     const request = silent.requests.begin(RequestKind.SEND, 'tag/libucp')!;

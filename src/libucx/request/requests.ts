@@ -1,4 +1,4 @@
-/** The requests of one worker: taken from their pool with the parameters for libucp, started, given back. */
+/** The pool of requests of one worker: acquires requests with parameters for libucp, starts and frees them. */
 
 import type { Request, RequestParams } from '../../api/contract/request.ts';
 import { CoarseClock } from '../../api/snapshot/summary.ts';
@@ -23,35 +23,33 @@ import {
   UcpRequest,
 } from './request.ts';
 
-/** The requests of one worker. */
 export class Requests implements RequestOwner {
   readonly operations: OperationCounters;
   innerDepth = 0;
-  /** The parameters of the operation that is being started. */
+  /** Parameters of the operation that is being started. */
   readonly parameters: ParameterBlock = new ParameterBlock();
   readonly polling: Polling;
   readonly #query: RequestQuery;
-  /** The clock for the starts of requests, for snapshots. */
+  /** Clock for the start times of requests in snapshots. */
   readonly coarse: CoarseClock;
-  /** Requests in use at most. */
+  /** Limit of requests in use. */
   readonly max: number;
   readonly #events: Readonly<Record<'onFreed' | 'onDue' | 'onStarted', () => void>>;
-  /** The handle of libucp's worker. */
   readonly #worker: number;
   readonly #functions: LibucpFunctions;
   readonly #pool: ObjectPool<UcpRequest>;
   /** Requests by index. */
   readonly #all: (UcpRequest | undefined)[] = [];
-  /** Indices of requests that the pool has not kept. */
+  /** Indices of requests that the pool did not keep. */
   readonly #freeIndices: number[] = [];
-  /** Number of endpoints that have failed or are being closed: libucp may not be asked about their requests. */
+  /** Number of endpoints that have failed or are being closed: libucp must not be queried about their requests. */
   #lost = 0;
 
   /**
    * @param worker the handle of libucp
-   * @param services the clock; the log for a trace; the maximum number of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
-   * @param events onFreed: a request was freed; onDue: there is work for {@link polling} that libucp does not report; onStarted: an operation goes on
-   * after its call
+   * @param services the clock; the log for a trace; the limit of requests in use, beyond which operations return NO_RESOURCE: see UCX_REQUESTS_MAX
+   * @param events onFreed: a request was freed; onDue: {@link polling} has work that libucp does not report; onStarted: an operation continues after its
+   * call
    */
   constructor(
     functions: LibucpFunctions,
@@ -75,17 +73,16 @@ export class Requests implements RequestOwner {
     this.#query = new RequestQuery(functions);
   }
 
-  /** Requests by index, in use or not; undefined for indices without one. */
+  /** Requests by index, in use or not; undefined for unused indices. */
   get all(): readonly (UcpRequest | undefined)[] {
     return this.#all;
   }
 
-  /** Number of requests in use. */
   get inUse(): number {
     return this.#pool.inUse;
   }
 
-  /** A request for an operation of libucp, with its {@link parameters}; undefined at the limit. */
+  /** Acquires a request with {@link parameters} for an operation of libucp; undefined at the limit. */
   begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     if (request === undefined) return undefined;
@@ -95,26 +92,26 @@ export class Requests implements RequestOwner {
     request.lostBefore = this.#lost;
     if (isPolled) parameters.reset();
     else parameters.resetTo(polling.callbackOf[kind]!, request.index);
-    // A receive that ends at once does not return its tag (1.13); a request does.
-    if (kind === RequestKind.TAG_RECV || this.#isAsked(request)) parameters.requireRequest();
+    // libucp 1.13 returns the tag of a receive that completes at once only in a request.
+    if (kind === RequestKind.TAG_RECV || this.#isObserved(request)) parameters.requireRequest();
     else if (kind !== RequestKind.SEND) parameters.setReceiveInfo(polling.info);
     return request;
   }
 
   /**
-   * True if an operation on plain memory may be started with {@link ParameterBlock.plainFor}: a request will be available, and polled in progress.
-   * @param isImmediate false if the program wants a request in any case
+   * True if an operation on plain memory may be started with {@link ParameterBlock.plainFor}: a request will be available, and can be polled.
+   * @param isImmediate false if the program requires a request
    */
   canStartWithoutRequest(kind: RequestKind, isImmediate: boolean): boolean {
-    // Every observed operation has a request.
+    // Observed operations always have a request.
     if (operationEnd.hasSubscribers) return false;
     return isImmediate && this.polling.canFollow(kind) && this.#pool.inUse < this.#pool.capacity;
   }
 
   /**
    * Handles the result of an operation that was started with {@link ParameterBlock.plainFor}.
-   * @param pointer 0 or a failure if the operation has ended, else the request of libucp
-   * @param operation its local memory stays pinned until the end
+   * @param pointer 0 or a failure if the operation has ended, else the libucp request
+   * @param operation its local memory stays pinned until it ends
    */
   startedWithoutRequest(kind: RequestKind, pointer: number, protocol: string, operation: PlainCall): Status | Request {
     const { local, byteLength, rkey, params } = operation;
@@ -132,14 +129,14 @@ export class Requests implements RequestOwner {
     return this.adopt(request, params);
   }
 
-  /** A request for an operation made of several operations; undefined at the limit. */
+  /** Acquires a request for a composite operation; undefined at the limit. */
   beginComposite(protocol: string): UcpRequest | undefined {
     const request = this.#pool.get();
     request?.begin(RequestKind.COMPOSITE, RequestState.REPORTED, protocol);
     return request;
   }
 
-  /** Runs code that starts parts of operations, which are neither counted nor observed. */
+  /** Runs code that starts suboperations, which are neither counted nor observed. */
   runInner<T>(run: () => T): T {
     this.innerDepth += 1;
     try {
@@ -151,11 +148,11 @@ export class Requests implements RequestOwner {
 
   /**
    * Handles the result of starting an operation.
-   * @param pointer 0 or a failure if the operation has ended, else the request of libucp
+   * @param pointer 0 or a failure if the operation has ended, else the libucp request
    */
   started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer <= 0) return this.endedAtOnce(request, statusOf(pointer), params);
-    if (request.state === RequestState.POLLED && this.#isAsked(request)) {
+    if (request.state === RequestState.POLLED && this.#isObserved(request)) {
       const status = this.#functions.ucp_request_check_status(pointer);
       if (status !== Status.INPROGRESS) {
         request.spend(pointer);
@@ -166,7 +163,7 @@ export class Requests implements RequestOwner {
     return this.adopt(request, params);
   }
 
-  /** Like {@link started} for a receive of a tagged message, which may have matched a message that had arrived. */
+  /** {@link started} for a receive of a tagged message, which may have matched at once. */
   receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
     if (pointer > 0 && request.state === RequestState.POLLED) {
       const status = this.#functions.ucp_tag_recv_request_test(pointer, this.polling.info);
@@ -179,7 +176,7 @@ export class Requests implements RequestOwner {
     return this.started(request, pointer, params);
   }
 
-  /** Returns a continuing operation to the application. */
+  /** Returns a pending operation to the application. */
   adopt(request: UcpRequest, params: RequestParams | undefined): Request {
     request.startMs = this.coarse.nowMs;
     this.#events.onStarted();
@@ -191,7 +188,7 @@ export class Requests implements RequestOwner {
     return request;
   }
 
-  /** Handles an operation that ended while it was started. */
+  /** Handles an operation that completed in its call. */
   endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
     if (request.deferEnd?.(request, status) === true) return this.adopt(request, params);
     if (params?.noImmediateCompletion !== true) {
@@ -208,7 +205,7 @@ export class Requests implements RequestOwner {
     return request.state === RequestState.FREE ? request.status : request;
   }
 
-  /** What carried an operation that has succeeded; undefined if libucp does not say, or may not be asked any more. */
+  /** The carrier of a succeeded operation; undefined if libucp does not report it, or must not be queried any more. */
   carrierOf({ spent, status, lostBefore }: UcpRequest): Carrier | undefined {
     const isThere = spent !== 0 && status === Status.OK && lostBefore === this.#lost;
     return isThere ? this.#query.carrierOf(spent) : undefined;
@@ -219,12 +216,12 @@ export class Requests implements RequestOwner {
     this.#lost += 1;
   }
 
-  /** Whether an observer will ask what carried an operation: then it needs a request of libucp, even if it ends at once. */
-  #isAsked({ kind, protocol, startNs }: UcpRequest): boolean {
+  /** Whether an observer will read the carrier of an operation: it then needs a libucp request, even if it completes at once. */
+  #isObserved({ kind, protocol, startNs }: UcpRequest): boolean {
     return startNs >= 0 && kind === RequestKind.SEND && protocol.endsWith(ALONE);
   }
 
-  /** Requests cancellation by libucp. @returns true if it has ended with CANCELED; else it ends by itself, completed or canceled */
+  /** Requests cancellation by libucp. @returns true if it has ended with CANCELED; false if it will still end, completed or canceled */
   cancel(request: UcpRequest): boolean {
     if (request.isCompleted) return false;
     request.isCanceled = true;
@@ -237,7 +234,6 @@ export class Requests implements RequestOwner {
     return true;
   }
 
-  /** Requests cancellation of all requests. */
   cancelAll(): void {
     for (const request of this.#all)
       if (request !== undefined && request.state !== RequestState.FREE) this.cancel(request);
@@ -258,7 +254,7 @@ export class Requests implements RequestOwner {
     this.#recycle(request);
   }
 
-  /** Releases the callbacks; libucp has no request any more. */
+  /** Call this when libucp has no requests any more. */
   close(): void {
     this.polling.close();
     this.#query.close();
@@ -271,7 +267,7 @@ export class Requests implements RequestOwner {
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;
-    // A request in the pool keeps no memory of the program.
+    // A request in the pool must not keep memory of the program alive.
     request.deferEnd = undefined;
     if (this.#pool.put(request)) return;
     this.#all[request.index] = undefined;

@@ -177,9 +177,11 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs (needs libucp
   it('are detected without the option', async () => {
     const { context, worker, endpoint } = await open();
     const foreign = worker.address().slice(0, -20);
-    expect(() => worker.endpoint(foreign)).toThrow(/engine libucx \(of another UCX program: option rawAddress\)/);
+    expect(() => worker.endpoint(foreign)).toThrow(
+      /engine libucx \(if it is from another UCX program, option rawAddress\)/,
+    );
     const key = context.packRkey(context.memMap({ allocate: BYTES })).slice(0, -20);
-    expect(() => endpoint.unpackRkey(key)).toThrow(/engine libucx \(of another UCX program: option raw\)/);
+    expect(() => endpoint.unpackRkey(key)).toThrow(/engine libucx \(if it is from another UCX program, option raw\)/);
   });
 
   it('are refused if they are evidently invalid', async () => {

@@ -154,7 +154,7 @@ describe('unused names', () => {
       }
       const absent = libucp?.variables()?.has('UCX_MAX_RMA_RAILS') === false;
       expect(await warningsOf({ UCX_MAX_RMA_RAILS: '2' }, 'libucx')).toEqual(
-        absent ? [`UCX ${libucp?.version} has no UCX_MAX_RMA_RAILS: it has no effect over libucp`] : [],
+        absent ? [`UCX_MAX_RMA_RAILS has no effect: UCX ${libucp?.version} lacks it`] : [],
       );
     },
   );
