@@ -220,7 +220,7 @@ describe('the choice of the node', () => {
     expect(() => openShownNode(program)).toThrow(expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }));
     openNode(program).close();
     expect(records.filter(({ level }) => level <= 3).map(({ message }) => message)).toEqual([
-      `the node server at ${socket} is gone: this process emulates its own node`,
+      `the node server at ${socket} has ended: this process emulates its own node`,
     ]);
     rmSync(folder, { recursive: true });
   });

@@ -51,7 +51,7 @@ export interface NodeServices {
  */
 export function openNode(options: NodeServices): DriverNode {
   return chooseNode(options, (socket, { details, message }) => {
-    const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} is gone` : message;
+    const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} has ended` : message;
     options.log.warn(`${what}: this process emulates its own node`);
     return undefined;
   });

@@ -190,7 +190,7 @@ describe.each(['gaudi', 'gaudi2', 'gaudi3'] as const)('errors that programs inje
     expect([card.status, card.hardResets]).toEqual([IN_RESET, 1]);
   });
 
-  if (injection.refusal === undefined) {
+  if (injection.reason === undefined) {
     it('an ECC error that is corrected is counted; one that is not resets the card', () => {
       card = new DebugCard({ asic });
       const register = card.node.config.profile.cfg.start + injection.register;
@@ -207,7 +207,7 @@ describe.each(['gaudi', 'gaudi2', 'gaudi3'] as const)('errors that programs inje
       expect([count(HL_INFO_OP.HW_EVENTS), count(HL_INFO_OP.HW_EVENTS_AGGREGATE)]).toEqual([0, 1]);
     });
   } else {
-    it(`the register of gaudi raises no event: ${injection.refusal}`, () => {
+    it(`the register of gaudi raises no event: ${injection.reason}`, () => {
       card = new DebugCard({ asic });
       const { cfg } = card.node.config.profile;
       const result = card.put(cfg.start + EVENT_INJECTION.gaudi.register!, '0x2e');

@@ -96,7 +96,7 @@ export const DRIVER_IOCTL: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/file.ts',
-      before: "if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'device was removed');",
+      before: "if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'the device was removed');",
       after: '',
       breaks: 'memory of a removed card is not mapped',
     },

@@ -26,7 +26,7 @@ export const DRIVER_MEMORY: Area = {
     },
     {
       file: 'src/emulator/driver/memory/buffer-table.ts',
-      before: "if (buffer.mapped) throw refused('the buffer is mapped already');\n    buffer.mapped = true;",
+      before: "if (buffer.mapped) throw mmapError('the buffer is already mapped');\n    buffer.mapped = true;",
       after: 'buffer.mapped = true;',
       breaks: 'a buffer is mapped once',
     },
@@ -354,8 +354,8 @@ export const DRIVER_MEMORY: Area = {
     },
     {
       file: 'src/emulator/driver/memory/user-memory.ts',
-      before: 'this.answeredWords = Math.ceil(',
-      after: 'this.answeredWords = Math.floor(',
+      before: 'this.resultWords = Math.ceil(',
+      after: 'this.resultWords = Math.floor(',
       breaks: 'answers in the arguments are counted in whole words',
     },
     {

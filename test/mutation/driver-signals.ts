@@ -8,7 +8,7 @@ export const DRIVER_SIGNALS: Area = {
   faults: [
     {
       file: 'src/emulator/driver/submission/sync-stream.ts',
-      before: 'if (queue.wraps(1) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);',
+      before: 'if (queue.wraps(1) && !this.#prepareSwitch(queue)) return reject(block, Errno.EINVAL);',
       after: '',
       breaks: 'a signal does not move to a sync object in use',
     },
@@ -57,7 +57,7 @@ export const DRIVER_SIGNALS: Area = {
     },
     {
       file: 'src/emulator/driver/submission/sync-stream.ts',
-      before: 'if (offset > reservation.count) return refuse(block, Errno.EINVAL);',
+      before: 'if (offset > reservation.count) return reject(block, Errno.EINVAL);',
       after: '',
       breaks: 'a wait is for a signal of the reservation',
     },

@@ -8,7 +8,7 @@ export const DRIVER_SUBMIT: Area = {
   faults: [
     {
       file: 'src/emulator/driver/ioctl/submit.ts',
-      before: 'if (words[IN.pad] !== 0) return refuse(block, Errno.EINVAL);',
+      before: 'if (words[IN.pad] !== 0) return reject(block, Errno.EINVAL);',
       after: '',
       breaks: 'padding of CS is checked',
     },
@@ -56,8 +56,8 @@ export const DRIVER_SUBMIT: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/submit.ts',
-      before: 'submission === Errno.EAGAIN ? -submission : refuse(block, submission)',
-      after: 'refuse(block, submission)',
+      before: 'submission === Errno.EAGAIN ? -submission : reject(block, submission)',
+      after: 'reject(block, submission)',
       breaks: 'a submission to repeat keeps its arguments',
     },
     {
@@ -230,14 +230,14 @@ export const DRIVER_SUBMIT: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/wait.ts',
-      before: 'if (seq >= submissions.nextSeq) return answer',
-      after: 'if (seq > submissions.nextSeq) return answer',
+      before: 'if (seq >= submissions.nextSeq) return writeStatus',
+      after: 'if (seq > submissions.nextSeq) return writeStatus',
       breaks: 'a number that was not given is refused',
     },
     {
       file: 'src/emulator/driver/ioctl/wait.ts',
-      before: 'return answer(block, fenceError(state), HL_WAIT_CS_STATUS.TIMEDOUT);',
-      after: 'return answer(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);',
+      before: 'return writeStatus(block, fenceError(state), HL_WAIT_CS_STATUS.TIMEDOUT);',
+      after: 'return writeStatus(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);',
       breaks: 'a time-out has its own status',
     },
     {
@@ -357,7 +357,7 @@ export const DRIVER_SUBMIT: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/wait.ts',
-      before: 'if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) answer(block, 0, HL_WAIT_CS_STATUS.BUSY);',
+      before: 'if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) writeStatus(block, 0, HL_WAIT_CS_STATUS.BUSY);',
       after: '',
       breaks: 'a wait that timed out has no time of completion',
     },

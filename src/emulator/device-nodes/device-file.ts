@@ -242,12 +242,12 @@ export class DeviceFiles {
       this.#init.log.warn(
         `process ${pid} cannot export a dma-buf: a device node gives descriptors only to programs that gaudi-ucx run has started`,
       );
-      return file.refuse(request, block, -Errno.EOPNOTSUPP);
+      return file.recordFailure(request, block, -Errno.EOPNOTSUPP);
     }
     const word = takenWord(ioctlIndex(request));
     const given = block.words[word]!;
     const fd = fetchDescriptor(this.#callingProcess(), given | 0);
-    if (fd < -1) return file.refuse(request, block, fd);
+    if (fd < -1) return file.recordFailure(request, block, fd);
     block.words[word] = fd;
     const result = this.#run(file, request, block);
     if (fd >= 0) closeFd(fd);

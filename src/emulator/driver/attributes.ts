@@ -1,8 +1,8 @@
 /**
- * The sysfs attributes of a card: their texts, and the effects of writes.
+ * The sysfs attributes of a card: their contents, and the effects of writes.
  *
- * Source: drivers/accel/habanalabs/common/sysfs.c, Linux 6.12. `soft_reset` and `soft_reset_cnt` are those of inference cards (allow_inference_soft_reset),
- * which Gaudi is not; `eeprom` is not emulated.
+ * Source: drivers/accel/habanalabs/common/sysfs.c, Linux 6.12. `soft_reset` and `soft_reset_cnt` exist only on inference cards
+ * (allow_inference_soft_reset), so not on Gaudi; `eeprom` is not emulated.
  */
 
 import { Errno } from '../../sys/index.ts';
@@ -11,21 +11,20 @@ import { FIRMWARE_VERSION } from './base/firmware.ts';
 import { parseNumber } from './base/numbers.ts';
 import type { Card } from './card.ts';
 
-/** Version of a firmware component where only a number is shown. */
+/** Version of a firmware component that is shown as a number. */
 const COMPONENT_VERSION = '0x00000001';
 const DEVICE_TYPE: Readonly<Record<AsicName, string>> = { gaudi: 'GAUDI', gaudi2: 'GAUDI2', gaudi3: 'GAUDI3' };
 
 const U64_MAX = 0xffff_ffff_ffff_ffffn;
 
-/** An attribute. */
 interface Attribute {
-  /** Its text; undefined if it cannot be read now (ENODEV). Omitted for a write-only attribute. */
+  /** Returns the contents; undefined if they cannot be read now (ENODEV). Omitted for a write-only attribute. */
   readonly read?: (card: Card) => string | undefined;
-  /** Takes a number. Omitted for a read-only attribute. */
+  /** Omitted for a read-only attribute. */
   readonly write?: (card: Card, value: bigint) => void;
-  /** It exists while the card is operational; else reading and writing fails with ENODEV. */
+  /** Only usable while the card is operational; otherwise reading and writing fail with ENODEV. */
   readonly ofOperational?: boolean;
-  /** Only cards of these generations have it. */
+  /** Generations that have the attribute; omitted for all. */
   readonly of?: readonly AsicName[];
 }
 
@@ -46,9 +45,9 @@ const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
   device_type: { read: ({ profile }) => DEVICE_TYPE[profile.name] },
   fuse_ver: constant('00P1-HL2080A0-14-P64W99-07-07-07'),
   fw_os_ver: constant(FIRMWARE_VERSION),
-  hard_reset: { write: ({ resets }) => resets.now('hard_reset was written') },
+  hard_reset: { write: ({ resets }) => resets.now('write to hard_reset') },
   hard_reset_cnt: { read: ({ hardResets }) => String(hardResets) },
-  // The version of the voltage regulators has another name on gaudi (gaudi_add_device_attr of gaudi.c).
+  // On gaudi, the version of the voltage regulators has another name (gaudi_add_device_attr of gaudi.c).
   infineon_ver: { ...constant('0x01'), of: ['gaudi'] },
   max_power: {
     read: ({ limits }) => String(limits.maxPowerUw),
@@ -66,7 +65,7 @@ const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
   vrm_ver: { ...constant('0x01'), of: ['gaudi2', 'gaudi3'] },
 };
 
-/** The file of an attribute: its name, and what a program may do with it. */
+/** Name and permissions of an attribute. */
 export interface CardAttribute {
   readonly name: string;
   readonly readable: boolean;
@@ -80,7 +79,7 @@ export function cardAttributes(asic: AsicName): readonly CardAttribute[] {
     .map(([name, { read, write }]) => ({ name, readable: read !== undefined, writable: write !== undefined }));
 }
 
-/** The text of an attribute without the trailing newline; undefined for a name that the driver does not have, and for one that cannot be read now. */
+/** The contents of an attribute without the trailing newline; undefined for an unknown name, or if it cannot be read now. */
 export function readCardAttribute(card: Card, name: string): string | undefined {
   const attribute = Object.hasOwn(ATTRIBUTES, name) ? ATTRIBUTES[name]! : undefined;
   return attribute === undefined || !isThere(card, attribute) ? undefined : attribute.read?.(card);
@@ -88,7 +87,7 @@ export function readCardAttribute(card: Card, name: string): string | undefined 
 
 /**
  * Writes to an attribute, in one call.
- * @returns 0; or a negative errno: EINVAL for text that is no number of 64 bits, ENODEV while it cannot be written
+ * @returns 0, or a negative errno: EINVAL for a string that is not a 64-bit number, ENODEV while it cannot be written
  */
 export function writeCardAttribute(card: Card, name: string, text: string): number {
   const attribute = ATTRIBUTES[name]!;
@@ -104,7 +103,7 @@ function isThere(card: Card, { ofOperational, of }: Attribute): boolean {
   return !ofOperational || card.isOperational;
 }
 
-/** As scripts for the first versions of the driver expect it. */
+/** Scripts for the first versions of the driver expect this form. */
 function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,4 +1,4 @@
-/** The state of a card (struct hl_device) that the parts of the driver read and count: status, records, the work in flight. */
+/** The state of a card (struct hl_device) that the modules of the driver share: status, records, counters, the work in flight. */
 
 import { type AsicProfile, HL_DEVICE_STATUS, type HlDeviceStatus } from '../../uapi/index.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -17,12 +17,12 @@ import { Notifiers } from './base/notifier.ts';
 import { Waiters } from './base/waiters.ts';
 import { CsCounters, type Submission, type SubmissionTable, TimeoutWatch } from './submission/submission.ts';
 
-/** Pause between two passes of command processors that do not finish their work in one. */
+/** Pause between two passes of the command processors if their work takes more than one. */
 const CONTINUE_PAUSE_NS = 1e6;
-/** Limit of the wait for engines to finish. One that takes longer hangs: a thread cannot be interrupted in a copy. */
+/** Time limit for engines to finish. After it an engine counts as hung: a thread cannot be interrupted during a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
-/** Objects that the cards of a node share. */
+/** Objects shared by the cards of a node. */
 export interface CardSurroundings {
   readonly engines: DmaEngines;
   readonly dmabufs: DmabufRegistry;
@@ -33,12 +33,11 @@ export interface CardSurroundings {
 /** Number and times of successful opens of the primary node (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
 export interface OpenRecord {
   opens: number;
-  /** Time of the last open, and duration of the one before; nanoseconds. */
+  /** Time of the last open, and duration of the previous one, in nanoseconds. */
   openedAtNs: number;
   lastPeriodNs: number;
 }
 
-/** The state of one card. */
 export abstract class CardState {
   readonly place: CardPlace;
   readonly profile: AsicProfile;
@@ -47,44 +46,42 @@ export abstract class CardState {
   readonly waiters: Waiters;
   readonly faults: FaultPlan;
   readonly records: ErrorRecords;
-  /** The links of the node. */
   readonly links: LinkTable;
-  /** The dma-bufs of the node. */
   readonly dmabufs: DmabufRegistry;
   /** The event fds that users registered. */
   readonly notifiers: Notifiers = new Notifiers();
   readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0 };
   /** The clock and the power limit, which programs may lower. */
   readonly limits: CardLimits;
-  /** The files of hwmon: the only source of temperature and power. */
+  /** hwmon files: the source of temperature and power. */
   readonly sensors: readonly SensorFile[];
   readonly log: Log;
-  /** The submissions of the compute context while the primary node is open. */
+  /** Submissions of the compute context while the primary node is open. */
   submissions: SubmissionTable | undefined = undefined;
   /** Device memory allocated by contexts, in bytes. */
   dramUsedBytes = 0;
-  /** Number of multi-waits that block at present. */
+  /** Number of multi-waits that are blocked. */
   multiWaits = 0;
   /** Whether coresight is being programmed (DEBUG SET_MODE). */
   debugMode = false;
-  /** After a fault the driver waits until the user closes the file, and nothing runs (the release watchdog is active). */
+  /** After a fault, the driver waits for the user to close the file, and runs nothing (release watchdog). */
   releasePending = false;
-  /** The end of that wait. */
+  /** Timer of the release watchdog. */
   watchdog: Timer | undefined = undefined;
   /** Unplugged: every file returns ENODEV. */
   removed = false;
   hardResets = 0;
   /** Seconds after which submissions time out by default; Infinity for never. */
   csTimeoutSeconds: number;
-  /** Submissions that time out from now on do not reset the card (debugfs skip_reset_on_timeout). */
+  /** Whether submissions that time out from now on do not reset the card (debugfs skip_reset_on_timeout). */
   skipResetOnTimeout = false;
-  /** Number of events that the hardware has reported, by event: since the last hard reset, and since the start (INFO HW_EVENTS, HW_EVENTS_AGGREGATE). */
+  /** Number of hardware events, by event: since the last hard reset, and since the start (INFO HW_EVENTS, HW_EVENTS_AGGREGATE). */
   readonly eventCounts: Map<number, number> = new Map();
   readonly eventTotals: Map<number, number> = new Map();
   /** Rejected submissions of closed contexts. */
   protected readonly closedDrops: CsCounters = new CsCounters();
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
-  /** The next pass of command processors that did not finish their work in one. */
+  /** The next pass of the command processors, if their work takes more than one. */
   #continuation: Timer | undefined;
   readonly #engines: DmaEngines;
   readonly #timeouts: TimeoutWatch;
@@ -125,22 +122,22 @@ export abstract class CardState {
 
   /** The mappings of the context in the MMU that translates an address. */
   protected abstract mappingsBeside(address: bigint): readonly UserMapping[];
-  /** The card raises an interrupt of the user. */
+  /** Called when the card raises a user interrupt. */
   protected abstract raiseInterrupt(vector: number): void;
-  /** The oldest submission has timed out. */
+  /** Called when the oldest submission has timed out. */
   protected abstract onTimeout(expired: Submission): void;
 
   get status(): HlDeviceStatus {
     return this.#status;
   }
 
-  /** Whether the firmware answers (hl_device_operational of device.c). */
+  /** Whether the firmware replies (hl_device_operational of device.c). */
   get isOperational(): boolean {
     if (this.removed) return false;
     return this.#status === HL_DEVICE_STATUS.OPERATIONAL || this.#status === HL_DEVICE_STATUS.IN_DEVICE_CREATION;
   }
 
-  /** Whether waits may begin and go on: not on a card that was removed, is not operational, or waits until the user closes the file (hl_wait_ioctl). */
+  /** Whether waits may start and continue: not on a card that was removed, is not operational, or waits for the user to close the file (hl_wait_ioctl). */
   get permitsWaits(): boolean {
     return !this.removed && !this.releasePending && this.#status === HL_DEVICE_STATUS.OPERATIONAL;
   }
@@ -158,23 +155,23 @@ export abstract class CardState {
     return totals;
   }
 
-  /** The number in a file of hwmon; undefined while the card does not work. @param name such as `temp1_input` */
+  /** The number in a hwmon file; undefined while the card does not work. @param name such as `temp1_input` */
   readSensor(name: string): number | undefined {
     const text = this.removed ? undefined : this.sensors.find((file) => file.name === name)?.read?.();
     return text === undefined ? undefined : Number(text);
   }
 
-  /** Called after progress of the engines: runs what can run and notifies waiters. */
+  /** Called after progress of the engines: runs what can run and wakes waiters. */
   progress(): void {
     this.service();
     this.submissions?.retire();
     if (this.waiters.any) this.waiters.wake();
   }
 
-  /** Runs everything that can run, and handles the results: time-outs, the failure of an engine. */
+  /** Runs everything that can run, and handles time-outs and failed engines. */
   service(): void {
     this.device.pump();
-    if (this.#engines.failed) this.#fail('a dma engine has died');
+    if (this.#engines.failed) this.#fail('a DMA engine thread has failed');
     if (this.#timeouts.active) this.#checkTimeout();
   }
 
@@ -183,30 +180,31 @@ export abstract class CardState {
     if (this.submissions !== undefined) this.#timeouts.watch(this.submissions);
   }
 
-  /** Blocks until no engine accesses memory for the card; then translations of the card may be removed. */
+  /** Blocks until no engine accesses memory for the card; afterwards mappings of the card may be removed. */
   waitForEngines(): void {
-    if (!this.waiters.block(ENGINES_WAIT_NS, () => this.device.drained)) this.#fail('the dma engines make no progress');
+    if (!this.waiters.block(ENGINES_WAIT_NS, () => this.device.drained))
+      this.#fail(`the DMA engines did not finish within ${ENGINES_WAIT_NS / 1e9} s`);
   }
 
-  /** Puts the card into a status. Unless it is operational, nothing stays in flight: all of it is aborted, as when the driver gives a device up. */
+  /** Sets the status of the card. Unless it is operational, everything in flight is aborted, as when the driver gives up a device. */
   setStatus(status: HlDeviceStatus): void {
     if (status !== HL_DEVICE_STATUS.OPERATIONAL) this.abortAll();
     this.#status = status;
     this.waiters.wakeAll();
   }
 
-  /** Refuses new work. What is in flight continues (hl_device_write of debugfs.c, Linux 6.12). */
+  /** Rejects new work; work in flight continues (hl_device_write of debugfs.c, Linux 6.12). */
   disable(): void {
     this.#status = HL_DEVICE_STATUS.MALFUNCTION;
   }
 
-  /** Ends everything in flight (hl_cs_rollback_all). Aborted submissions must not start any more, not even while the engines finish. */
+  /** Aborts everything in flight (hl_cs_rollback_all). Aborted submissions must not start any more, not even while the engines finish. */
   abortAll(): void {
     this.submissions?.abort(undefined);
     this.device.dropPending();
   }
 
-  /** Cancels the time-outs, the watchdog and the next pass of command processors. */
+  /** Cancels the time-outs, the watchdog and the next pass of the command processors. */
   cancelTimers(): void {
     this.#timeouts.cancel();
     this.#continuation?.cancel();

@@ -1,4 +1,4 @@
-/** One emulated card in the driver (struct hl_device): opening and releasing it, its events, removing it. */
+/** One emulated card in the driver (struct hl_device): open, release, events, removal. */
 
 import { Errno, SyscallError } from '../../sys/index.ts';
 import { HL_CS_FLAGS, HL_DEVICE_STATUS, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
@@ -13,12 +13,11 @@ import { OWN_PROCESS } from './memory/user-memory.ts';
 import { Resets } from './resets.ts';
 import type { Submission } from './submission/submission.ts';
 
-/** One card. */
 export class Card extends CardState {
   readonly resets: Resets = new Resets(this);
   #file: PrimaryFile | undefined;
 
-  /** The open primary node. */
+  /** The open primary node; undefined if it is closed. */
   get file(): PrimaryFile | undefined {
     return this.#file;
   }
@@ -47,7 +46,7 @@ export class Card extends CardState {
    * Opens the primary node.
    * @param owner the process whose memory the ioctls access
    * @param mmapFile see {@link Context}
-   * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
+   * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the same cases as hl_device_open
    */
   open(owner: number = OWN_PROCESS, mmapFile?: MmapFile): PrimaryFile {
     const errno = this.#openErrno();
@@ -62,7 +61,7 @@ export class Card extends CardState {
     return file;
   }
 
-  /** Opens the control node: rejected only for a card that has failed permanently. */
+  /** Opens the control node; fails only for a card that has failed permanently. */
   openControl(owner: number = OWN_PROCESS): ControlFile {
     const failed = this.status === HL_DEVICE_STATUS.MALFUNCTION;
     if (this.removed || failed) {
@@ -71,7 +70,7 @@ export class Card extends CardState {
     return new ControlFile(this, owner);
   }
 
-  /** An event that the hardware reports: it is counted, the user is notified of an error, and a fatal one resets the card. */
+  /** Handles a hardware event: counts it, notifies the user of an error, and resets the card if it is fatal. */
   hardwareEvent(event: number): void {
     if (event >= this.profile.numOfEvents) return;
     for (const counts of [this.eventCounts, this.eventTotals]) counts.set(event, (counts.get(event) ?? 0) + 1);
@@ -96,13 +95,13 @@ export class Card extends CardState {
     this.waiters.wakeAll();
   }
 
-  /** Ends the card together with its node: an open file has no context any more, and returns ENODEV. The engines must still be running. */
+  /** Ends the card together with its node: an open file loses its context and returns ENODEV. The engines must still be running. */
   end(): void {
     this.#file?.release();
     this.removed = true;
   }
 
-  /** Releases the card. Its file is closed and the engines have stopped. */
+  /** Releases the card, after its file is closed and the engines have stopped. */
   close(): void {
     this.cancelTimers();
     this.resets.close();

@@ -1,7 +1,7 @@
 /**
  * The debugfs files of a card, by name: modes, contents, and effects of writes.
  *
- * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12: add_files_to_device; there the folder is debugfs/accel/<bus id>, before Linux 6.7
+ * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12: add_files_to_device. There the folder is debugfs/accel/<bus id>; before Linux 6.7 it was
  * debugfs/habanalabs/hl<minor>.
  */
 
@@ -20,21 +20,19 @@ const U8_MAX = 0xffn;
 const U32_MAX = 0xffff_ffffn;
 const U64_MAX = 0xffff_ffff_ffff_ffffn;
 const NS_PER_S = 1e9;
-/** The largest read by DMA (SZ_128M). */
+/** Limit of a read by DMA (SZ_128M). */
 const DMA_BYTES_MAX: bigint = 128n * 2n ** 20n;
-/** Number of LEDs. */
 const LEDS = 3;
 
-/** One file. */
 interface Node {
   readonly mode: number;
-  /** The contents; or a negative errno. */
+  /** Returns the contents, or a negative errno. */
   readonly read?: () => string | Uint8Array | number;
-  /** 0, or a negative errno. */
+  /** Returns 0, or a negative errno. */
   readonly write?: (text: string) => number;
 }
 
-/** The debugfs files of one card, with their state. */
+/** The debugfs files of one card, and their state. */
 export class DebugFs {
   readonly #card: Card;
   readonly #window: DeviceWindow;
@@ -65,8 +63,8 @@ export class DebugFs {
 
   /**
    * Writes to a file, in one call.
-   * @returns the number of bytes written; or a negative errno: ENOENT for an unknown name, EINVAL for a read-only file and for text that is
-   * not a number, ERANGE for a number that is too large, ...
+   * @returns the number of bytes written, or a negative errno: ENOENT for an unknown name, EINVAL for a read-only file or a string that is not a number,
+   * ERANGE for a number that is too large, ...
    */
   write(name: string, text: string): number {
     const node = this.#nodes.get(name);
@@ -75,7 +73,7 @@ export class DebugFs {
     return result < 0 ? result : Buffer.byteLength(text);
   }
 
-  /** Whether the card is in reset: reading then ends at once, writing has no effect. */
+  /** Whether the card is in reset: reads then return at once, writes have no effect. */
   get #inReset(): boolean {
     const { status } = this.#card;
     return status === HL_DEVICE_STATUS.IN_RESET || status === HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE;
@@ -119,7 +117,7 @@ export class DebugFs {
     };
   }
 
-  /** Raises an event after a write to the register with which the hardware reports events: programs inject errors in this way. */
+  /** Raises an event after a write to the event register of the hardware: programs inject errors in this way. */
   #afterWrite(value: number): void {
     const { register } = EVENT_INJECTION[this.#card.profile.name];
     if (register !== undefined && this.#address === this.#card.profile.cfg.start + register) {
@@ -127,7 +125,7 @@ export class DebugFs {
     }
   }
 
-  /** Copies device memory by a DMA engine, for data_dma. */
+  /** Reads device memory by a DMA engine, for data_dma. */
   #readByDma(text: string): number {
     if (this.#inReset) return 0;
     return onNumber(parseNumber(text, 16, U32_MAX), (byteLength) => {
@@ -142,8 +140,8 @@ export class DebugFs {
   }
 
   /**
-   * Whether an engine can copy: on gaudi one of the two DMAs of PCI must be idle (gaudi_debugfs_read_dma), on gaudi2 the copy needs the address space of an open
-   * file (gaudi2_debugfs_read_dma).
+   * Whether an engine can copy: gaudi needs one of its two PCI DMAs idle (gaudi_debugfs_read_dma), gaudi2 the address space of an open file
+   * (gaudi2_debugfs_read_dma).
    */
   #hasEngine(): boolean {
     const { device, profile, hasContext } = this.#card;
@@ -152,7 +150,7 @@ export class DebugFs {
     return new Set(busy.filter(({ kind }) => kind === 'external').map(({ engineIndex }) => engineIndex)).size < 2;
   }
 
-  /** Whether a range lies in the addresses of device memory or of the SRAM (hl_is_device_internal_memory_va). */
+  /** Whether a range is within the addresses of device memory or of the SRAM (hl_is_device_internal_memory_va). */
   #isInside(byteLength: bigint): boolean {
     const { profile, device } = this.#card;
     const { dram, sram } = profile;
@@ -166,7 +164,7 @@ export class DebugFs {
     const card = this.#card;
     const led: Node = { mode: 0o200, write: (text) => onNumber(parseNumber(text, 10, U32_MAX), () => {}) };
     return {
-      // The driver has no clock gating any more: the file accepts everything.
+      // The driver no longer has clock gating: the file accepts everything.
       clk_gate: { mode: 0o200, read: () => '', write: () => 0 },
       device: { mode: 0o200, read: () => DEVICE_HELP, write: (text) => this.#command(text) },
       stop_on_err: {
@@ -204,18 +202,18 @@ export class DebugFs {
     };
   }
 
-  /** The driver sets it when it probes a card (fixup_device_params, Linux 6.12). */
+  /** Set by the driver when it probes a card (fixup_device_params, Linux 6.12). */
   #stopOnError = 1;
 
   #setStopOnError(text: string): number {
     if (this.#inReset) return 0;
     return onNumber(parseNumber(text, 10, U32_MAX), (value) => {
       this.#stopOnError = value === 0n ? 0 : 1;
-      this.#card.resets.now('stop_on_err was written');
+      this.#card.resets.now('write to stop_on_err');
     });
   }
 
-  /** The commands of the file `device`. */
+  /** Handles the commands of the file `device`. */
   #command(text: string): number {
     const card = this.#card;
     if (text.startsWith('disable')) card.disable();
@@ -237,7 +235,7 @@ export class DebugFs {
     const buffers = this.#card.context?.buffers.commandBuffers() ?? [];
     const lines = buffers.map(({ handle, byteLength, mapped }) => {
       const size = byteLength.toString(16).padStart(8, '0');
-      // The handle holds one reference and the mapping another. The context of a user has address space id 1.
+      // The handle holds one reference and the mapping another. A user context has address space id 1.
       const references = mapped ? 2 : 1;
       return `   ${String(handle).padStart(3, '0')}        1    0x${size}      ${references}          ${mapped ? 1 : 0}          0\n`;
     });
@@ -250,24 +248,24 @@ const CB_HEADER = ` CB ID   CTX ID   CB size    CB RefCnt    mmap?   CS counter
 ---------------------------------------------------------------
 `;
 
-/** Runs an action with a parsed number; returns its errno, or that of the number. */
+/** Runs an action with a parsed number; returns its errno, or that of the parser. */
 function onNumber(value: bigint | number, action: (value: bigint) => unknown): number {
   if (typeof value === 'number') return value;
   const result = action(value);
   return typeof result === 'number' ? result : 0;
 }
 
-/*
- * Device memory and registers at addresses of the card, as debugfs accesses them. The files are in debugfs.ts.
+/**
+ * Access to device memory and registers by card addresses, for debugfs.
  *
  * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12.
  */
 
 const BITS_32 = 32n;
-/** Maximum number of bytes that one step of a copy moves. */
+/** Bytes per step of a copy. */
 const COPY_BYTES = 32_768;
 
-/** Device memory and registers as the driver accesses them: at addresses of the card, those of physical device memory included. */
+/** Device memory and registers as the driver accesses them: by card addresses, including physical ones. */
 class DeviceWindow {
   readonly #device: GaudiDevice;
   readonly #physicalBase: bigint;
@@ -280,7 +278,7 @@ class DeviceWindow {
     this.#physicalBase = device.profile.dram.base;
   }
 
-  /** Reads 4 or 8 bytes at an address; -EINVAL if nothing is there (hl_access_mem). */
+  /** Reads 4 or 8 bytes; -EINVAL if the address is unmapped (hl_access_mem). */
   read(address: bigint, byteLength: 4 | 8): bigint | number {
     if (!this.#find(address) || this.#available < byteLength) return -Errno.EINVAL;
     if (this.#memory === undefined) return this.#readRegisters(byteLength);
@@ -292,7 +290,7 @@ class DeviceWindow {
     return value;
   }
 
-  /** Writes 4 or 8 bytes, registers with their effects; -EINVAL if nothing is there. */
+  /** Writes 4 or 8 bytes, with the effects of register writes; -EINVAL if the address is unmapped. */
   write(address: bigint, byteLength: 4 | 8, value: bigint): number {
     if (!this.#find(address) || this.#available < byteLength) return -Errno.EINVAL;
     if (this.#memory === undefined) {
@@ -308,7 +306,7 @@ class DeviceWindow {
     return 0;
   }
 
-  /** Copies bytes of memory into an array; returns false if a part of them is not mapped. */
+  /** Copies memory into an array; returns false if a part of the range is unmapped. */
   copy(address: bigint, target: Uint8Array): boolean {
     const scratch = allocateScratch(COPY_BYTES);
     try {
@@ -332,7 +330,7 @@ class DeviceWindow {
     return (BigInt(registers.readRegister(this.#offset + 4) >>> 0) << BITS_32) | low;
   }
 
-  /** Looks up an address: memory, or registers if there is no memory; returns false if there is neither. */
+  /** Looks up the memory or the register at an address; returns false if there is neither. */
   #find(address: bigint): boolean {
     const { addressMap: map, hbm } = this.#device;
     const target = map.decode(Number(BigInt.asIntN(32, address >> BITS_32)), Number(BigInt.asIntN(32, address)));

@@ -1,5 +1,5 @@
 /**
- * The resets of a card: at once or when the user closes the file, after a release, and those of the watchdog and of the heartbeat.
+ * The resets of a card: at once or when the user closes the file, after a release, and by the watchdog or the heartbeat.
  *
  * Source: hl_device_reset, hl_device_cond_reset and hl_device_release of device.c, Linux 6.12.
  */
@@ -10,19 +10,18 @@ import type { CardState } from './card-state.ts';
 import type { Context } from './ioctl/context.ts';
 import type { Submission } from './submission/submission.ts';
 
-/** Time within which a user has to close the file after a fault, if an event fd is registered, before the card resets (driver: 30 s). */
+/** Time for a user with a registered event fd to close the file after a fault, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
-/** Time between two heartbeats of the firmware (HL_HEARTBEAT_PER_USEC). */
+/** Interval of the firmware heartbeats (HL_HEARTBEAT_PER_USEC). */
 const HEARTBEAT_NS = 5e9;
 
-/** The resets of one card. */
 export class Resets {
-  /** Nanoseconds within which the user has to close the file after a fault, before the card resets. */
+  /** See {@link RELEASE_WATCHDOG_NS}. */
   releaseWatchdogNs: number = RELEASE_WATCHDOG_NS;
   /** The compute context while the primary node is open. */
   context: Context | undefined = undefined;
   readonly #card: CardState;
-  /** Whether the postponed reset is a hard one, if the user closes the file in time (HL_DRV_RESET_HARD in the flags of the watchdog). */
+  /** Whether the postponed reset is a hard one if the user closes the file in time (HL_DRV_RESET_HARD in the flags of the watchdog). */
   #releaseIsHard = false;
   #heartbeat: Timer | undefined;
 
@@ -31,9 +30,9 @@ export class Resets {
   }
 
   /**
-   * A reset after a fault. With a registered event fd it is postponed until the user closes the file or the watchdog expires, and until then every wait ends
-   * with EIO; further faults do not advance it (hl_device_cond_reset).
-   * @param events bits of HL_NOTIFIER_EVENT, which the user gets in one signal with that of the reset
+   * Resets the card after a fault. With a registered event fd, the reset is postponed until the user closes the file or the watchdog expires, and every
+   * wait ends with EIO until then; further faults do not advance it (hl_device_cond_reset).
+   * @param events bits of HL_NOTIFIER_EVENT, signalled to the user together with the reset event
    * @param timedOut the submission whose time-out is the fault
    */
   hard(reason: string, events = 0, timedOut?: Submission): void {
@@ -45,9 +44,9 @@ export class Resets {
       this.now(reason, timedOut);
       return;
     }
-    card.log.info(`reset when the file is closed: ${reason}`);
+    card.log.info(`postponed the reset until the file is closed: ${reason}`);
     this.context.submissions.forceComplete();
-    // The flags of a time-out do not ask for a hard reset (cs_timedout).
+    // A time-out alone does not request a hard reset (cs_timedout).
     this.#releaseIsHard ||= timedOut === undefined;
     if (!card.releasePending) {
       card.releasePending = true;
@@ -57,8 +56,8 @@ export class Resets {
   }
 
   /**
-   * A hard reset at once, whatever the user has registered for: everything in flight is aborted and the card is usable again. HBM contents are lost on a real
-   * card; here they stay.
+   * Resets the card at once, even if the user has registered an event fd: everything in flight is aborted and the card is usable again. A real card loses
+   * the contents of its HBM; here they stay.
    */
   now(reason: string, timedOut?: Submission): void {
     const card = this.#card;
@@ -68,7 +67,7 @@ export class Resets {
     this.#reset();
   }
 
-  /** The firmware stops answering: the driver resets the card at the next heartbeat. */
+  /** Called when the firmware stops replying: the driver resets the card at the next heartbeat. */
   loseHeartbeat(): void {
     this.#heartbeat ??= this.#card.config.clock.setTimer(HEARTBEAT_NS, () => {
       this.#heartbeat = undefined;
@@ -77,7 +76,7 @@ export class Resets {
   }
 
   /**
-   * The reset after a release, if there is one.
+   * Resets the card after a release, if necessary.
    * @param inReset whether the file was open during a reset, which this release ends
    * @param held whether memory or submissions of the closed context are still in use
    * @param idle whether the device was idle when the context was closed
@@ -94,14 +93,14 @@ export class Resets {
     else card.device.resetState();
   }
 
-  /** No heartbeat is due any more. */
+  /** Stops the heartbeats. */
   close(): void {
     this.#heartbeat?.cancel();
   }
 
   /**
-   * The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. It is not counted (hl_device_reset,
-   * Linux 6.12).
+   * The compute reset after a release: complete when `close` returns, so that the card can be opened again at once. Not counted (hl_device_reset, Linux
+   * 6.12).
    */
   #resetCompute(): void {
     const card = this.#card;

@@ -26,7 +26,7 @@ import { connectToServer } from './connection.ts';
 import { decodeMessage, encodeMessage } from './message.ts';
 
 const CONNECTS_MAX = 8;
-/** Connects and prints the identity of the node, or the error. A client blocks, so it runs in a process of its own. */
+/** Connects and prints the identity of the node, or the error. A client blocks, so it runs in a separate process. */
 const CLIENT = `
   import { connectEmulatedNode } from ${builtSpecifier(new URL('../index.ts', import.meta.url))};
   try {
@@ -108,7 +108,7 @@ describe('a client whose connection the node server closes', () => {
 
   it('fails after a limited number of attempts', async () => {
     [hangUps, isRead] = [Number.POSITIVE_INFINITY, false];
-    expect(await client()).toEqual(['ERR_NODE_UNREACHABLE', expect.stringMatching(/is gone/)]);
+    expect(await client()).toEqual(['ERR_NODE_UNREACHABLE', expect.stringMatching(/has ended/)]);
     expect(connections).toBe(CONNECTS_MAX);
   });
 });
@@ -161,10 +161,13 @@ describe('a client of a node server with as many waiting connections as its sock
     for (const socket of accepted) socket.close();
   });
 
-  it('is refused, and not told that there is no server, if it gets none in time', () => {
+  it('is rejected, and not with "no server", if it gets none in time', () => {
     atReadings((reading) => reading * 4e9);
     expect(() => connectToServer(path)).toThrow(
-      expect.objectContaining({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('accepts no connections') }),
+      expect.objectContaining({
+        code: 'ERR_NODE_REFUSED',
+        message: expect.stringContaining('does not accept connections'),
+      }),
     );
   });
 });

@@ -1,4 +1,4 @@
-/** The client's end of a connection to a node server: requests with their replies, the doorbell, and detection of the server's end. */
+/** The client side of a connection to a node server: requests and replies, the doorbell, and detection that the server has ended. */
 
 import { randomFillSync } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -28,24 +28,32 @@ import { checkString } from '../../ucs/type/check-options.ts';
 import { asError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
-import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
+import {
+  decodeMessage,
+  type ErrorReply,
+  encodeMessage,
+  errorOf,
+  type Message,
+  ProtocolError,
+  RING,
+} from './message.ts';
 import { ServerWatch } from './server-watch.ts';
 import { checkFolder, isOtherFile } from './socket-path.ts';
 
-/** Time limit for the greeting of a server that has accepted the connection; later it is treated as absent. */
+/** Time limit for the greeting of a server that has accepted the connection; without it the server counts as absent. */
 export const GREETING_NS = 10e9;
-/** Maximum number of attempts to connect to a server that closes the connection: if too many connections have sent no hello, it closes the oldest. */
+/** Connection attempts to a server that closes the connection: with too many connections that have sent no hello, it closes the oldest one. */
 const CONNECTS_MAX = 8;
 /** Time limit for the shutdown of a server, which finishes transfers first. */
 const END_NS = 30e9;
-/** The first slice of a wait for a reply, and the others: the server is checked between slices. */
+/** Time of the first poll for a reply, and of the later ones: the server is checked between polls. */
 const FIRST_SLICE_MS = 10;
 const SLICE_MS = 100;
-/** Time between two checks of the server while only non-blocking calls wait for it. */
+/** Interval of the server checks while only non-blocking calls are pending. */
 const CHECK_NS = 1e9;
-/** Pause before another attempt to connect to a server that has as many waiting connections as its socket takes. */
+/** Pause before the next attempt to connect to a server whose backlog is full. */
 const FULL_MS = 1;
-/** What poll(2) ignores. */
+/** A file descriptor that poll(2) ignores. */
 const NO_DESCRIPTOR = -1;
 const HANG_UP: number = PollEvent.HUP | PollEvent.ERR | PollEvent.RDHUP;
 
@@ -56,7 +64,6 @@ export interface Reply {
   readonly fd: number;
 }
 
-/** A connection. */
 export class ServerConnection {
   readonly path: string;
   /** The process of the server. */
@@ -74,10 +81,10 @@ export class ServerConnection {
   #subscription: PollSubscription | undefined;
   #waits = 0;
   readonly #watch: ServerWatch;
-  /** Runs while non-blocking calls wait. */
+  /** Runs while non-blocking calls are pending. */
   #checking: Timer | undefined;
   #lostReason: string | undefined;
-  /** Whether the server was stopped for too long, and may continue. */
+  /** Whether the server was stopped for too long; it may still continue. */
   #isGivenUp = false;
 
   /** @throws UcxError ERR_NODE_REFUSED; SyscallError */
@@ -88,37 +95,37 @@ export class ServerConnection {
     this.serverPid = pid;
     const isStopped = (): boolean => isProcessStopped(pid) || isProcessTraced(pid);
     this.#watch = new ServerWatch({ clock: systemClock, isStopped });
-    if (uid !== userId()) throw refused(path, `the server is of user ${uid}`);
+    if (uid !== userId()) throw rejected(path, `the server belongs to user ${uid}`);
   }
 
-  /** False once the server has ended or the connection is closed: no request is answered any more. */
+  /** False once the server has ended or the connection is closed: no more replies arrive. */
   get alive(): boolean {
     return this.#alive;
   }
 
-  /** Message that the server has ended or was stopped for too long, and which server; undefined while it runs, and after {@link close}. */
+  /** Message that names the server and says that it has ended or was stopped for too long; undefined while it runs, and after {@link close}. */
   get lostReason(): string | undefined {
     return this.#lostReason;
   }
 
-  /** Message that the server is stopped now, so that calls would wait; undefined while it runs. Reads a file of /proc. */
+  /** Message that the server is stopped now, so that calls would wait; undefined while it runs. Reads a file in /proc. */
   get stoppedReason(): string | undefined {
     if (!this.#alive || !isProcessStopped(this.serverPid)) return undefined;
-    return `${stoppedText(this.serverPid)}, and does not answer: kill -CONT ${this.serverPid} continues it`;
+    return `${stoppedText(this.serverPid)} and does not reply: continue it by kill -CONT ${this.serverPid}`;
   }
 
-  /** Sets the function that checks the mailboxes when calls have settled or the server has ended. */
+  /** Sets the function that checks the mailboxes after calls have settled or the server has ended. */
   listen(onSettled: () => void): void {
     this.#onSettled = onSettled;
   }
 
-  /** Checks whether the server is still running. */
+  /** Checks whether the server still runs. */
   check(): boolean {
     if (this.#alive && (pollNow(this.#socket.fd, HANG_UP) & HANG_UP) !== 0) this.#fail();
     return this.#alive;
   }
 
-  /** Likewise, for a call that waits: one that is stopped for longer than calls wait for it is lost as well. */
+  /** Like {@link check}, for a waiting call: a server that stays stopped for too long counts as lost too. */
   checkWaiting(): boolean {
     if (this.check() && this.#watch.look()) this.#giveUp();
     return this.#alive;
@@ -126,31 +133,32 @@ export class ServerConnection {
 
   /**
    * Waits until the server closes the connection.
-   * @throws UcxError ERR_NODE_REFUSED on time-out, and if the server is stopped
+   * @throws UcxError ERR_NODE_REFUSED on time-out, or if the server is stopped
    */
   awaitEnd(): void {
     const deadlineNs = systemClock.nowNs() + END_NS;
     while (this.checkWaiting()) {
-      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server does not end');
+      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server did not end in time');
       pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
     }
-    // It has confirmed that it ends.
-    if (this.#isGivenUp) throw refused(this.path, `${stoppedText(this.serverPid)}, and ends once it continues`);
+    // It has confirmed the request to end.
+    if (this.#isGivenUp) throw rejected(this.path, `${stoppedText(this.serverPid)} and will end when it continues`);
   }
 
   /** Wakes the server. */
   ring(): void {
     if (!this.#alive) return;
-    // If the queue is full, its messages wake the server as well.
+    // If the queue is full, the queued messages wake the server too.
     const sent = this.#socket.sendmsg(RING);
     if (sent < 0 && sent !== -Errno.EAGAIN) this.#fail();
   }
 
   /**
-   * Sends a request and waits for its reply. Blocks as a system call does. With a time-out it does not wait for a server that is stopped: nothing is lost then.
+   * Sends a request and waits for its reply. Blocks as a system call does. With a time-out, it does not wait for a stopped server, and the connection
+   * stays usable.
    * @param fd a descriptor to send; -1 for none
    * @throws SyscallError ENODEV if the server has ended or was stopped for too long, EBADF for a bad descriptor, and errors of the server; UcxError
-   * ERR_NODE_REFUSED after the time-out, and with one if the server is stopped
+   * ERR_NODE_REFUSED after the time-out, or, if a time-out is given, for a stopped server
    */
   request(message: Message, fd = -1, timeoutNs: number = Number.POSITIVE_INFINITY): Reply {
     const id = this.#nextId++;
@@ -163,24 +171,24 @@ export class ServerConnection {
         const { error } = reply.message;
         if (error === undefined) return reply;
         if (reply.fd >= 0) closeFd(reply.fd);
-        throw errorOf(error as Refusal);
+        throw errorOf(error as ErrorReply);
       }
-      if (reply !== undefined) throw this.#broken('a reply to nothing');
-      if (!this.#alive) throw this.#gone(isTimed);
+      if (reply !== undefined) throw this.#broken('unexpected reply: no request is pending');
+      if (!this.#alive) throw this.#lostError(isTimed);
       if (systemClock.nowNs() >= deadlineNs) {
         throw this.#broken(`no reply: ${shortageOf(this.serverPid) ?? `process ${this.serverPid} is busy`}`);
       }
-      // Most replies come within the first slice. A server that has ended may have replied before.
+      // Most replies arrive within the first poll. A server that has ended may have replied before.
       const hasCome = pollFor(this.#socket.fd, PollEvent.IN, sliceMs) !== 0;
       if (!hasCome && (isTimed ? isProcessStopped(this.serverPid) : this.#watch.look())) this.#giveUp();
     }
   }
 
   /**
-   * Sends a request whose reply carries a descriptor.
+   * Sends a request whose reply has a descriptor.
    * @param undo called if this process cannot receive the descriptor: the server has already executed the request
    * @param fd a descriptor to send; -1 for none
-   * @throws SyscallError EMFILE, and like {@link request}
+   * @throws SyscallError EMFILE, and those of {@link request}
    */
   requestDescriptor(message: Message, undo: () => void, fd = -1): Reply {
     try {
@@ -191,8 +199,8 @@ export class ServerConnection {
     }
   }
 
-  /** Sends a request; returns a field of its reply, or undefined once the server has ended. */
-  ask<T>(message: Message, field: string): T | undefined {
+  /** Sends a request; returns a field of the reply, or undefined if the server has ended. */
+  query<T>(message: Message, field: string): T | undefined {
     if (!this.#alive) return undefined;
     try {
       return this.request(message).message[field] as T;
@@ -202,7 +210,7 @@ export class ServerConnection {
     }
   }
 
-  /** Begins a non-blocking call: its end is reported through the event loop, and the process stays alive until then. */
+  /** Starts a non-blocking call: the event loop reports its end and keeps the process alive until then. */
   beginWait(): void {
     this.#waits += 1;
     if (this.#subscription === undefined) {
@@ -211,7 +219,7 @@ export class ServerConnection {
     this.#checking ??= systemClock.setTimer(CHECK_NS, () => this.#checkLater());
   }
 
-  /** Ends such a call. */
+  /** Ends a non-blocking call. */
   endWait(): void {
     this.#waits -= 1;
     if (this.#waits === 0) this.#subscription?.unref();
@@ -240,10 +248,10 @@ export class ServerConnection {
         if (this.#watch.look()) this.#giveUp();
       }
     }
-    throw this.#gone(false);
+    throw this.#lostError(false);
   }
 
-  /** Receives the next available reply; notices before it are handled. */
+  /** Receives the next available reply, and handles the notices before it. */
   #receive(): Reply | undefined {
     while (this.#alive) {
       this.#fds.length = 0;
@@ -253,8 +261,8 @@ export class ServerConnection {
         this.#fail();
         return undefined;
       }
-      // The kernel drops descriptors that exceed the limit of this process.
-      if (received === -Errno.EMSGSIZE) throw new SyscallError('recvmsg', Errno.EMFILE, 'a descriptor of a reply');
+      // The kernel drops descriptors beyond the limit of this process.
+      if (received === -Errno.EMSGSIZE) throw new SyscallError('recvmsg', Errno.EMFILE, 'the descriptor in a reply');
       if (received < 0) throw this.#broken(`recvmsg ${received}`);
       if (received === 1) {
         this.#onSettled();
@@ -269,7 +277,7 @@ export class ServerConnection {
     const reply = this.#receive();
     if (reply === undefined) return;
     if (reply.fd >= 0) closeFd(reply.fd);
-    throw this.#broken('a reply to nothing');
+    throw this.#broken('unexpected reply: no request is pending');
   }
 
   #fail(reason: string | undefined = lostText(this.path)): void {
@@ -286,28 +294,28 @@ export class ServerConnection {
 
   #giveUp(): void {
     this.#isGivenUp = true;
-    this.#fail(`${stoppedText(this.serverPid)} and has not answered; its socket is ${this.path}`);
+    this.#fail(`${stoppedText(this.serverPid)} and did not reply; its socket is ${this.path}`);
   }
 
   /**
-   * The error of every call on a node whose server has ended or was stopped for too long.
-   * @param isTimed for a call that limits its wait: a stopped server has refused it, and one that has ended has not
+   * The error of calls on a node whose server has ended or was stopped for too long.
+   * @param isTimed for a call with a time-out: ERR_NODE_REFUSED if the server is stopped
    */
-  #gone(isTimed: boolean): UcxError {
+  #lostError(isTimed: boolean): UcxError {
     const reason = this.#lostReason ?? lostText(this.path);
-    return isTimed && this.#isGivenUp ? refused(this.path, reason) : new SyscallError('ioctl', Errno.ENODEV, reason);
+    return isTimed && this.#isGivenUp ? rejected(this.path, reason) : new SyscallError('ioctl', Errno.ENODEV, reason);
   }
 
   #broken(what: string): UcxError {
     this.#fail();
-    return refused(this.path, what);
+    return rejected(this.path, what);
   }
 }
 
 /**
  * Connects to a node server and exchanges greetings.
- * @throws UcxError ERR_NODE_UNREACHABLE if no server listens at the path, ERR_NODE_REFUSED if it accepts no more clients, has another
- * version or cannot read memory of this process
+ * @throws UcxError ERR_NODE_UNREACHABLE if no server listens at the path; ERR_NODE_REFUSED if it rejects the client, has another version or cannot read
+ * memory of this process
  */
 export function connectToServer(path: string): ServerConnection {
   for (let left = CONNECTS_MAX - 1; ; left--) {
@@ -316,7 +324,7 @@ export function connectToServer(path: string): ServerConnection {
   }
 }
 
-/** @param isLast throw if the server closes before its greeting; otherwise the result is `undefined` */
+/** @param isLast throw if the server closes before its greeting; otherwise return undefined */
 function connectOnce(path: string, isLast: boolean): ServerConnection | undefined {
   let socket: UnixSocket;
   try {
@@ -331,15 +339,15 @@ function connectOnce(path: string, isLast: boolean): ServerConnection | undefine
   } catch (error) {
     if (!isSyscallError(error, Errno.ENODEV)) throw error;
     if (!isLast) return undefined;
-    refuseIfShort(path, pid);
+    requireServerDescriptors(path, pid);
     // A server that ends closes its listener last.
     throw unreachable(path, error);
   }
 }
 
 /**
- * Connects, and tries again while the connections that the server has not accepted are as many as its socket takes: it is busy, or others connect as well.
- * @throws SyscallError like connect; UcxError ERR_NODE_REFUSED if that lasts
+ * Connects; retries while the backlog of the server is full, because it is busy or other clients connect too.
+ * @throws SyscallError like connect; UcxError ERR_NODE_REFUSED after the time limit
  */
 function connectInTime(path: string): UnixSocket {
   const deadlineNs = systemClock.nowNs() + GREETING_NS;
@@ -348,15 +356,15 @@ function connectInTime(path: string): UnixSocket {
       return connectUnix(path, SocketType.SEQPACKET);
     } catch (error) {
       if (!isSyscallError(error, Errno.EAGAIN)) throw error;
-      if (systemClock.nowNs() >= deadlineNs) throw refused(path, 'it accepts no connections');
+      if (systemClock.nowNs() >= deadlineNs) throw rejected(path, 'it does not accept connections');
     }
-    // No descriptor tells when there is room.
+    // No descriptor becomes ready when the backlog has space.
     pollFor(NO_DESCRIPTOR, 0, FULL_MS);
   }
 }
 
 /**
- * Connects without a greeting, for messages of any version.
+ * Connects without a hello, for requests that every version supports.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function connectUngreeted(path: string): ServerConnection {
@@ -382,7 +390,7 @@ function connectionOver(socket: UnixSocket, path: string): ServerConnection {
 /** @throws SyscallError ENODEV if the server closes the connection; UcxError ERR_NODE_REFUSED */
 function greet(socket: UnixSocket, path: string): ServerConnection {
   const connection = connectionOver(socket, path);
-  // The server reads this word: a proof that it can read memory of its presumed peer process.
+  // The server reads this word, which proves that it can access memory of its client.
   const proof = allocateScratch(4);
   randomFillSync(proof.u8);
   const version = { version: NODE_PROTOCOL_VERSION, package: packageVersion() };
@@ -392,31 +400,31 @@ function greet(socket: UnixSocket, path: string): ServerConnection {
     if (message['access'] !== true) {
       allowMemoryAccess(connection.serverPid);
       message = connection.request(hello, -1, GREETING_NS).message;
-      if (message['access'] !== true) throw refused(path, String(message['reason']));
+      if (message['access'] !== true) throw rejected(path, String(message['reason']));
     }
     connection.identity = String(message['identity']);
     connection.nics = Number(message['nics']);
     return connection;
   } catch (error) {
     connection.close();
-    throw error instanceof ProtocolError ? refused(path, error.message) : error;
+    throw error instanceof ProtocolError ? rejected(path, error.message) : error;
   } finally {
     proof.free();
   }
 }
 
-/** What helps if no server listens, by the errno of connect. */
+/** Reasons and remedies if no server listens, by the errno of connect. */
 const REMEDIES: ReadonlyMap<number, string> = new Map([
-  [Errno.ENOENT, ' (ENOENT): gaudi-ucx node up starts one'],
+  [Errno.ENOENT, ' (ENOENT): start one by gaudi-ucx node up'],
   [
     Errno.ECONNREFUSED,
-    ' (ECONNREFUSED): it was killed and has left its socket; gaudi-ucx node up starts one again, gaudi-ucx node down removes the socket',
+    ' (ECONNREFUSED): it was killed and left its socket; start one by gaudi-ucx node up, or remove the socket by gaudi-ucx node down',
   ],
 ]);
 
 function unreachable(path: string, cause: SyscallError): UcxError {
   const isFile = cause.errno === Errno.ECONNREFUSED && isOtherFile(path);
-  const reason = isFile ? ': it is a file, not a socket' : (REMEDIES.get(cause.errno) ?? `: ${cause.message}`);
+  const reason = isFile ? ': the path is a file, not a socket' : (REMEDIES.get(cause.errno) ?? `: ${cause.message}`);
   return new UcxError({
     code: 'ERR_NODE_UNREACHABLE',
     status: Status.UNREACHABLE,
@@ -426,7 +434,7 @@ function unreachable(path: string, cause: SyscallError): UcxError {
   });
 }
 
-function refused(path: string, why: string): UcxError {
+function rejected(path: string, why: string): UcxError {
   return new UcxError({
     code: 'ERR_NODE_REFUSED',
     status: Status.REJECTED,
@@ -435,31 +443,31 @@ function refused(path: string, why: string): UcxError {
   });
 }
 
-/** Descriptors that a server needs for one more client. */
+/** Descriptors that a server needs for another client. */
 const CLIENT_DESCRIPTORS = 4;
 
-/** Why a server takes no client, if it has no descriptors left: the limit is that of its process. */
+/** Reason why a server rejects clients: the descriptor limit of its process is reached. Undefined otherwise. */
 function shortageOf(pid: number): string | undefined {
   try {
     const open = readdirSync(`/proc/${pid}/fd`).length;
     const max = Number(/^Max open files +(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, 'latin1'))?.[1]);
     if (!(open + CLIENT_DESCRIPTORS > max)) return undefined;
-    return `process ${pid} has ${open} of its ${max} descriptors open: start it with a higher ulimit -n`;
+    return `process ${pid} has ${open} of at most ${max} file descriptors open: restart it with a higher ulimit -n`;
   } catch (error) {
-    // It has ended meanwhile, or /proc hides it.
+    // It has ended meanwhile, or /proc does not show it.
     if (asError(error).syscall === undefined) throw error;
     return undefined;
   }
 }
 
-/** @throws UcxError ERR_NODE_REFUSED if the server has no descriptors left */
-export function refuseIfShort(path: string, pid: number): void {
+/** @throws UcxError ERR_NODE_REFUSED if the server has no free descriptors */
+export function requireServerDescriptors(path: string, pid: number): void {
   const shortage = shortageOf(pid);
-  if (shortage !== undefined) throw refused(path, `it takes no client: ${shortage}`);
+  if (shortage !== undefined) throw rejected(path, `it cannot accept a client: ${shortage}`);
 }
 
 function lostText(path: string): string {
-  return `the node server at ${path} is gone`;
+  return `the node server at ${path} has ended`;
 }
 
 function stoppedText(pid: number): string {

@@ -1,7 +1,7 @@
 /**
- * The dma-bufs of a node server in the client, for its RDMA devices: maps the memory of the cards until the server withdraws it or ends. Like a real
- * NIC, and unlike a program, it reaches device memory without the engines of the card. The dma-bufs that RDMA devices of one client access, in the
- * server: keeps them open, and marks them as withdrawn for the client, which moves the bytes.
+ * Dma-bufs of a node server for RDMA devices in its clients. Client: maps the memory of the cards until the server withdraws it or ends; like a real NIC,
+ * it accesses device memory without the engines of the card. Server: keeps the dma-bufs of a client open, and marks them as withdrawn for the client,
+ * which moves the bytes.
  */
 
 import {
@@ -24,18 +24,18 @@ import { type ExportedDmabuf, forEachRun, type MemoryRun } from '../driver/base/
 import type { DmabufAccess, DmaMemory } from '../rdma/memory/dma-memory.ts';
 import type { ServerConnection } from './connection.ts';
 
-/** The largest descriptor. */
+/** The largest descriptor number. */
 const FD_MAX = 0x7fff_ffff;
 
-/** A piece of contiguous memory: the mapped pages, and the range of bytes in them. */
+/** Contiguous memory: the mapped pages, and the range of bytes in them. */
 interface Piece {
   readonly pages: number;
   readonly pageBytes: number;
-  /** The bytes; the offset is an address of this process. */
+  /** The range of bytes; its offset is an address of this process. */
   readonly run: MemoryRun;
 }
 
-/** A range of a dma-buf. */
+/** An attached range of a dma-buf. */
 class RemoteDmaMemory implements DmaMemory {
   readonly byteLength: number;
   readonly #id: number;
@@ -75,7 +75,7 @@ class RemoteDmaMemory implements DmaMemory {
   }
 }
 
-/** The dma-bufs. */
+/** The dma-bufs that a client accesses. */
 export class RemoteDmabufs implements DmabufAccess {
   readonly #server: ServerConnection;
   readonly #used: Set<number> = new Set();
@@ -87,7 +87,7 @@ export class RemoteDmabufs implements DmabufAccess {
   }
 
   attach(fd: number, offset: number, byteLength: number): DmaMemory {
-    if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw refusal(Errno.EBADF, `descriptor ${fd}`);
+    if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw callError(Errno.EBADF, `descriptor ${fd}`);
     this.#openPage();
     const id = this.#takeNumber();
     try {
@@ -98,7 +98,7 @@ export class RemoteDmabufs implements DmabufAccess {
     }
   }
 
-  /** Runs `copy` on the memory of an attachment; false if the memory was withdrawn, or the server has ended. */
+  /** Runs `copy` on the memory of an attachment; returns false if the memory was withdrawn or the server has ended. */
   move(id: number, copy: () => boolean): boolean {
     if (!this.#server.check()) return false;
     const words = this.#words;
@@ -108,13 +108,13 @@ export class RemoteDmabufs implements DmabufAccess {
     return isMoved;
   }
 
-  /** Ends an attachment, whose memory is not mapped any more. */
+  /** Ends an attachment whose memory is not mapped any more. */
   detach(id: number): void {
     this.#endAttachment(id);
     this.#used.delete(id);
   }
 
-  /** Unmaps the page; all attachments have ended. Idempotent. */
+  /** Unmaps the page after all attachments have ended. Idempotent. */
   close(): void {
     this.#page?.close();
     this.#page = undefined;
@@ -137,7 +137,7 @@ export class RemoteDmabufs implements DmabufAccess {
       this.#used.add(id);
       return id;
     }
-    throw refusal(Errno.ENOMEM, `${ATTACHMENTS_MAX} dma-bufs of a node server`);
+    throw callError(Errno.ENOMEM, `${ATTACHMENTS_MAX} dma-bufs of a node server`);
   }
 
   #map(id: number, fd: number, offset: number, byteLength: number): readonly Piece[] {
@@ -145,7 +145,7 @@ export class RemoteDmabufs implements DmabufAccess {
     const reply = this.#server.requestDescriptor(request, () => this.#endAttachment(id), fd);
     const pieces: Piece[] = [];
     try {
-      // The attached range, as ranges of the file of the descriptor.
+      // The attached range as ranges of the file of the descriptor.
       for (const run of reply.message['runs'] as MemoryRun[]) pieces.push(mapRun(reply.fd, run));
       return pieces;
     } catch (error) {
@@ -158,7 +158,7 @@ export class RemoteDmabufs implements DmabufAccess {
   }
 
   #endAttachment(id: number): void {
-    this.#server.ask({ op: 'detach', attachment: id }, 'detached');
+    this.#server.query({ op: 'detach', attachment: id }, 'detached');
   }
 }
 
@@ -174,29 +174,29 @@ function unmapAll(pieces: readonly Piece[]): void {
   for (const { pages, pageBytes } of pieces) unmapLarge(pages, pageBytes);
 }
 
-function refusal(errno: number, what: string): SyscallError {
+function callError(errno: number, what: string): SyscallError {
   return new SyscallError('ibv_reg_dmabuf_mr', errno, `${what} (emulated)`);
 }
 
-/** Maximum wait for the client to finish the copy of a packet; the thread yields the processor meanwhile. */
+/** Time limit for the client to finish copying a packet; the thread yields the processor meanwhile. */
 const MOVING_NS = 20e6;
 
 interface Attachment {
   readonly dmabuf: ExportedDmabuf;
-  /** Keeps the dma-buf alive. */
+  /** Keeps the dma-buf open. */
   readonly fd: number;
   readonly onLost: () => void;
 }
 
-/** The dma-bufs of one client. */
+/** The dma-bufs that a server has attached for one client. */
 export class ServedDmabufs {
   readonly #attachments: Map<number, Attachment> = new Map();
   #page: ShareableMemory | undefined;
   #words: Int32Array = new Int32Array(0);
-  /** True once the client has not finished a copy in time: the server no longer waits for its copies. */
+  /** True once the client did not finish a copy in time: the server no longer waits for its copies. */
   #isStuck = false;
 
-  /** Descriptor of the attachment page, which is created at first use. Throws SyscallError EMFILE, ENOMEM. */
+  /** Descriptor of the attachment page, created at first use. Throws SyscallError EMFILE, ENOMEM. */
   get pageFd(): number {
     if (this.#page === undefined) {
       this.#page = mapShareable(ATTACHMENT_PAGE_BYTES);
@@ -205,13 +205,13 @@ export class ServedDmabufs {
     return this.#page.fd;
   }
 
-  /** Whether a number is in use. */
+  /** Whether an id is in use. */
   has(id: number): boolean {
     return this.#attachments.has(id);
   }
 
   /**
-   * Attaches a dma-buf under a number that is not in use.
+   * Attaches a dma-buf with an unused id.
    * @param fd descriptor of the dma-buf; the caller keeps it
    * @throws SyscallError EMFILE, ENOMEM
    */
@@ -224,7 +224,7 @@ export class ServedDmabufs {
     dmabuf.attachDevice(onLost);
   }
 
-  /** Ends an attachment; unknown numbers are ignored. */
+  /** Ends an attachment; unknown ids are ignored. */
   detach(id: number): void {
     const attachment = this.#attachments.get(id);
     if (attachment === undefined) return;
@@ -240,7 +240,7 @@ export class ServedDmabufs {
     this.#page = undefined;
   }
 
-  /** Withdraws the memory, and waits for a copy that may be in progress: the memory may be allocated anew afterwards. */
+  /** Withdraws the memory, and waits for a running copy: afterwards the memory may be reallocated. */
   #withdraw(id: number): void {
     Atomics.store(this.#words, id, WITHDRAWN);
     if (this.#isStuck) return;
@@ -252,19 +252,19 @@ export class ServedDmabufs {
   }
 }
 
-/*
- * Layout of the shared page in which a node server marks dma-bufs, attached for RDMA devices of a client, as withdrawn. No behaviour.
+/**
+ * Layout of the shared page in which a node server marks dma-bufs of a client as withdrawn.
  *
  * The client sets {@link MOVING} before it reads the state of an attachment, and clears it after the copy; the server stores the state before it reads
- * {@link MOVING}. Therefore no copy begins after the server has read 0 there. Offsets are in 32-bit words.
+ * {@link MOVING}. So no copy starts after the server has read 0 there. Offsets are in 32-bit words.
  */
 /** 1 while the client copies bytes of an attachment. */
 export const MOVING = 0;
-/** Maximum number of attachments of one client; a further one is ENOMEM. The state of attachment n, from 1 on, is word n. */
+/** Limit of attachments per client; the next one fails with ENOMEM. Word n, from 1, is the state of attachment n. */
 export const ATTACHMENTS_MAX = 1023;
-/** State of an attachment: the memory is accessible. */
+/** The memory is accessible. */
 const ATTACHED = 0;
-/** State of an attachment: the card was closed, reset or removed. */
+/** The card was closed, reset or removed. */
 export const WITHDRAWN = 1;
 /** Bytes of the page. */
 export const ATTACHMENT_PAGE_BYTES = 4096;

@@ -1,4 +1,4 @@
-/** Requests and answers of a mailbox: reading returns what was written, in every slot, and words of other slots are unchanged; the layout is that which peers of this version know. */
+/** Requests and replies of a mailbox: reading returns the written fields in every slot, words of other slots do not change, and the layout is that of this protocol version. */
 
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
@@ -6,10 +6,8 @@ import { property } from '../../../test/fixtures/property.ts';
 import { DRM_IOCTLS } from '../../uapi/index.ts';
 import {
   ASYNC_SLOTS,
-  announceAnswer,
+  announceReply,
   announceRequest,
-  answeredSequence,
-  answerWord,
   BLOCK_WORDS_MIN,
   isClientSleeping,
   isServerSleeping,
@@ -17,9 +15,11 @@ import {
   postedCount,
   postedSlot,
   postSlot,
-  readAnswer,
+  readReply,
   readRequest,
   readRequestBlock,
+  repliedSequence,
+  replyWord,
   requestedSequence,
   requestWord,
   setClientSleeping,
@@ -28,7 +28,7 @@ import {
   settledSlot,
   settleSlot,
   slotWordsMax,
-  writeAnswer,
+  writeReply,
   writeRequest,
 } from './mailbox.ts';
 
@@ -52,7 +52,7 @@ property(
   'a request is read as it is written',
   [slot, request, address, block, fc.boolean()],
   (at, number, blockAddress, words, isPinned) => {
-    const end = answerWord(at);
+    const end = replyWord(at);
     within(requestWord(at), end, () => writeRequest(mailbox, at, number, { address: blockAddress, words }, isPinned));
     // Arguments of all requests here are shorter than the minimum.
     const count = Math.min(words.length, BLOCK_WORDS_MIN);
@@ -66,9 +66,9 @@ property(
 property('an answer is read as it is written', [slot, word, block, fc.nat({ max: 60 })], (at, result, words, room) => {
   const count = Math.min(words.length, slotWordsMax(at));
   const end = at === ASYNC_SLOTS ? mailbox.length : requestWord(at + 1);
-  within(answerWord(at), end, () => writeAnswer(mailbox, at, result, words, count));
+  within(replyWord(at), end, () => writeReply(mailbox, at, result, words, count));
   const read = new Uint32Array(room);
-  expect(readAnswer(mailbox, at, read)).toBe(result);
+  expect(readReply(mailbox, at, read)).toBe(result);
   const changed = Math.min(count, room);
   expect(read.subarray(0, changed)).toEqual(words.subarray(0, changed));
   expect([...read.subarray(changed)]).toEqual(Array.from({ length: room - changed }, () => 0));
@@ -92,16 +92,16 @@ property(
   [word, word, fc.boolean(), fc.boolean()],
   (asked, answered, server, client) => {
     announceRequest(mailbox, asked);
-    announceAnswer(mailbox, answered);
+    announceReply(mailbox, answered);
     setServerSleeping(mailbox, server);
     setClientSleeping(mailbox, client);
-    expect([requestedSequence(mailbox), answeredSequence(mailbox)]).toEqual([asked, answered]);
+    expect([requestedSequence(mailbox), repliedSequence(mailbox)]).toEqual([asked, answered]);
     expect([isServerSleeping(mailbox), isClientSleeping(mailbox)]).toEqual([server, client]);
   },
 );
 
 it('has a layout that does not change', () => {
-  expect([requestWord(0), answerWord(0), requestWord(1), answerWord(1), requestWord(2)]).toEqual([
+  expect([requestWord(0), replyWord(0), requestWord(1), replyWord(1), requestWord(2)]).toEqual([
     8256, 12_368, 16_480, 16_528, 16_576,
   ]);
   const words = Uint32Array.of(21, 22);
@@ -117,8 +117,8 @@ it('has a layout that does not change', () => {
     22,
     9,
   ]);
-  writeAnswer(mailbox, 1, -22, words, 2);
-  announceAnswer(mailbox, 9);
+  writeReply(mailbox, 1, -22, words, 2);
+  announceReply(mailbox, 9);
   expect([...mailbox.subarray(16_529, 16_531), ...mailbox.subarray(16_532, 16_534), mailbox[12_368]]).toEqual([
     -22, 2, 21, 22, 9,
   ]);

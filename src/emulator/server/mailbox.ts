@@ -1,34 +1,33 @@
 /**
- * Layout of the memory through which a process runs ioctls of one open file on a node server. Below are the contents of a slot, and the words by which
- * both sides notify each other.
+ * Mailbox: memory through which a process runs ioctls of one open file on a node server. Contains the layout, the requests and replies in its slots, and
+ * the words by which both sides notify each other.
  *
- *   0        1 while the server sleeps: a client that posts a request then has to ring the doorbell
- *   16       1 while the client sleeps on the answer of slot 0
- *   32       number of requests posted in slots other than 0; wraps
- *   48       number of those that are settled; wraps
- *   64       ring of posted slots: ASYNC_SLOTS words
- *   4160     ring of settled slots: ASYNC_SLOTS words
- *   8256     slot 0: a request of BLOCK_WORDS_MAX words, then its answer
- *   16480    slots 1 to ASYNC_SLOTS, each a request of BLOCK_WORDS_MIN words, then its answer
+ * 0        1 while the server sleeps: a client that posts a request must ring the doorbell
+ * 16       1 while the client sleeps until the reply in slot 0
+ * 32       number of requests posted in slots other than 0; wraps
+ * 48       number of settled requests of these; wraps
+ * 64       ring of posted slots: ASYNC_SLOTS words
+ * 4160     ring of settled slots: ASYNC_SLOTS words
+ * 8256     slot 0: a request of BLOCK_WORDS_MAX words, then its reply
+ * 16480    slots 1 to ASYNC_SLOTS, each a request of BLOCK_WORDS_MIN words, then its reply
  *
- * Offsets are in 32-bit words. A slot holds one ioctl at a time. Slot 0 is for calls that block the client: the client writes the request and
- * then its sequence number; the server writes the answer and then the same number. The other slots are for waits that do not block: the client writes the
- * request and then the number of the slot into the ring of posted requests; the server writes the answer and then that number into the ring of settled
- * requests. Request and answer are on separate cache lines.
+ * Offsets are in 32-bit words. A slot holds one ioctl at a time. Slot 0 is for blocking calls: the client writes the request, then its sequence number;
+ * the server writes the reply, then the same number. The other slots are for non-blocking waits: the client writes the request, then the slot number into
+ * the ring of posted slots; the server writes the reply, then that number into the ring of settled slots. Request and reply are on separate cache lines.
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
 import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { argumentWords } from '../driver/base/ioctl-request.ts';
 
-/** Version of this layout and of the messages; both sides must have the same, but for those of any-version.ts. */
+/** Version of this layout and of the messages. Both sides must have the same version, except for the requests in any-version.ts. */
 export const NODE_PROTOCOL_VERSION = 8;
 
-/** Maximum number of transferred words of an argument block: an ioctl has at most 16383 bytes. */
+/** Maximum number of words of an argument block that are transferred: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;
-/** Minimum number of transferred words if the block has as many: the arguments and the chunk behind them. Maximum number for a wait. */
+/** Minimum number of words that are transferred, if the block has as many: the arguments and the chunk behind them. Also the maximum for a wait. */
 export const BLOCK_WORDS_MIN = 32;
-/** Maximum number of unsettled non-blocking calls of one file; a further one returns EAGAIN. A power of two. */
+/** Limit of pending non-blocking calls per file; the next one returns EAGAIN. A power of two. */
 export const ASYNC_SLOTS = 4096;
 
 export const SERVER_SLEEPING = 0;
@@ -39,48 +38,45 @@ const POSTED_RING = 64;
 const SETTLED_RING: number = POSTED_RING + ASYNC_SLOTS;
 const FIRST_SLOT: number = SETTLED_RING + ASYNC_SLOTS;
 
-/** Words in front of the argument block, at most: a cache line. */
+/** Space before the argument block: one cache line. */
 const HEADER_WORDS_MAX = 16;
 const HALF_WORDS: number = HEADER_WORDS_MAX + BLOCK_WORDS_MAX;
 const ASYNC_HALF_WORDS: number = HEADER_WORDS_MAX + BLOCK_WORDS_MIN;
 const FIRST_ASYNC_SLOT: number = FIRST_SLOT + 2 * HALF_WORDS;
 
-/** Bytes of a mailbox, whole pages. */
+/** Bytes of a mailbox, in whole pages. */
 export const MAILBOX_BYTES: number =
   Math.ceil(((FIRST_ASYNC_SLOT + ASYNC_SLOTS * 2 * ASYNC_HALF_WORDS) * 4) / 4096) * 4096;
 
-/** First word of the request of a slot. */
 export function requestWord(slot: number): number {
   return slot === 0 ? FIRST_SLOT : FIRST_ASYNC_SLOT + (slot - 1) * 2 * ASYNC_HALF_WORDS;
 }
 
-/** First word of the answer of a slot. */
-export function answerWord(slot: number): number {
+export function replyWord(slot: number): number {
   return requestWord(slot) + (slot === 0 ? HALF_WORDS : ASYNC_HALF_WORDS);
 }
 
-/** Maximum number of words of the block of a slot. */
 export function slotWordsMax(slot: number): number {
   return slot === 0 ? BLOCK_WORDS_MAX : BLOCK_WORDS_MIN;
 }
 
-/** Number of words, out of a block of `blockWords`, that are sent with a request. */
-export function travellingWords(request: number, blockWords: number): number {
+/** Number of words of a block of `blockWords` that are transferred with a request. */
+export function transferredWords(request: number, blockWords: number): number {
   return Math.min(blockWords, Math.max(BLOCK_WORDS_MIN, argumentWords(request)));
 }
 
-/*
- * The request of a slot of a mailbox: an ioctl and its argument block. Nothing is checked or announced here.
+/**
+ * Request in a slot: an ioctl and its argument block. These functions neither check nor announce requests.
  *
- *   0     sequence number, of slot 0: written last (announceRequest)
- *   1     request number of the ioctl
- *   2     number of words of the argument block
- *   3, 4  address of the argument block in the client
- *   5     1 if the client has populated the memory to be pinned
- *   8     words of the argument block
+ * 0     sequence number, slot 0 only: written last (announceRequest)
+ * 1     request number of the ioctl
+ * 2     number of words of the argument block
+ * 3, 4  address of the argument block in the client
+ * 5     1 if the client has populated the memory to be pinned
+ * 8     words of the argument block
  */
 
-/** Word of a request with the number of words of its block, which the server checks. */
+/** Word with the number of words of the block, which the server checks. */
 export const REQUEST_COUNT = 2;
 const NUMBER = 1;
 const ADDRESS = 3;
@@ -89,10 +85,10 @@ const REQUEST_BLOCK = 8;
 
 const fields = { request: 0, count: 0, address: 0, isPinned: false };
 
-/** The fields of a request, unchecked; its block has `count` words. */
+/** Fields of a request, not checked; its block has `count` words. */
 export type RequestFields = Readonly<typeof fields>;
 
-/** Writes a request: the words of the block that its ioctl can use and the slot can hold. */
+/** Writes a request with the words of the block that its ioctl can use and the slot can hold. */
 export function writeRequest(
   mailbox: Int32Array,
   slot: number,
@@ -101,7 +97,7 @@ export function writeRequest(
   isPinned: boolean,
 ): void {
   const at = requestWord(slot);
-  const count = Math.min(slotWordsMax(slot), travellingWords(request, words.length));
+  const count = Math.min(slotWordsMax(slot), transferredWords(request, words.length));
   mailbox[at + NUMBER] = request;
   mailbox[at + REQUEST_COUNT] = count;
   mailbox[at + ADDRESS] = address | 0;
@@ -111,7 +107,7 @@ export function writeRequest(
   for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
 }
 
-/** Reads a request, each word once. The fields are valid until the next one is read: for every ioctl, so nothing is allocated. */
+/** Reads a request, each word once. The fields are valid until the next call, so that an ioctl allocates nothing. */
 export function readRequest(mailbox: Int32Array, slot: number): RequestFields {
   const at = requestWord(slot);
   fields.request = mailbox[at + NUMBER]!;
@@ -121,59 +117,53 @@ export function readRequest(mailbox: Int32Array, slot: number): RequestFields {
   return fields;
 }
 
-/** Copies the argument block of a request into `words`, as many as they are. */
+/** Copies the argument block of a request into `words`, up to its length. */
 export function readRequestBlock(mailbox: Int32Array, slot: number, words: Uint32Array): void {
   const from = requestWord(slot) + REQUEST_BLOCK;
   for (let i = 0; i < words.length; i++) words[i] = mailbox[from + i]!;
 }
 
-/*
- * The answer of a slot of a mailbox: the result of an ioctl and what it has changed in its argument block. Nothing is announced here.
+/**
+ * Reply in a slot: the result of an ioctl and the words of its argument block that it has changed. These functions do not announce replies.
  *
- *   0     sequence number of the request, of slot 0: written last (announceAnswer)
- *   1     result: 0 or a negative errno
- *   2     number of words of the argument block: those that the ioctl may have changed
- *   4     words of the argument block
+ * 0     sequence number of the request, slot 0 only: written last (announceReply)
+ * 1     result: 0 or a negative errno
+ * 2     number of words of the argument block that the ioctl may have changed
+ * 4     words of the argument block
  */
 
 const RESULT = 1;
 const COUNT = 2;
 const ANSWER_BLOCK = 4;
 
-/** Writes an answer with the first `count` words of the argument block. */
-export function writeAnswer(
-  mailbox: Int32Array,
-  slot: number,
-  result: number,
-  words: Uint32Array,
-  count: number,
-): void {
-  const at = answerWord(slot);
+/** Writes a reply with the first `count` words of the argument block. */
+export function writeReply(mailbox: Int32Array, slot: number, result: number, words: Uint32Array, count: number): void {
+  const at = replyWord(slot);
   const to = at + ANSWER_BLOCK;
   for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
   mailbox[at + COUNT] = count;
   mailbox[at + RESULT] = result;
 }
 
-/** Copies the words of an answer to the argument block, and returns the result. */
-export function readAnswer(mailbox: Int32Array, slot: number, words: Uint32Array): number {
-  const at = answerWord(slot);
+/** Copies the words of a reply to the argument block, and returns the result. */
+export function readReply(mailbox: Int32Array, slot: number, words: Uint32Array): number {
+  const at = replyWord(slot);
   const count = Math.min(mailbox[at + COUNT]!, words.length);
   const from = at + ANSWER_BLOCK;
   for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
   return mailbox[at + RESULT]!;
 }
 
-/*
- * The words by which client and server of a mailbox notify each other: sequence numbers of slot 0, rings of the other slots, flags of a side that
- * sleeps. What they announce must be written before.
+/**
+ * Words by which client and server notify each other: sequence numbers of slot 0, rings of the other slots, flags of sleeping sides. Write the announced
+ * data before.
  */
 
 const REQUESTED: number = requestWord(0);
-const ANSWERED: number = answerWord(0);
+const REPLIED: number = replyWord(0);
 
-/** Offset in bytes of the word on which a client sleeps: the sequence number of the answer in slot 0. */
-export const ANSWERED_OFFSET: number = ANSWERED * 4;
+/** Offset in bytes of the word that a sleeping client waits on: the sequence number of the reply in slot 0. */
+export const REPLIED_OFFSET: number = REPLIED * 4;
 
 /** Makes the request in slot 0 visible to the server. */
 export function announceRequest(mailbox: Int32Array, sequence: number): void {
@@ -185,17 +175,17 @@ export function requestedSequence(mailbox: Int32Array): number {
   return Atomics.load(mailbox, REQUESTED);
 }
 
-/** Makes the answer in slot 0 visible to the client. */
-export function announceAnswer(mailbox: Int32Array, sequence: number): void {
-  Atomics.store(mailbox, ANSWERED, sequence);
+/** Makes the reply in slot 0 visible to the client. */
+export function announceReply(mailbox: Int32Array, sequence: number): void {
+  Atomics.store(mailbox, REPLIED, sequence);
 }
 
-/** Sequence number of the last answer in slot 0. */
-export function answeredSequence(mailbox: Int32Array): number {
-  return Atomics.load(mailbox, ANSWERED);
+/** Sequence number of the last reply in slot 0. */
+export function repliedSequence(mailbox: Int32Array): number {
+  return Atomics.load(mailbox, REPLIED);
 }
 
-/** Makes the request in another slot visible to the server. @returns the number of posted requests, `posted` of which were before it */
+/** Makes the request in another slot visible to the server. @param posted number of requests posted before @returns the new number */
 export function postSlot(mailbox: Int32Array, posted: number, slot: number): number {
   mailbox[POSTED_RING + (posted & (ASYNC_SLOTS - 1))] = slot;
   const count = (posted + 1) | 0;
@@ -203,7 +193,7 @@ export function postSlot(mailbox: Int32Array, posted: number, slot: number): num
   return count;
 }
 
-/** Number of posted requests; wraps. */
+/** Wraps. */
 export function postedCount(mailbox: Int32Array): number {
   return Atomics.load(mailbox, POSTED);
 }
@@ -213,7 +203,7 @@ export function postedSlot(mailbox: Int32Array, n: number): number {
   return mailbox[POSTED_RING + (n & (ASYNC_SLOTS - 1))]!;
 }
 
-/** Makes the answer in another slot visible to the client. @returns the number of settled requests, `settled` of which were before it */
+/** Makes the reply in another slot visible to the client. @param settled number of requests settled before @returns the new number */
 export function settleSlot(mailbox: Int32Array, settled: number, slot: number): number {
   mailbox[SETTLED_RING + (settled & (ASYNC_SLOTS - 1))] = slot;
   const count = (settled + 1) | 0;
@@ -221,7 +211,7 @@ export function settleSlot(mailbox: Int32Array, settled: number, slot: number): 
   return count;
 }
 
-/** Number of settled requests; wraps. */
+/** Wraps. */
 export function settledCount(mailbox: Int32Array): number {
   return Atomics.load(mailbox, SETTLED);
 }
@@ -231,22 +221,20 @@ export function settledSlot(mailbox: Int32Array, n: number): number {
   return mailbox[SETTLED_RING + (n & (ASYNC_SLOTS - 1))]!;
 }
 
-/** Sets the flag that requires the client to ring the doorbell. */
+/** Sets the flag that makes clients ring the doorbell. */
 export function setServerSleeping(mailbox: Int32Array, sleeping: boolean): void {
   Atomics.store(mailbox, SERVER_SLEEPING, sleeping ? 1 : 0);
 }
 
-/** Whether the server has to be woken. */
 export function isServerSleeping(mailbox: Int32Array): boolean {
   return Atomics.load(mailbox, SERVER_SLEEPING) !== 0;
 }
 
-/** Sets the flag that requires the server to wake the client after an answer in slot 0. */
+/** Sets the flag that makes the server wake the client after a reply in slot 0. */
 export function setClientSleeping(mailbox: Int32Array, sleeping: boolean): void {
   Atomics.store(mailbox, CLIENT_SLEEPING, sleeping ? 1 : 0);
 }
 
-/** Whether the client has to be woken. */
 export function isClientSleeping(mailbox: Int32Array): boolean {
   return Atomics.load(mailbox, CLIENT_SLEEPING) !== 0;
 }

@@ -8,9 +8,9 @@ import {
   decodeMessage,
   encodeMessage,
   errorOf,
+  errorReplyOf,
   integerField,
   ProtocolError,
-  refusalOf,
   textField,
   wordsField,
 } from './message.ts';
@@ -42,7 +42,7 @@ describe('a message', () => {
 
 describe('an error', () => {
   it('arrives with its code, status, argument or errno, and a defect does not', () => {
-    const sent = (error: unknown): UcxError => errorOf(refusalOf(error)!);
+    const sent = (error: unknown): UcxError => errorOf(errorReplyOf(error)!);
     expect(sent(invalidParam('cards', 'must be few', 9))).toMatchObject({
       code: 'ERR_INVALID_PARAM',
       status: Status.INVALID_PARAM,
@@ -53,6 +53,6 @@ describe('an error', () => {
       status: Status.REJECTED,
     });
     expect(sent(new SyscallError('open', Errno.EBUSY, 'card'))).toMatchObject({ syscall: 'open', errno: Errno.EBUSY });
-    expect(refusalOf(new TypeError('defect'))).toBeUndefined();
+    expect(errorReplyOf(new TypeError('defect'))).toBeUndefined();
   });
 });

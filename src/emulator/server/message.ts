@@ -1,44 +1,39 @@
-/**
- * Messages between a node server and its clients: one JSON packet each, with optional descriptors. Encoding, limits and parsing of untrusted fields.
- */
+/** Messages between a node server and its clients: one JSON packet each, with at most one descriptor. Encoding, limits, and checks of received fields. */
 
 import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** One byte that wakes a sleeping server. */
+/** One byte that wakes a sleeping server (the doorbell). */
 export const RING: Uint8Array = Uint8Array.of(0);
 /** One byte that makes a client check its mailboxes. */
 export const SETTLED: Uint8Array = Uint8Array.of(1);
-/** Maximum number of descriptors of a message. */
 export const DESCRIPTORS_MAX = 1;
 
-/** A received message: its fields are unchecked. */
+/** A received message, whose fields are not checked. */
 export type Message = Readonly<Record<string, unknown>>;
 
-/** The error of a request. */
-export interface Refusal {
+/** An error in a reply. */
+export interface ErrorReply {
   readonly message: string;
-  /** A system call whose errno the driver returned, or a code of this library. */
+  /** Name of the system call, if the driver returned an errno; else {@link code} is set. */
   readonly syscall?: string;
   readonly errno?: number;
   readonly code?: string;
-  /** The argument that was refused. */
+  /** The argument that was rejected. */
   readonly argument?: string;
 }
 
-/** The peer violates the protocol: the connection ends. Never seen by users. */
+/** The peer violated the protocol: the connection is closed. Not reported to users. */
 export class ProtocolError extends Error {
   override readonly name: string = 'ProtocolError';
 }
 
-/**
- * The bytes of a message.
- * @throws ProtocolError if it is longer than a packet
- */
+/** @throws ProtocolError if the message is longer than a packet */
 export function encodeMessage(message: object): Uint8Array {
   const bytes = Buffer.from(JSON.stringify(message));
-  if (bytes.byteLength > MESSAGE_BYTES_MAX) throw new ProtocolError(`message of ${bytes.byteLength} bytes`);
+  if (bytes.byteLength > MESSAGE_BYTES_MAX)
+    throw new ProtocolError(`message of ${bytes.byteLength} bytes is above the limit of ${MESSAGE_BYTES_MAX}`);
   return bytes;
 }
 
@@ -48,7 +43,7 @@ export function decodeMessage(bytes: Uint8Array): Message {
   try {
     value = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8'));
   } catch {
-    throw new ProtocolError(`${bytes.byteLength} bytes that are no JSON`);
+    throw new ProtocolError(`message of ${bytes.byteLength} bytes is not JSON`);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new ProtocolError('no object');
   return value as Message;
@@ -63,10 +58,11 @@ export function integerField(message: Message, name: string, max: number): numbe
   return value;
 }
 
-/** A text field of at most `max` characters. Throws ProtocolError. */
+/** A string field of at most `max` characters. Throws ProtocolError. */
 export function textField(message: Message, name: string, max: number): string {
   const value = message[name];
-  if (typeof value !== 'string' || value.length > max) throw new ProtocolError(`field ${name} must be a text`);
+  if (typeof value !== 'string' || value.length > max)
+    throw new ProtocolError(`field ${name} must be a string of at most ${max} characters`);
   return value;
 }
 
@@ -80,8 +76,8 @@ export function wordsField(message: Message, name: string, min: number, max: num
   return Uint32Array.from(value);
 }
 
-/** The error as reported to a client; undefined for a defect of the server. */
-export function refusalOf(error: unknown): Refusal | undefined {
+/** The error to send to a client; undefined for a defect of the server. */
+export function errorReplyOf(error: unknown): ErrorReply | undefined {
   if (error instanceof SyscallError) {
     const { syscall, errno, message } = error;
     return { syscall, errno, message };
@@ -92,9 +88,9 @@ export function refusalOf(error: unknown): Refusal | undefined {
   return { code, message, ...(typeof argument === 'string' && { argument }) };
 }
 
-/** The error object of a refusal, in the client. */
-export function errorOf(refusal: Refusal): UcxError {
-  const { syscall, errno, code, message, argument } = refusal;
+/** Makes an error object of a received error, in the client. */
+export function errorOf(reply: ErrorReply): UcxError {
+  const { syscall, errno, code, message, argument } = reply;
   if (syscall !== undefined && errno !== undefined) return new SyscallError(syscall, errno, `node server: ${message}`);
   const status = code === 'ERR_INVALID_PARAM' ? Status.INVALID_PARAM : Status.REJECTED;
   const details = argument === undefined ? {} : { argument };

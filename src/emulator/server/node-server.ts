@@ -1,6 +1,6 @@
 /**
- * The node server: serves one emulated node to several processes of one user, as the kernel would. It listens, manages its clients and runs their
- * ioctls, all in the thread that created it. The node is the same as in process.
+ * The node server: serves one emulated node to several processes of one user, as the kernel would. It listens, manages clients and runs their ioctls in
+ * the thread that created it. The node behaves as in process.
  */
 
 import { closeSync, rmSync } from 'node:fs';
@@ -42,17 +42,17 @@ import type { ServedFile } from './served-file.ts';
 import { ServiceLoop } from './service-loop.ts';
 import { isOtherFile, lockSocket, prepareFolder } from './socket-path.ts';
 
-/** Maximum number of clients; a further one is rejected with ERR_NODE_REFUSED. */
+/** Limit of clients; the next one is rejected with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
-/** Maximum number of connections that have not sent a hello: beyond it the oldest is closed, and its client reconnects. */
+/** Limit of connections that have not sent a hello: beyond it the oldest is closed, and its client reconnects. */
 const UNAUTHENTICATED_PEERS_MAX = 64;
-/** Number of waiting faults of a card that are named. */
+/** Limit of pending faults per card whose kinds a status report lists. */
 const FAULTS_NAMED_MAX = 8;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
- * Transfers up to this size run in the thread that serves ioctls if their stream is idle: waking an engine thread takes as long. Longer ones
- * run in engine threads: a submission must return before its transfers end, so that queues fill and other clients do not wait.
+ * Transfers up to this size run in the thread that serves ioctls if their stream is idle, because waking an engine thread takes as long. Longer ones run
+ * in engine threads: a submission must return before its transfers end, so that queues fill and other clients do not wait.
  */
 const INLINE_BYTES_MAX: number = 256 * 2 ** 10;
 
@@ -85,11 +85,11 @@ export class NodeServer {
   readonly #loop: ServiceLoop;
   readonly #scratch: ScratchBlock;
   readonly #clients: Set<ServedClient> = new Set();
-  /** Clients that have not sent a hello, by process. */
+  /** Clients that have not sent a hello, by process id. */
   readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(
     UNAUTHENTICATED_PEERS_MAX,
   );
-  /** The files of all clients, and their owners, for polling. */
+  /** The files of all clients, and their owners, in polling order. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
   readonly #devices: DeviceService;
@@ -100,7 +100,8 @@ export class NodeServer {
 
   /**
    * Creates a node and serves it.
-   * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if a server uses the socket or the folder for device nodes; SyscallError
+   * @throws UcxError ERR_INVALID_PARAM for invalid options, ERR_NODE_RUNNING if another server uses the socket or the folder for device nodes;
+   * SyscallError
    */
   constructor(options: NodeServerOptions) {
     checkOptions(options, 'options', ['node', 'socketPath', 'devices', 'trace']);
@@ -173,7 +174,7 @@ export class NodeServer {
     };
   }
 
-  /** Makes the server accept no more clients, and end once it has neither clients nor mounts of device nodes. */
+  /** Makes the server reject new clients, and end once it has neither clients nor mounts of device nodes. */
   closeWhenUnused(): void {
     if (this.#closed) return;
     this.#endsUnused = true;
@@ -193,7 +194,7 @@ export class NodeServer {
     this.#devices.close();
     this.node.close();
     this.#scratch.free();
-    // A client that detects the end of its connection may start another server.
+    // Last: a client that detects the closed connection may start another server.
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
     this.node.tracer?.close();
@@ -207,9 +208,9 @@ export class NodeServer {
       try {
         socket = this.#listener.accept();
       } catch (error) {
-        // Without free descriptors no client can be accepted; waiting clients are accepted when another one has disconnected.
+        // Without free descriptors no client can be accepted; waiting ones are accepted when another one has disconnected.
         if (!isSyscallError(error)) throw error;
-        this.#log.warn(`a client cannot be taken: ${error.message}`);
+        this.#log.warn(`cannot accept a client: ${error.message}`);
         return;
       }
       if (socket === undefined) return;
@@ -221,11 +222,11 @@ export class NodeServer {
     try {
       const { pid, uid } = socket.peerCredentials();
       if (uid !== userId() || pid <= 0) {
-        this.#log.warn(`process ${pid} of user ${uid} is refused`);
+        this.#log.warn(`rejected process ${pid} of user ${uid}: only the user of the server may connect`);
         socket.close();
         return;
       }
-      this.#makeRoom(String(pid));
+      this.#evictOldest(String(pid));
       const client = new ServedClient(socket, pid, {
         node: this.node,
         log: this.#log,
@@ -233,9 +234,9 @@ export class NodeServer {
         scratch: this.#scratch,
         wake: () => this.#loop.wake(),
         yieldToEventLoop: () => this.#loop.yieldToEventLoop(),
-        refusal: () =>
+        rejection: () =>
           this.#clients.size - this.#unauthenticatedPeers.size >= CLIENTS_MAX
-            ? `it has ${CLIENTS_MAX} clients and takes no more`
+            ? `it has ${CLIENTS_MAX} clients, the maximum`
             : undefined,
         devices: this.#devices,
         status: () => this.status(),
@@ -254,18 +255,18 @@ export class NodeServer {
     } catch (error) {
       socket.close();
       if (!isSyscallError(error)) throw error;
-      this.#log.warn(`a client cannot be taken: ${error.message}`);
+      this.#log.warn(`cannot accept a client: ${error.message}`);
     }
   }
 
-  /** Ends the server in a later iteration of the event loop if it is no longer used: the last mount may end within a poll. */
+  /** Ends an unused server in a later iteration of the event loop: the last mount may end during a poll. */
   #endIfUnused(): void {
     if (!this.#endsUnused || this.#clients.size > 0 || this.#devices.isUsed) return;
     inNextTurn(() => this.close());
   }
 
-  /** Evicts the oldest connections without a hello until there is room for one more of this process. */
-  #makeRoom(pid: string): void {
+  /** Evicts the oldest connections without a hello until one more of this process fits. */
+  #evictOldest(pid: string): void {
     const unauthenticatedPeers = this.#unauthenticatedPeers;
     for (let oldest = unauthenticatedPeers.excess(pid); oldest !== undefined; oldest = unauthenticatedPeers.excess(pid))
       oldest.evict();
@@ -290,7 +291,7 @@ export class NodeServer {
     const owners = this.#owners;
     let served = false;
     for (let i = 0; i < files.length; i++) {
-      // A dropped client removes its files from the list. Those that this round still polls are closed and have no work.
+      // A dropped client removes its files from the list; those that this round still polls are closed and have no work.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
     if (this.#devices.poll()) served = true;
@@ -330,20 +331,24 @@ export class NodeServer {
   }
 }
 
-/** Descriptors of a server without cards and clients, of each card, of each thread for DMA, and for its first clients. */
+/** Descriptors of a server without cards and clients, per card, per DMA thread, and for its first clients. */
 const DESCRIPTORS = { server: 40, card: 4, thread: 8, clients: 40 } as const;
 
-/** Without free descriptors cards fail at their first use, and clients are not accepted. @throws SyscallError EMFILE with the number that is needed */
+/** Without free descriptors, cards fail at their first use and clients are not accepted. @throws SyscallError EMFILE with the number that is needed */
 function checkDescriptors(cards: number, threads: number): void {
   const needed = DESCRIPTORS.server + DESCRIPTORS.card * cards + DESCRIPTORS.thread * threads + DESCRIPTORS.clients;
   if (openFilesMax() >= needed) return;
-  throw new SyscallError('open', Errno.EMFILE, `a node server with ${cards} cards needs ulimit -n ${needed} or more`);
+  throw new SyscallError(
+    'open',
+    Errno.EMFILE,
+    `a node server with ${cards} cards needs at least ${needed} file descriptors: raise ulimit -n`,
+  );
 }
 
-/** Listens, for this user only. An existing socket belongs to a server that has ended: its lock was free. Other files are of the user, and stay. */
+/** Listens for this user only. An existing socket is from a server that has ended, because its lock was free. Other files are not removed. */
 function listen(path: string): UnixListener {
   if (isOtherFile(path)) {
-    throw invalidParam('socketPath', 'must name a socket, or nothing: there is a file that is none', path);
+    throw invalidParam('socketPath', 'must be the path of a socket, not of another file', path);
   }
   rmSync(path, { force: true });
   const mask = process.umask(SOCKET_MASK);

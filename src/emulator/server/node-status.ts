@@ -1,4 +1,4 @@
-/** Status report of a node server. */
+/** Types of the status report of a node server. */
 
 /** One card of a node. */
 export interface CardStatus {
@@ -20,13 +20,13 @@ export interface CardStatus {
   readonly dramBytes: number;
   /** Hard resets since the start of the node. */
   readonly hardResets: number;
-  /** Pending faults. */
+  /** Injected faults that have not fired yet. */
   readonly faultsWaiting: number;
-  /** The kinds of these, such as `hang`, the oldest first, eight at most. */
+  /** Kinds of the pending faults, such as `hang`: at most eight, oldest first. */
   readonly faultKinds: readonly string[];
   /** Injected faults that have fired. */
   readonly faultsFired: number;
-  /** NIC ports whose link is down. */
+  /** Indices of NIC ports whose link is down. */
   readonly portsDown: readonly number[];
 }
 
@@ -36,7 +36,7 @@ export interface ClientStatus {
   readonly pid: number;
   /** Open device files. */
   readonly files: number;
-  /** Ioctls that were served. */
+  /** Ioctls that the server has executed for it. */
   readonly ioctls: number;
 }
 
@@ -52,12 +52,12 @@ export interface NodeStatus {
   readonly links: string;
   /** Seconds since the start. */
   readonly upSeconds: number;
-  /** RDMA devices of the node, which every client has in its process. */
+  /** RDMA devices of the node; every client emulates them in its process. */
   readonly nics: number;
   /** Dma-bufs that are open or imported. */
   readonly dmabufs: number;
   /** The cards, by minor. */
   readonly cards: readonly CardStatus[];
-  /** The connected processes. */
+  /** The connected clients: one entry per process. */
   readonly clients: readonly ClientStatus[];
 }

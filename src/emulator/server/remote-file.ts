@@ -1,6 +1,6 @@
 /**
- * An open file of a card on a node server, in the client: writes ioctls into its mailbox and waits for the results. Small ones take a few microseconds
- * and no system call; those with file descriptors go through the socket.
+ * Client side of an open file of a card on a node server: writes ioctls into its mailbox and waits for the results. Small ones take a few microseconds
+ * without a system call; those with file descriptors use the socket.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../driver/port.ts';
@@ -34,38 +34,38 @@ import { abortedWait } from '../driver/ioctl/wait.ts';
 import { BufferMapping } from '../driver/memory/buffer-table.ts';
 import type { Reply, ServerConnection } from './connection.ts';
 import {
-  ANSWERED_OFFSET,
   ASYNC_SLOTS,
   announceRequest,
-  answeredSequence,
   BLOCK_WORDS_MAX,
   isServerSleeping,
   MAILBOX_BYTES,
   postSlot,
-  readAnswer,
+  REPLIED_OFFSET,
+  readReply,
+  repliedSequence,
   setClientSleeping,
   settledCount,
   settledSlot,
-  travellingWords,
+  transferredWords,
   writeRequest,
 } from './mailbox.ts';
 import type { Message } from './message.ts';
 
-/** Polls of the answer word between two yields of the processor, which the server may need, and between two readings of the clock. */
+/** Polls of the reply word between two yields of the processor, which the server may need, and two readings of the clock. */
 const LOOKS_PER_ROUND = 100;
-/** Time that a call spins before it sleeps: about the cost of waking this thread. */
+/** Time that a call polls before it sleeps: about the cost of waking this thread. */
 const SPIN_NS = 50_000;
 const SLEEP_NS = 100_000_000;
 /** End of user addresses on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
-/** A non-blocking call that has not settled. */
+/** A pending non-blocking call. */
 interface PendingCall {
   readonly block: ArgumentBlock;
   readonly settle: (result: number) => void;
 }
 
-/** Parts of a file: the server's reply to open. */
+/** Contents of the server's reply to open. */
 export interface RemoteFileParts {
   readonly id: number;
   readonly numbers: IoctlNumbers;
@@ -75,7 +75,6 @@ export interface RemoteFileParts {
   readonly onClose: (file: RemoteFile) => void;
 }
 
-/** One open file. */
 export class RemoteFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   readonly #id: number;
@@ -85,13 +84,13 @@ export class RemoteFile implements DriverFile {
   readonly #words: Int32Array;
   readonly #answerAddress: number;
   #sequence = 0;
-  /** Non-blocking calls by slot, and slots that were used before and are free. Slot 0 is for {@link ioctl}. */
+  /** Pending non-blocking calls by slot, and free slots that were used before. Slot 0 is for {@link ioctl}. */
   readonly #calls: Map<number, PendingCall> = new Map();
   readonly #freeSlots: number[] = [];
   #posted = 0;
   #settled = 0;
   #nextMapping = 1;
-  /** Mappings that are closed with the file. */
+  /** Mappings that are closed together with the file. */
   readonly #blocks: Set<MappedMemory> = new Set();
   #closed = false;
 
@@ -107,7 +106,7 @@ export class RemoteFile implements DriverFile {
       closeFd(parts.mailboxFd);
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#answerAddress = this.#mailbox.address + ANSWERED_OFFSET;
+    this.#answerAddress = this.#mailbox.address + REPLIED_OFFSET;
   }
 
   get lostReason(): string | undefined {
@@ -132,10 +131,10 @@ export class RemoteFile implements DriverFile {
 
   #call(request: number, block: ArgumentBlock, pinned: boolean): number {
     const sequence = this.#post(0, request, block, pinned);
-    return this.#await(sequence) ? readAnswer(this.#words, 0, block.words) : -Errno.ENODEV;
+    return this.#await(sequence) ? readReply(this.#words, 0, block.words) : -Errno.ENODEV;
   }
 
-  /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are not settled. */
+  /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are pending. */
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (this.#closed || !this.#connection.alive || ioctlIndex(request) !== IoctlIndex.WAIT_CS) {
       return Promise.resolve(this.ioctl(request, block));
@@ -153,7 +152,7 @@ export class RemoteFile implements DriverFile {
     if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
     const mapping = this.#nextMapping++;
     const memory = this.#map(mapping, byteLength, offset);
-    // A block of registers is closed with the file; a buffer stays as long as it is mapped.
+    // Closing the file closes a mapped block of registers; a buffer stays mapped.
     if (unpackHandle(offset).type === HandleType.HW_BLOCK) this.#blocks.add(memory);
     return new BufferMapping(memory, () => {
       this.#blocks.delete(memory);
@@ -167,7 +166,7 @@ export class RemoteFile implements DriverFile {
     try {
       if (this.#connection.alive) this.#connection.request({ op: 'close', file: this.#id });
     } catch (error) {
-      // The server has ended, and has released everything.
+      // The server has ended and released everything.
       if (!isSyscallError(error, Errno.ENODEV)) throw error;
     }
     this.settle();
@@ -177,14 +176,14 @@ export class RemoteFile implements DriverFile {
     this.#onClose(this);
   }
 
-  /** Settles the calls that have an answer, and all of them if the server has ended. */
+  /** Settles the calls that have a reply; all calls if the server has ended. */
   settle(): void {
     const words = this.#words;
     for (const settled = settledCount(words); this.#settled !== settled; ) {
       const slot = settledSlot(words, this.#settled);
       this.#settled = (this.#settled + 1) | 0;
       const call = this.#calls.get(slot);
-      if (call !== undefined) this.#end(slot, call, readAnswer(words, slot, call.block.words));
+      if (call !== undefined) this.#end(slot, call, readReply(words, slot, call.block.words));
     }
     if (!this.#closed && this.#connection.alive) return;
     for (const [slot, call] of [...this.#calls])
@@ -211,7 +210,7 @@ export class RemoteFile implements DriverFile {
     call.settle(result);
   }
 
-  /** Writes a request into a slot and makes it visible to the server. Returns the sequence number of slot 0. */
+  /** Writes a request into a slot and makes it visible to the server. Returns its sequence number (slot 0). */
   #post(slot: number, request: number, block: ArgumentBlock, pinned: boolean): number {
     const words = this.#words;
     writeRequest(words, slot, request, block, pinned);
@@ -219,17 +218,17 @@ export class RemoteFile implements DriverFile {
       this.#sequence = (this.#sequence + 1) | 0;
       announceRequest(words, this.#sequence);
     } else this.#posted = postSlot(words, this.#posted, slot);
-    // The server sets the flag before it checks the mailbox for the last time: either it sees the request, or this thread sees the flag.
+    // The server sets the flag before its last check of the mailbox: either it sees the request, or this thread sees the flag.
     if (isServerSleeping(words)) this.#connection.ring();
     return this.#sequence;
   }
 
-  /** Waits for the answer of slot 0; returns false if the server has ended. */
+  /** Waits for the reply in slot 0; returns false if the server has ended. */
   #await(sequence: number): boolean {
     const words = this.#words;
     let sinceNs = 0;
     for (;;) {
-      for (let look = 0; look < LOOKS_PER_ROUND; look++) if (answeredSequence(words) === sequence) return true;
+      for (let look = 0; look < LOOKS_PER_ROUND; look++) if (repliedSequence(words) === sequence) return true;
       const nowNs = systemClock.nowNs();
       if (sinceNs === 0) sinceNs = nowNs;
       if (nowNs - sinceNs > SPIN_NS) return this.#sleep(sequence);
@@ -241,17 +240,17 @@ export class RemoteFile implements DriverFile {
     const words = this.#words;
     setClientSleeping(words, true);
     for (;;) {
-      const seen = answeredSequence(words);
+      const seen = repliedSequence(words);
       if (seen === sequence) break;
       futexWait(this.#answerAddress, seen >>> 0, SLEEP_NS);
-      if (answeredSequence(words) === sequence) break;
+      if (repliedSequence(words) === sequence) break;
       if (!this.#connection.checkWaiting()) return false;
     }
     setClientSleeping(words, false);
     return true;
   }
 
-  /** An ioctl that takes or returns a descriptor. */
+  /** Runs an ioctl that takes or returns a descriptor. */
   #ioctlByMessage(request: number, block: ArgumentBlock): number {
     const index = ioctlIndex(request);
     const { words } = block;
@@ -264,13 +263,13 @@ export class RemoteFile implements DriverFile {
     );
     if (taken || result !== 0) return result;
     if (!isCloexec) setCloexec(fd, false);
-    // As of a kernel, it belongs to the program from here on.
+    // Like a descriptor from the kernel, it belongs to the program now.
     forgetDescriptor(fd);
     words[GIVEN_WORD] = fd;
     return result;
   }
 
-  /** Runs an ioctl as a message; returns -ENODEV if the server has ended. Its result is written to the block. */
+  /** Runs an ioctl by a message, and writes its result to the block; returns -ENODEV if the server has ended. */
   #exchange(message: Message, block: ArgumentBlock, fd: number): { readonly result: number; readonly fd: number } {
     try {
       const reply = this.#sendWithDescriptor(message, fd);
@@ -278,13 +277,13 @@ export class RemoteFile implements DriverFile {
       return { result: Number(reply.message['result']), fd: reply.fd };
     } catch (error) {
       if (!this.#connection.alive) return { result: -Errno.ENODEV, fd: -1 };
-      // A descriptor that exceeds the limit of this process is lost, and the dma-buf behind it with it.
+      // The kernel dropped the descriptor, because this process has reached its limit, and with it the dma-buf.
       if (isSyscallError(error, Errno.EMFILE)) return { result: -Errno.EMFILE, fd: -1 };
       throw error;
     }
   }
 
-  /** MAP of host memory. Its file, if any, is sent along: then the server accesses the memory without system calls. */
+  /** Pins host memory (MAP). The file that backs it, if any, is sent too: the server can then access the memory without system calls. */
   #pin(request: number, block: ArgumentBlock): number {
     const { words } = block;
     const pages = pinnedPages(words);
@@ -294,11 +293,11 @@ export class RemoteFile implements DriverFile {
   }
 
   #message(request: number, { address, words }: ArgumentBlock): Message {
-    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, words.length));
+    const count = Math.min(BLOCK_WORDS_MAX, transferredWords(request, words.length));
     return { op: 'ioctl', file: this.#id, request: request >>> 0, address, words: [...words.subarray(0, count)] };
   }
 
-  /** An invalid descriptor of this process is sent as invalid, so that the server reports the error in the order of the driver. */
+  /** Sends an invalid descriptor as a number, so that the server reports the error in the order of the driver's checks. */
   #sendWithDescriptor(message: Message, fd: number): Reply {
     try {
       return this.#connection.request(message, fd);
@@ -318,7 +317,7 @@ export class RemoteFile implements DriverFile {
   }
 }
 
-/** Populates pages that are to be pinned: only the process itself can. Returns whether they are mapped and writable. */
+/** Populates pages to be pinned, which only this process can. Returns whether they are mapped and writable. */
 function populate({ address, byteLength }: { readonly address: number; readonly byteLength: number }): boolean {
   if (address === 0 || byteLength === 0 || address + byteLength > USER_ADDRESS_END) return false;
   return populateWritable(address, byteLength);

@@ -1,4 +1,4 @@
-/** A node server as a driver node: its clients open cards on it. Above the driver port it is the same as a node in this process. */
+/** A driver node whose cards are on a node server. Code above the driver port uses it like a node in this process. */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
@@ -12,13 +12,13 @@ import { RemoteDmabufs } from './dmabufs.ts';
 import type { NodeStatus } from './node-status.ts';
 import { RemoteFile } from './remote-file.ts';
 
-/** A node of emulated cards in another process. */
+/** The cards of a node server, behind the driver port. Made by connectEmulatedNode and findEmulatedNode. */
 export class RemoteNode implements DriverNode {
   readonly kind = 'emulator';
   readonly emulated = true;
-  /** RDMA devices in this process, in the number that the server reports; undefined for none. */
+  /** RDMA devices in this process, as many as the server reports; undefined for none. */
   readonly verbs: EmulatedVerbs | undefined;
-  /** The memory of the cards behind dma-bufs, for the RDMA devices. */
+  /** Device memory behind dma-bufs, for the RDMA devices. */
   readonly #dmabufs: RemoteDmabufs;
   readonly #connection: ServerConnection;
   readonly #files: Set<RemoteFile> = new Set();
@@ -35,7 +35,7 @@ export class RemoteNode implements DriverNode {
     });
   }
 
-  /** Identity of the node in the server: the same for all its clients. */
+  /** Identity of the node, the same for all clients of its server. */
   get identity(): string {
     return this.#connection.identity;
   }
@@ -56,15 +56,15 @@ export class RemoteNode implements DriverNode {
 
   /** Empty once the server has ended. */
   cards(): readonly CardEntry[] {
-    return this.#connection.ask<CardEntry[]>({ op: 'cards' }, 'cards') ?? [];
+    return this.#connection.query<CardEntry[]>({ op: 'cards' }, 'cards') ?? [];
   }
 
   absentCards(): readonly AbsentCard[] {
-    return this.#connection.ask<AbsentCard[]>({ op: 'absentCards' }, 'cards') ?? [];
+    return this.#connection.query<AbsentCard[]>({ op: 'absentCards' }, 'cards') ?? [];
   }
 
   ownerOf(minor: number): number | undefined {
-    return this.#connection.ask({ op: 'ownerOf', minor: sent(minor) }, 'pid');
+    return this.#connection.query({ op: 'ownerOf', minor: sent(minor) }, 'pid');
   }
 
   open(minor: number): DriverFile {
@@ -76,22 +76,22 @@ export class RemoteNode implements DriverNode {
   }
 
   attribute(minor: number, name: string): string | undefined {
-    return this.#connection.ask(
+    return this.#connection.query(
       { op: 'attribute', minor: sent(minor), name: typeof name === 'string' && name.length <= NAME_MAX ? name : '' },
       'value',
     );
   }
 
   temperature(minor: number): number | undefined {
-    return this.#connection.ask({ op: 'temperature', minor: sent(minor) }, 'value');
+    return this.#connection.query({ op: 'temperature', minor: sent(minor) }, 'value');
   }
 
   links(minor: number): readonly PortLink[] | undefined {
-    return this.#connection.ask({ op: 'links', minor: sent(minor) }, 'links');
+    return this.#connection.query({ op: 'links', minor: sent(minor) }, 'links');
   }
 
   transfers(): NodeTransfers | undefined {
-    return this.#connection.ask({ op: 'transfers' }, 'transfers');
+    return this.#connection.query({ op: 'transfers' }, 'transfers');
   }
 
   /**
@@ -103,7 +103,7 @@ export class RemoteNode implements DriverNode {
   }
 
   /**
-   * Makes the server serve a mount of device nodes, also after the end of this connection.
+   * Makes the server serve a mount of device nodes, even after this connection is closed.
    * @param fuse descriptor of /dev/fuse, which the caller keeps
    * @param device number of the file system, such as `0:52`
    * @throws SyscallError ENODEV if the server has ended
@@ -115,8 +115,8 @@ export class RemoteNode implements DriverNode {
   }
 
   /**
-   * Makes the server answer the system calls that a filter reports, also after the end of this connection.
-   * @param listener descriptor of the supervisor, which the caller keeps
+   * Makes the server handle the system calls that a seccomp filter reports, even after this connection is closed.
+   * @param listener descriptor of the filter's notifications, which the caller keeps
    * @throws SyscallError ENODEV if the server has ended
    */
   supervise(listener: number): void {
@@ -178,7 +178,7 @@ export function connectEmulatedNode(socketPath: string): RemoteNode {
   return new RemoteNode(connectToServer(socketPath));
 }
 
-/** Connects to the node server at a socket; undefined if no server listens, also if an ended one has left its socket behind. */
+/** Like {@link connectEmulatedNode}; returns undefined if no server listens, also if an ended one has left its socket. */
 export function findEmulatedNode(socketPath: string): RemoteNode | undefined {
   try {
     return connectEmulatedNode(socketPath);
@@ -188,17 +188,17 @@ export function findEmulatedNode(socketPath: string): RemoteNode | undefined {
   }
 }
 
-/** Longest name of an attribute that a server accepts. */
+/** Maximum length of an attribute name that a server accepts. */
 const NAME_MAX = 256;
 
-/** A message without its descriptor would end the connection. @throws UcxError ERR_INVALID_PARAM */
+/** The server would close the connection after a message that lacks its descriptor. @throws UcxError ERR_INVALID_PARAM */
 function checkDescriptor(argument: string, fd: number): void {
   if (!Number.isInteger(fd) || fd < 0 || fd > 0x7fff_ffff) {
     throw invalidParam(argument, 'must be a file descriptor', fd);
   }
 }
 
-/** A minor as a message has it, -1 for one of no card: a server ends the connection of a client that sends other values than integers of 32 bits. */
+/** The minor for a message; -1 for values other than 32-bit integers, after which the server would close the connection. */
 function sent(minor: number): number {
   return Number.isInteger(minor) && minor >= 0 && minor <= 0xffff_ffff ? minor : -1;
 }

@@ -1,6 +1,6 @@
 /**
- * One client of a node server: its connection, its requests and its open files. Its messages are not trusted; a client that
- * violates the protocol loses its connection and all its resources.
+ * One client of a node server: its connection, its requests and its open files. Its messages are not trusted: if it violates the protocol, it loses its
+ * connection and all resources.
  */
 
 import { fstatSync } from 'node:fs';
@@ -51,10 +51,10 @@ import {
   DESCRIPTORS_MAX,
   decodeMessage,
   encodeMessage,
+  errorReplyOf,
   integerField,
   type Message,
   ProtocolError,
-  refusalOf,
   SETTLED,
   textField,
   wordsField,
@@ -62,23 +62,23 @@ import {
 import type { NodeStatus } from './node-status.ts';
 import { ServedFile } from './served-file.ts';
 
-/** Maximum number of open files of one client; a further one is EMFILE. */
+/** Limit of open files per client; the next one fails with EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
-/** Maximum number of waits of one client at the same time, in all of its files; a further one is EAGAIN. */
+/** Limit of concurrent waits per client, over all its files; the next one fails with EAGAIN. */
 export const WAITS_MAX = 16_384;
 /** Time limit for a client's hello. */
 const HELLO_NS = 10e9;
-/** Requests of one client that are served before those of others. */
+/** Requests of one client that are served before other clients get a turn. */
 const REQUESTS_PER_POLL = 16;
 const ID_MAX = Number.MAX_SAFE_INTEGER;
 const UINT32_MAX = 0xffff_ffff;
 const ADDRESS_MAX = 2 ** 47;
 const NAME_MAX = 256;
 
-/** Services of the server for its clients. */
+/** Services of the server that its clients use. */
 export interface ClientHost {
   readonly node: EmulatedNode;
-  /** Log for messages that clients can cause, and could repeat endlessly. */
+  /** Rate-limited log for messages that clients can cause repeatedly. */
   readonly log: LimitedLog;
   readonly clock: Clock;
   /** Called when a client has sent its hello. */
@@ -88,9 +88,9 @@ export interface ClientHost {
   /** Called when there may be work in mailboxes. */
   readonly wake: () => void;
   readonly yieldToEventLoop: () => void;
-  /** The reason for rejecting a new client; undefined if it can be accepted. */
-  readonly refusal: () => string | undefined;
-  /** Device nodes for programs that open cards by their paths. */
+  /** Reason for rejecting a new client; undefined if it can be accepted. */
+  readonly rejection: () => string | undefined;
+  /** Device nodes for programs that open cards by path. */
   readonly devices: DeviceService;
   readonly status: () => NodeStatus;
   readonly identity: () => ServerIdentity;
@@ -99,15 +99,15 @@ export interface ClientHost {
   readonly onGone: (client: ServedClient) => void;
 }
 
-/** The fields of an answer and its descriptor. */
-interface Answer {
+/** A reply: its fields and its descriptor. */
+interface ServedReply {
   readonly fields: object;
   readonly fd?: number;
-  /** Called when the answer has been sent. */
+  /** Called after the reply was sent. */
   readonly sent?: () => void;
 }
 
-/** An ioctl that pins memory, with the file behind that memory. */
+/** An ioctl that pins memory backed by a file. */
 interface PinningCall {
   readonly file: ServedFile;
   readonly request: number;
@@ -116,7 +116,6 @@ interface PinningCall {
   readonly fd: number;
 }
 
-/** One client. */
 export class ServedClient {
   readonly pid: number;
   readonly files: Map<number, ServedFile> = new Map();
@@ -130,7 +129,7 @@ export class ServedClient {
   /** Number of waiting ioctls of its files. */
   #waits = 0;
   #greeted = false;
-  #gone = false;
+  #isDropped = false;
 
   /** @throws SyscallError EMFILE */
   constructor(socket: UnixSocket, pid: number, host: ClientHost) {
@@ -138,22 +137,22 @@ export class ServedClient {
     this.pid = pid;
     this.#host = host;
     this.#subscription = pollReadable(socket.fd, () => this.#readable());
-    this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#disconnect('it has not sent its hello in time'));
+    this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#disconnect(`no handshake within ${HELLO_NS / 1e9} s`));
   }
 
-  /** Disconnects a client that has not sent its hello, unless the hello has arrived by now. */
+  /** Disconnects a client that has not sent its hello, unless the hello has just arrived. */
   evict(): void {
     this.#readable();
-    if (!this.#greeted) this.#disconnect('others have come after it, and it has not sent its hello');
+    if (!this.#greeted) this.#disconnect('evicted: no handshake while newer connections wait');
   }
 
   #disconnect(why: string): void {
-    if (this.#gone) return;
-    this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
+    if (this.#isDropped) return;
+    this.#host.log.warn(`disconnected client ${this.pid}: ${why}`);
     this.drop();
   }
 
-  /** Number of answered ioctls of the open files. */
+  /** Number of ioctls that its open files have executed. */
   get ioctls(): number {
     let sum = 0;
     for (const file of this.files.values()) sum += file.ioctls;
@@ -172,12 +171,12 @@ export class ServedClient {
 
   /** Releases everything of the client. Idempotent. */
   drop(): void {
-    if (this.#gone) return;
-    this.#gone = true;
+    if (this.#isDropped) return;
+    this.#isDropped = true;
     this.#helloTimer.cancel();
     this.#subscription.close();
     this.#socket.close();
-    // First, so that closing the files, which withdraws memory, does not wait for copies of this client.
+    // First, because closing files withdraws memory, which must not wait for copies of this client.
     this.#dmabufs.close();
     for (const file of this.files.values()) {
       file.unshareAll();
@@ -190,10 +189,10 @@ export class ServedClient {
 
   #misbehaved(error: unknown): void {
     const why = error instanceof ProtocolError ? error.message : `defect: ${asError(error).stack}`;
-    // A client that gave up before it was greeted has freed what its hello names.
+    // A client that closed its connection before the greeting has freed the memory that its hello refers to.
     const hasGivenUp = !this.#greeted && this.#hasHungUp;
     if (!hasGivenUp || !(error instanceof ProtocolError))
-      this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
+      this.#host.log.warn(`disconnected client ${this.pid}: ${why}`);
     this.drop();
   }
 
@@ -203,7 +202,7 @@ export class ServedClient {
 
   #readable(): void {
     try {
-      for (let served = 0; served < REQUESTS_PER_POLL && !this.#gone; served++) {
+      for (let served = 0; served < REQUESTS_PER_POLL && !this.#isDropped; served++) {
         if (!this.#readOne()) break;
       }
     } catch (error) {
@@ -212,7 +211,7 @@ export class ServedClient {
     this.#host.wake();
   }
 
-  /** Reads and answers one message; returns false if there is none. */
+  /** Handles one message; returns false if there is none. */
   #readOne(): boolean {
     const fds: number[] = [];
     const received = this.#socket.recvmsg(this.#bytes, fds);
@@ -223,13 +222,14 @@ export class ServedClient {
     }
     try {
       if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
-      if (fds.length > DESCRIPTORS_MAX) throw new ProtocolError(`${fds.length} descriptors in a message`);
-      // A client that has given up, as at a server that was stopped, has failed: its request must have no effect later.
+      if (fds.length > DESCRIPTORS_MAX)
+        throw new ProtocolError(`message has ${fds.length} descriptors, at most ${DESCRIPTORS_MAX} allowed`);
+      // A client that hung up, for instance while the server was stopped, has reported failure: its request must have no effect.
       if (received > 1 && this.#hasHungUp) {
         this.drop();
         return false;
       }
-      // The doorbell message has no contents: its arrival has woken the server.
+      // The doorbell has no contents: its arrival has woken the server.
       if (received > 1) this.#request(decodeMessage(this.#bytes.subarray(0, received)), fds[0] ?? -1);
     } finally {
       for (const fd of fds) closeFd(fd);
@@ -239,13 +239,13 @@ export class ServedClient {
 
   #request(message: Message, fd: number): void {
     const id = integerField(message, 'id', ID_MAX);
-    let answer: Answer;
+    let answer: ServedReply;
     try {
       answer = this.#answer(message, fd);
     } catch (error) {
-      const refusal = refusalOf(error);
-      if (refusal === undefined) throw error;
-      answer = { fields: { error: refusal } };
+      const rejection = errorReplyOf(error);
+      if (rejection === undefined) throw error;
+      answer = { fields: { error: rejection } };
     }
     const sent = this.#socket.sendmsg(
       encodeMessage({ id, ...answer.fields }),
@@ -257,16 +257,16 @@ export class ServedClient {
       this.drop();
       return;
     }
-    // Only a client that does not read its replies has no room for one.
-    if (sent < 0 && !this.#gone) throw new ProtocolError(`a reply cannot be sent: errno ${-sent}`);
+    // The socket is full only if the client does not read its replies.
+    if (sent < 0 && !this.#isDropped) throw new ProtocolError(`cannot send a reply: errno ${-sent}`);
   }
 
-  #answer(message: Message, fd: number): Answer {
+  #answer(message: Message, fd: number): ServedReply {
     const op = textField(message, 'op', NAME_MAX);
     if (op === 'hello') return this.#hello(message);
     if (op === 'who') return { fields: { who: this.#host.identity() } };
     if (op === 'shutdown') return { fields: {}, sent: this.#host.shutdown };
-    if (!this.#greeted) throw new ProtocolError(`${op} before hello`);
+    if (!this.#greeted) throw new ProtocolError(`request ${op} before the hello`);
     const { node } = this.#host;
     switch (op) {
       case 'ioctl':
@@ -316,19 +316,19 @@ export class ServedClient {
     }
   }
 
-  #hello(message: Message): Answer {
+  #hello(message: Message): ServedReply {
     const version = integerField(message, 'version', UINT32_MAX);
     if (version !== NODE_PROTOCOL_VERSION) {
       const { package: other = 'of an unknown version' } = message;
-      throw refused(otherVersionText(this.#host.identity(), `${other}`.slice(0, NAME_MAX), version));
+      throw rejected(otherVersionText(this.#host.identity(), `${other}`.slice(0, NAME_MAX), version));
     }
-    const refusal = this.#greeted ? undefined : this.#host.refusal();
-    if (refusal !== undefined) throw refused(refusal);
+    const rejection = this.#greeted ? undefined : this.#host.rejection();
+    if (rejection !== undefined) throw rejected(rejection);
     const { scratch } = this.#host;
     const address = integerField(message, 'address', ADDRESS_MAX);
     const copied = copyFromProcess(this.pid, address, scratch.address, 4);
     if (copied !== 4) {
-      const reason = `memory of process ${this.pid} cannot be reached (errno ${-copied}): see ptrace(2), "ptrace access mode"`;
+      const reason = `cannot read memory of process ${this.pid} (errno ${-copied}): see "ptrace access mode" in ptrace(2)`;
       return { fields: { access: false, reason } };
     }
     if (scratch.words[0] !== integerField(message, 'value', UINT32_MAX)) {
@@ -341,16 +341,12 @@ export class ServedClient {
     return { fields: { access: true, identity, nics: config.nics } };
   }
 
-  #open(message: Message): Answer {
+  #open(message: Message): ServedReply {
     const minor = minorOf(message);
     const id = integerField(message, 'file', ID_MAX);
     if (this.files.has(id)) throw new ProtocolError(`file ${id} twice`);
     if (this.files.size >= FILES_PER_CLIENT_MAX) {
-      throw new SyscallError(
-        'open',
-        Errno.EMFILE,
-        `a client of the node server has ${FILES_PER_CLIENT_MAX} open files`,
-      );
+      throw new SyscallError('open', Errno.EMFILE, `this client has ${FILES_PER_CLIENT_MAX} open files, the maximum`);
     }
     const opened = this.#host.node.openFor(minor, this.pid, message['control'] === true);
     let file: ServedFile;
@@ -373,7 +369,7 @@ export class ServedClient {
     return { fields: { family }, fd: file.mailboxFd, sent: () => file.forgetMailboxFd() };
   }
 
-  #close(message: Message): Answer {
+  #close(message: Message): ServedReply {
     const file = this.#file(message);
     this.files.delete(file.id);
     this.#host.onFiles();
@@ -381,7 +377,7 @@ export class ServedClient {
     return { fields: {} };
   }
 
-  #mmap(message: Message): Answer {
+  #mmap(message: Message): ServedReply {
     const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
     const offset = textField(message, 'offset', 20);
     if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
@@ -390,17 +386,17 @@ export class ServedClient {
     return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 
-  #devices(message: Message, fd: number): Answer {
+  #devices(message: Message, fd: number): ServedReply {
     const device = textField(message, 'device', NAME_MAX);
     this.#host.devices.attach(descriptorOf(fd, isFuse), device);
     return { fields: {} };
   }
 
-  /** Gives an RDMA device of the client access to a range of a dma-buf. */
-  #attach(message: Message, fd: number): Answer {
+  /** Attaches a range of a dma-buf for an RDMA device of the client. */
+  #attach(message: Message, fd: number): ServedReply {
     const id = integerField(message, 'attachment', ATTACHMENTS_MAX);
-    if (id === 0 || this.#dmabufs.has(id)) throw new ProtocolError(`attachment ${id} twice, or 0`);
-    if (fd < 0) throw new ProtocolError('a message without its descriptor');
+    if (id === 0 || this.#dmabufs.has(id)) throw new ProtocolError(`attachment id ${id} is in use or 0`);
+    if (fd < 0) throw new ProtocolError('message lacks its descriptor');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
     const dmabuf = this.#host.node.dmabufForDevice(fd, offset, byteLength);
@@ -408,8 +404,8 @@ export class ServedClient {
     return { fields: { runs: cutRuns(dmabuf.runs, offset, byteLength) }, fd: dmabuf.memory.fd };
   }
 
-  /** An ioctl with a descriptor: the number in its block is replaced by one of this process, which is closed once the driver has its own. */
-  #ioctl(message: Message, fd: number): Answer {
+  /** An ioctl with a descriptor: the descriptor number in the block is replaced by that of this process, which is closed after the driver has duplicated it. */
+  #ioctl(message: Message, fd: number): ServedReply {
     const file = this.#file(message);
     const request = integerField(message, 'request', UINT32_MAX);
     const address = integerField(message, 'address', ADDRESS_MAX);
@@ -426,15 +422,16 @@ export class ServedClient {
     return { fields, fd: given, sent: () => closeFd(given) };
   }
 
-  /** An ioctl that pins memory of a file: the server maps the file and accesses the memory as its own. */
-  #pin(message: Message, call: PinningCall): Answer {
+  /** An ioctl that pins memory of a file: the server maps the file, and accesses the memory as its own. */
+  #pin(message: Message, call: PinningCall): ServedReply {
     const { file, request, address, words, fd } = call;
-    if (fd < 0 || !pinsMemory(request, words)) throw new ProtocolError('an ioctl without descriptor in a message');
+    if (fd < 0 || !pinsMemory(request, words))
+      throw new ProtocolError('message has an ioctl that does not use descriptors');
     const offset = integerField(message, 'offset', ADDRESS_MAX);
     const range = pinnedPages(words);
-    // If a mapped file could shrink, the next access to it would end the server.
+    // If a mapped file could shrink, the next access to the lost pages would end the server.
     if (!isSealed(fd) || offset % PAGE_SIZE !== 0 || offset + range.byteLength > fstatSync(fd).size) {
-      throw new ProtocolError('a file to pin that is not sealed or too short');
+      throw new ProtocolError('file to pin is not sealed or is too short');
     }
     const result = file.run(request, address, words, { populated: true, file: { fd, offset } });
     return { fields: { result, words: [...words.subarray(0, argumentWords(request))] } };
@@ -454,19 +451,19 @@ export class ServedClient {
     return true;
   }
 
-  /** A full queue wakes the client as well: it then checks its mailboxes all the same. */
+  /** A full queue wakes the client too: it then checks its mailboxes anyway. */
   #notice(): void {
-    if (!this.#gone) this.#socket.sendmsg(SETTLED);
+    if (!this.#isDropped) this.#socket.sendmsg(SETTLED);
   }
 }
 
 /**
- * A duplicate of the descriptor of a message, for an object that keeps it.
- * @param isRight whether it is of the kind that the object serves: another one would never end, or cannot be polled
+ * Duplicates the descriptor of a message, for an object that keeps it.
+ * @param isRight whether the descriptor has the required kind: another one might never report its end, or cannot be polled
  */
 function descriptorOf(fd: number, isRight: (fd: number) => boolean): number {
-  if (fd < 0) throw new ProtocolError('a message without its descriptor');
-  if (!isRight(fd)) throw new ProtocolError('a descriptor of another kind');
+  if (fd < 0) throw new ProtocolError('message lacks its descriptor');
+  if (!isRight(fd)) throw new ProtocolError('descriptor has the wrong kind');
   return dup(fd);
 }
 
@@ -479,11 +476,11 @@ function isSealed(fd: number): boolean {
   }
 }
 
-/** A card by number; invalid numbers are treated as absent cards. */
+/** The minor of a card; invalid values are treated as absent cards. */
 function minorOf(message: Message): number {
   return message['minor'] === -1 ? -1 : integerField(message, 'minor', UINT32_MAX);
 }
 
-function refused(message: string): UcxError {
+function rejected(message: string): UcxError {
   return new UcxError({ code: 'ERR_NODE_REFUSED', status: Status.REJECTED, message });
 }

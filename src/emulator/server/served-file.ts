@@ -1,6 +1,6 @@
 /**
- * An open file of a client, in the server: reads ioctls from its mailbox and writes the results. The client may write anything into the mailbox at any
- * time: every word is read once, into memory of the server, and checked there.
+ * Server side of an open file of a client: reads ioctls from its mailbox and writes the results. The client may change the mailbox at any time, so every
+ * word is read once into memory of the server, and checked there.
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
@@ -21,63 +21,62 @@ import type { SharedPages } from '../driver/memory/mmap-file.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import {
-  ANSWERED_OFFSET,
   ASYNC_SLOTS,
-  announceAnswer,
+  announceReply,
   BLOCK_WORDS_MAX,
   isClientSleeping,
   MAILBOX_BYTES,
   postedCount,
   postedSlot,
+  REPLIED_OFFSET,
   readRequest,
   readRequestBlock,
   requestedSequence,
   setServerSleeping,
   settleSlot,
   slotWordsMax,
-  writeAnswer,
+  writeReply,
 } from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
-/** Maximum number of mappings of one file. */
+/** Limit of mappings per file. */
 export const MAPPINGS_MAX = 65_536;
 
-/** An argument block of the server with its address in the client. */
+/** An argument block in the server, with its address in the client. */
 interface ServedBlock extends ArgumentBlock {
   address: number;
 }
 
-/** Events of a file that its client handles. */
+/** Callbacks of a file to its client. */
 export interface ServedFileEvents {
   /** A non-blocking call has settled. */
   readonly onSettled: () => void;
-  /** A waiting ioctl begins: its promise may need the event loop. Returns false if the client has too many of them. */
+  /** A waiting ioctl starts: its promise may need the event loop. Returns false if the client has too many waits. */
   readonly onWaiting: () => boolean;
   /** A waiting ioctl has ended. */
   readonly onWaited: () => void;
-  /** The driver threw an exception: a defect. */
+  /** The driver threw an unexpected exception. */
   readonly onDefect: (error: unknown) => void;
 }
 
-/** One open file. */
 export class ServedFile {
   readonly id: number;
   readonly minor: number;
   readonly file: EmulatedFile;
-  /** Number of answered ioctls. */
+  /** Number of executed ioctls. */
   ioctls = 0;
   readonly #events: ServedFileEvents;
   readonly #mailbox: MappedMemory;
   readonly #words: Int32Array;
   readonly #clientFlagAddress: number;
-  /** Sequence number of the last request of slot 0. */
+  /** Sequence number of the last request in slot 0. */
   #seen = 0;
-  /** 1 for a slot whose request has been taken and not answered. */
+  /** 1 for slots whose request is in progress. */
   readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
-  /** Number of requests taken from the ring of posted requests, and number put into the ring of settled ones. */
+  /** Number of requests taken from the ring of posted slots, and number written to the ring of settled slots. */
   #taken = 0;
   #settled = 0;
-  /** Copy of the words of the current ioctl, and views of its first words, by the number of words. */
+  /** Copy of the words of the current ioctl, and views of its first words, by number of words. */
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
   readonly #shares: Map<number, SharedPages> = new Map();
@@ -92,7 +91,7 @@ export class ServedFile {
     this.mailboxFd = memfdCreate('gaudi-mailbox', { sealing: true });
     try {
       ftruncate(this.mailboxFd, MAILBOX_BYTES);
-      // A client that shrinks the file would end the server at its next access.
+      // A client that shrinks the file would crash the server at its next access.
       addSeals(this.mailboxFd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       this.#mailbox = mapFile(this.mailboxFd, MAILBOX_BYTES, 0);
     } catch (error) {
@@ -100,19 +99,19 @@ export class ServedFile {
       throw error;
     }
     this.#words = new Int32Array(this.#mailbox.buffer);
-    this.#clientFlagAddress = this.#mailbox.address + ANSWERED_OFFSET;
+    this.#clientFlagAddress = this.#mailbox.address + REPLIED_OFFSET;
   }
 
-  /** The mailbox as a file, until {@link forgetMailboxFd}. */
+  /** Descriptor of the mailbox, until {@link forgetMailboxFd}. */
   mailboxFd: number;
 
-  /** Closes the descriptor of the mailbox: the client has its own. */
+  /** Closes the descriptor of the mailbox after the client has received it. */
   forgetMailboxFd(): void {
     if (this.mailboxFd >= 0) closeFd(this.mailboxFd);
     this.mailboxFd = -1;
   }
 
-  /** Sets the flag that requires the client to ring the doorbell. */
+  /** Sets the flag that makes the client ring the doorbell. */
   setSleeping(sleeping: boolean): void {
     setServerSleeping(this.#words, sleeping);
   }
@@ -120,7 +119,7 @@ export class ServedFile {
   /**
    * Runs the pending ioctls in the mailbox.
    * @returns whether there were any
-   * @throws ProtocolError for requests that a client of this version does not post
+   * @throws ProtocolError for requests that no valid client posts
    */
   poll(): boolean {
     if (this.#closed) return false;
@@ -135,7 +134,7 @@ export class ServedFile {
     const posted = postedCount(words);
     if (posted === this.#taken) return served;
     const count = (posted - this.#taken) >>> 0;
-    if (count > ASYNC_SLOTS) throw new ProtocolError(`${count} requests in a ring of ${ASYNC_SLOTS}`);
+    if (count > ASYNC_SLOTS) throw new ProtocolError(`ring of ${ASYNC_SLOTS} slots has ${count} posted requests`);
     for (let i = 0; i < count && !this.#closed; i++) {
       const slot = postedSlot(words, this.#taken);
       if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`slot ${slot}`);
@@ -145,7 +144,7 @@ export class ServedFile {
     return true;
   }
 
-  /** Runs an ioctl that was received as a message, possibly with a descriptor; its block is `words`. */
+  /** Runs an ioctl that arrived as a message, possibly with a descriptor; its block is `words`. */
   run(request: number, address: number, words: Uint32Array, pages: ForeignPages = NO_PAGES): number {
     this.ioctls += 1;
     this.file.userMemory.foreignPages = pages;
@@ -154,24 +153,24 @@ export class ServedFile {
 
   /**
    * Shares pages for a mapping of the client.
-   * @param mapping the client's number for it
+   * @param mapping id that the client chose
    * @throws SyscallError like mmap
    */
   share(mapping: number, byteLength: number, offset: bigint): SharedPages {
-    if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`more than ${MAPPINGS_MAX} mappings`);
+    if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`file has more than ${MAPPINGS_MAX} mappings`);
     if (this.#shares.has(mapping)) throw new ProtocolError(`mapping ${mapping} twice`);
     const pages = this.file.share(byteLength, offset);
     this.#shares.set(mapping, pages);
     return pages;
   }
 
-  /** Releases a mapping that the client has unmapped. */
+  /** Releases a mapping after the client has unmapped it. */
   unshare(mapping: number): void {
     this.#shares.get(mapping)?.release();
     this.#shares.delete(mapping);
   }
 
-  /** Releases everything of the file. */
+  /** Releases all resources of the file. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -181,31 +180,34 @@ export class ServedFile {
     this.#mailbox.close();
   }
 
-  /** Releases all mappings: their process has ended. */
+  /** Releases all mappings after their process has ended. */
   unshareAll(): void {
     for (const pages of this.#shares.values()) pages.release();
     this.#shares.clear();
   }
 
   #serve(slot: number, sequence: number): void {
-    if (this.#busy[slot] !== 0) throw new ProtocolError(`a second call in slot ${slot} before the answer to the first`);
+    if (this.#busy[slot] !== 0)
+      throw new ProtocolError(`slot ${slot} has a second request before the reply to the first`);
     const mailbox = this.#words;
     const { request, count, address, isPinned } = readRequest(mailbox, slot);
-    if (count < 0 || count > slotWordsMax(slot)) throw new ProtocolError(`a block of ${count} words`);
+    if (count < 0 || count > slotWordsMax(slot))
+      throw new ProtocolError(`argument block has ${count} words, which does not fit its slot`);
     const block = this.#blocks[count] ?? this.#blockOf(count);
     block.address = address;
     const { words } = block;
     readRequestBlock(mailbox, slot, words);
-    // Descriptors are passed only in messages: the server would take a number in the block for a descriptor of its own.
-    if (descriptorUse(request, words) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
+    // Descriptors are passed only by messages: the server would take a number in the block for one of its descriptors.
+    if (descriptorUse(request, words) !== DescriptorUse.NONE)
+      throw new ProtocolError('mailbox has an ioctl with a descriptor');
     const { userMemory } = this.file;
     userMemory.foreignPages = isPinned ? POPULATED_PAGES : NO_PAGES;
-    userMemory.answeredWords = 0;
+    userMemory.resultWords = 0;
     this.ioctls += 1;
     if (mayBlock(request, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
-      this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);
+      this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.resultWords), block);
     }
   }
 
@@ -218,11 +220,11 @@ export class ServedFile {
     }
   }
 
-  /** A wait with a time-out: other clients are served meanwhile. */
+  /** Runs a wait with a time-out; other clients are served meanwhile. */
   #serveWait(slot: number, sequence: number, request: number, block: ArgumentBlock): void {
     const own = { address: block.address, words: block.words.slice() };
     if (!this.#events.onWaiting()) {
-      this.#answer(slot, sequence, this.file.refuse(request, own, -Errno.EAGAIN), 0, own);
+      this.#answer(slot, sequence, this.file.recordFailure(request, own, -Errno.EAGAIN), 0, own);
       return;
     }
     this.#busy[slot] = 1;
@@ -236,14 +238,14 @@ export class ServedFile {
     });
   }
 
-  /** @param changed words that the ioctl may have changed */
+  /** @param changed number of words that the ioctl may have changed */
   #answer(slot: number, sequence: number, result: number, changed: number, block: ArgumentBlock): void {
     if (this.#closed) return;
     this.#busy[slot] = 0;
     const mailbox = this.#words;
-    writeAnswer(mailbox, slot, result, block.words, Math.min(changed, block.words.length));
+    writeReply(mailbox, slot, result, block.words, Math.min(changed, block.words.length));
     if (slot === 0) {
-      announceAnswer(mailbox, sequence);
+      announceReply(mailbox, sequence);
       if (isClientSleeping(mailbox)) futexWake(this.#clientFlagAddress, 1);
       return;
     }

@@ -1,23 +1,21 @@
 /**
- * Detects, for a waiting client, that the process of a node server is stopped (SIGSTOP, a debugger). A stopped server keeps its socket open without
- * replies; a slow server is not stopped, however long a call takes.
+ * Detects, for a waiting client, that the process of a node server is stopped (SIGSTOP, a debugger). A stopped server keeps its socket open but does not
+ * reply; a slow server is not stopped, however long a call takes.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** Time for which a client waits for a stopped server, as calls of a server that continues are answered. */
+/** Time for which a client waits for a stopped server: a server that continues within it still replies to the call. */
 const STOPPED_NS_MAX = 5e9;
-/** Looks further apart than this are of different waits: the server may have run between them. */
+/** Checks with a larger gap belong to different waits: the server may have run between them. */
 const GAP_NS_MAX = 3e9;
 
-/** What a watch needs. */
 export interface ServerWatchParts {
   readonly clock: Pick<Clock, 'nowNs'>;
   /** Whether the process is stopped now. */
   readonly isStopped: () => boolean;
 }
 
-/** The watch of one connection. */
 export class ServerWatch {
   readonly #parts: ServerWatchParts;
   #sinceNs = Number.POSITIVE_INFINITY;
@@ -27,7 +25,7 @@ export class ServerWatch {
     this.#parts = parts;
   }
 
-  /** Looks at the process: true once it was stopped at every look of 5 s. */
+  /** Checks the process: true once every check within 5 s found it stopped. */
   look(): boolean {
     const { clock, isStopped } = this.#parts;
     const nowNs = clock.nowNs();

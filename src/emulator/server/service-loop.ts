@@ -1,20 +1,19 @@
 /**
- * Schedule of a node server's polling: continuous while there is work and for a short time after, with iterations of the event loop in between; then it
- * sleeps until a client rings the doorbell.
+ * Polling loop of a node server: continuous while there is work and for a short time after, with iterations of the event loop in between; then it sleeps
+ * until a client rings the doorbell.
  */
 
 import { schedYield } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';
 
-/** Time that the loop spins without work before it sleeps: a client that runs one ioctl after the other never has to wake it. */
+/** Time of polling without work before the loop sleeps: a client that runs one ioctl after another never has to wake it. */
 const IDLE_NS = 200_000;
-/** Maximum time of polling between two iterations of the event loop, which handles sockets, timers and events of DMA engines. */
+/** Limit of polling between two iterations of the event loop, which handles sockets, timers and events of DMA engines. */
 const POLL_NS = 100_000;
 /** Polls without work between two yields of the processor, which clients may need. */
 const LOOKS_PER_YIELD = 32;
 
-/** The loop. */
 export class ServiceLoop {
   readonly #clock: Clock;
   readonly #serve: () => boolean;
@@ -27,7 +26,7 @@ export class ServiceLoop {
 
   /**
    * @param serve does the pending work; returns whether there was any
-   * @param setSleeping sets whether clients have to ring the doorbell
+   * @param setSleeping sets whether clients must ring the doorbell
    */
   constructor(clock: Clock, serve: () => boolean, setSleeping: (sleeping: boolean) => void) {
     this.#clock = clock;
@@ -35,12 +34,12 @@ export class ServiceLoop {
     this.#setSleeping = setSleeping;
   }
 
-  /** False while the loop waits for a ring. */
+  /** False while the loop sleeps. */
   get awake(): boolean {
     return this.#awake;
   }
 
-  /** Wakes the loop after a ring, or if there may be work. */
+  /** Wakes the loop after a doorbell, or if there may be work. */
   wake(): void {
     this.#activeNs = this.#clock.nowNs();
     if (this.#awake || this.#closed) return;
@@ -49,7 +48,7 @@ export class ServiceLoop {
     inNextTurn(this.#poll);
   }
 
-  /** Lets the event loop run next. */
+  /** Runs the event loop before the next poll. */
   yieldToEventLoop(): void {
     this.#isYielding = true;
   }
@@ -83,7 +82,7 @@ export class ServiceLoop {
     inNextTurn(this.#poll);
   }
 
-  /** Sleeps unless work arrived in between: clients that post afterwards see the flag. */
+  /** Sleeps, unless work arrived before the flag was set: clients that post later see the flag. */
   #sleep(): boolean {
     this.#setSleeping(true);
     if (!this.#serve()) {

@@ -1,4 +1,4 @@
-/** Socket path of node servers: the default path, its folder, which no other user may enter, and the lock of the server that has it. */
+/** Socket path of node servers: the default path, checks of its folder, which no other user may enter, and the lock of the server that uses it. */
 
 import { closeSync, existsSync, lstatSync, mkdirSync, openSync, rmSync, type Stats } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
@@ -13,8 +13,8 @@ const SOCKET = 'node.sock';
 const OTHERS = 0o077;
 
 /**
- * The default path of `node up` and its clients: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
- * @param runtimeDirectory value of XDG_RUNTIME_DIR; a relative path is ignored, as the XDG specification demands, and so is one too long for a socket
+ * The default path of `node up` and its clients: in XDG_RUNTIME_DIR, else in a folder of the user in /tmp.
+ * @param runtimeDirectory value of XDG_RUNTIME_DIR; ignored if it is relative, as the XDG specification demands, or too long for a socket
  */
 export function defaultSocketPath(runtimeDirectory: string | undefined): string {
   if (runtimeDirectory !== undefined) checkString('runtimeDirectory', runtimeDirectory);
@@ -25,7 +25,8 @@ export function defaultSocketPath(runtimeDirectory: string | undefined): string 
 
 /**
  * Creates the folder of a socket, for its owner only, unless it exists.
- * @throws SyscallError EACCES, ENOTDIR, ENOENT below a file system without new folders, such as /proc; EPERM for a folder of the default path that others may enter or that another user owns
+ * @throws SyscallError EACCES, ENOTDIR; ENOENT in a file system that cannot create folders, such as /proc; EPERM for a folder of the default path that
+ * others may enter or that another user owns
  */
 export function prepareFolder(socketPath: string): void {
   checkString('socketPath', socketPath);
@@ -38,7 +39,7 @@ export function prepareFolder(socketPath: string): void {
   checkFolder(socketPath);
 }
 
-/** Creates a folder and those above it, one at a time: `recursive` of Node.js 20 does not end where mkdir fails with ENOENT in a folder that exists. */
+/** Creates a folder and its parents, one at a time: `recursive` of Node.js 20 never returns if mkdir fails with ENOENT in a folder that exists. */
 function createFolder(folder: string): void {
   if (existsSync(folder)) return;
   createFolder(dirname(folder));
@@ -52,7 +53,7 @@ function createFolder(folder: string): void {
 
 /**
  * Checks that a folder of the default path has the expected owner and mode, so that its socket can be trusted. Folders chosen by the user are not checked.
- * @throws SyscallError EPERM; EACCES, ENOTDIR if XDG_RUNTIME_DIR is the folder of another user, as `su` keeps it, or no folder
+ * @throws SyscallError EPERM; EACCES, ENOTDIR if XDG_RUNTIME_DIR is not a folder, or is the folder of another user, as after `su`
  */
 export function checkFolder(socketPath: string): void {
   const folder = dirname(socketPath);
@@ -65,14 +66,14 @@ export function checkFolder(socketPath: string): void {
   }
   if (status === undefined) return;
   if (!status.isDirectory() || status.uid !== userId() || (status.mode & OTHERS) !== 0) {
-    throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder of this user with mode 0700`);
+    throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder that this user owns, with mode 0700`);
   }
 }
 
 /**
- * Takes the lock beside the socket, which is released when this process ends, for any reason.
- * @param whyBusy called if another server has it: what is to be known about that server, such as that it is stopped
- * @returns its descriptor
+ * Locks the file beside the socket; the lock is released when this process ends, for any reason.
+ * @param whyBusy called if another server has the lock: what is known about it, such as that it is stopped
+ * @returns the descriptor of the lock
  * @throws UcxError ERR_NODE_RUNNING
  */
 export function lockSocket(path: string, whyBusy: (path: string) => string | undefined = () => undefined): number {
@@ -83,17 +84,17 @@ export function lockSocket(path: string, whyBusy: (path: string) => string | und
   throw new UcxError({
     code: 'ERR_NODE_RUNNING',
     status: Status.ALREADY_EXISTS,
-    message: `a node server runs at ${path} already${reason === undefined ? '' : `: ${reason}`}`,
+    message: `a node server already runs at ${path}${reason === undefined ? '' : `: ${reason}`}`,
     details: { path },
   });
 }
 
-/** Whether there is a file that is not a socket: no server has left it. */
+/** Whether the path is a file that is not a socket, which a server cannot have left. */
 export function isOtherFile(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false })?.isSocket() === false;
 }
 
-/** Removes the socket that a server has left which was killed. @throws UcxError ERR_NODE_RUNNING if one has started meanwhile */
+/** Removes the socket that a killed server has left. @throws UcxError ERR_NODE_RUNNING if another one has started meanwhile */
 export function removeLeftSocket(path: string): void {
   const fd = lockSocket(path);
   if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() === true) rmSync(path, { force: true });

@@ -35,7 +35,7 @@ it.each(ENGINES)('is named by worker.causeOf over %s', async (engine) => {
       put.free();
     }
   }
-  expect(worker.causeOf(status)).toMatchObject({ message: expect.stringContaining(`${server.socketPath} is gone`) });
+  expect(worker.causeOf(status)).toMatchObject({ message: expect.stringContaining(`${server.socketPath} has ended`) });
   await endpoint.close({ force: true });
   await context.close();
 });
@@ -59,7 +59,7 @@ it.each([
     await once(child.stdout, 'data');
     await server.kill();
     const [exit] = await once(child, 'close');
-    expect([exit, said]).toEqual([1, expect.stringContaining(`${server.socketPath} is gone`)]);
+    expect([exit, said]).toEqual([1, expect.stringContaining(`${server.socketPath} has ended`)]);
   },
   60_000,
 );

@@ -7,14 +7,14 @@ import { connectEmulatedNode, type RemoteNode } from '../../../src/emulator/inde
 import {
   ASYNC_SLOTS,
   announceRequest,
-  answeredSequence,
   MAILBOX_BYTES,
   NODE_PROTOCOL_VERSION,
   POSTED,
   postedCount,
   postSlot,
   REQUEST_COUNT,
-  readAnswer,
+  readReply,
+  repliedSequence,
   requestWord,
   SERVER_SLEEPING,
   writeRequest,
@@ -111,8 +111,8 @@ class RawFile extends RawNodeClient {
 
   /** Result of the request of slot 0 with this sequence number. */
   async answer(sequence: number): Promise<number> {
-    await vi.waitFor(() => expect(answeredSequence(this.words)).toBe(sequence));
-    return readAnswer(this.words, 0, new Uint32Array(0));
+    await vi.waitFor(() => expect(repliedSequence(this.words)).toBe(sequence));
+    return readReply(this.words, 0, new Uint32Array(0));
   }
 
   override [Symbol.dispose](): void {
@@ -335,7 +335,7 @@ describe('a client of a node server', () => {
       const address = random.nextU32() + random.below(2 ** 15) * 2 ** 32;
       raw.words[SERVER_SLEEPING] = random.below(3);
       raw.post(0, round, request | 0, { address, words }, random.below(20) === 0 ? random.nextU32() | 0 : undefined);
-      const answered = (): boolean => answeredSequence(raw.words) === round;
+      const answered = (): boolean => repliedSequence(raw.words) === round;
       const gone = (): boolean => (pollFor(raw.socket.fd, PollEvent.IN, 0) & PollEvent.HUP) !== 0;
       await vi.waitFor(() => expect(answered() || gone()).toBe(true), { interval: 1 });
       if (!gone()) continue;

@@ -49,7 +49,7 @@ describe('a node server of another version', { timeout: 120_000 }, () => {
     });
     const refused = await cli.runHere(['smi']);
     expect([refused.code, refused.out]).toEqual([1, '']);
-    expect(refused.err).toContain(`${about}, and this client is ${OWN}: use one version, or end the server by`);
+    expect(refused.err).toContain(`${about}, but this client is ${OWN}: use the same version, or end the server by`);
     expect(await cli.outputHere(['node', 'down'])).toBe(`node server ${pid} has ended\n`);
     expect(existsSync(cli.socket)).toBe(false);
   });

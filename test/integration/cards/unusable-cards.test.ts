@@ -115,7 +115,7 @@ it.each(['native', 'libucx'] as const)('the cards of a killed node server are un
     await server.stop();
   });
   await server.kill();
-  const gone = expect.stringContaining(`${server.socketPath} is gone`);
+  const gone = expect.stringContaining(`${server.socketPath} has ended`);
   expect(context.query().unavailable.filter(({ name }) => name.startsWith('gaudi'))).toEqual([
     { name: 'gaudi0', reason: gone },
     { name: 'gaudi1', reason: gone },

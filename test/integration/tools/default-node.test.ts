@@ -47,7 +47,7 @@ describe('a running node server', { timeout: 120_000 }, () => {
     await expect.poll(() => cli.run(['node', 'status']).code).toBe(1);
     const { code, out, err } = cli.run(['web', '--port', '0']);
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toMatch(/it was killed and has left its socket.*\(ERR_NODE_UNREACHABLE\)\n$/);
+    expect(err).toMatch(/it was killed and left its socket.*\(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
   it('whose folder others may enter is not used, and the reason is logged', async () => {
@@ -57,7 +57,7 @@ describe('a running node server', { timeout: 120_000 }, () => {
     try {
       const { code, err } = cli.run(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
       expect(code).toBe(0);
-      const warned = `no node server at ${cli.socket}: open: EPERM \\([^)]*\\): ${folder} must be a folder of this user with mode 0700`;
+      const warned = `no node server at ${cli.socket}: open: EPERM \\([^)]*\\): ${folder} must be a folder that this user owns, with mode 0700`;
       expect(err).toMatch(new RegExp(`${warned}: this process emulates its own node\n`));
     } finally {
       chmodSync(folder, 0o700);

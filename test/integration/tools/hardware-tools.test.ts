@@ -201,7 +201,7 @@ describe('links of a running node', { timeout: 180_000 }, () => {
     expect((await cli.runHere(['node', 'fault', '0', 'link-down', '--port', '2'])).err).toMatch(
       /argument port must be a port with a link/,
     );
-    expect((await cli.runHere(['node', 'fault', '0', 'link-down'])).err).toMatch(/argument link must be named/);
+    expect((await cli.runHere(['node', 'fault', '0', 'link-down'])).err).toMatch(/argument link must be selected/);
   });
 });
 
@@ -363,7 +363,7 @@ describe('top', { timeout: 120_000 }, () => {
     live.stdout.resume();
     await cli.outputHere(['node', 'down']);
     expect((await ended)[0]).toBe(1);
-    expect(err).toMatch(/^gaudi-ucx: the node server at \S+ is gone \(ERR_NODE_UNREACHABLE\)\n$/);
+    expect(err).toMatch(/^gaudi-ucx: the node server at \S+ has ended \(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
   it('prints at most 80 by 24 characters', async () => {

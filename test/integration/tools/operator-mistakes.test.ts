@@ -19,7 +19,7 @@ describe('commands', { timeout: 60_000 }, () => {
     const before = readdirSync(cli.folder);
     const { code, out, err } = await cli.runHere(['node', command, '--socket', file]);
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toContain(`no node server at ${file}: it is a file, not a socket`);
+    expect(err).toContain(`no node server at ${file}: the path is a file, not a socket`);
     expect(readdirSync(cli.folder)).toEqual(before);
   });
 

@@ -54,7 +54,7 @@ describe('while the node server is stopped', { timeout: 120_000 }, () => {
   it('node up says that the server is stopped', () => {
     const { code, err } = cli.run(['node', 'up', '--cards', '1']);
     expect(code).toBe(1);
-    expect(err).toMatch(`runs at ${cli.socket} already: node server ${pid} is stopped`);
+    expect(err).toMatch(`already runs at ${cli.socket}: node server ${pid} is stopped`);
   });
 
   it('node down ends the server after it has continued, and programs that use it meanwhile keep it', async () => {
@@ -111,7 +111,7 @@ describe('while the node server is stopped', { timeout: 120_000 }, () => {
 });
 
 describe('smi -l', { timeout: 60_000 }, () => {
-  it('ends when the node server is killed, and says that it is gone', async () => {
+  it('ends when the node server is killed, and says that it has ended', async () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     const { pid: server } = JSON.parse(await cli.outputHere(['node', 'status', '--json']));
     const smi = spawn(process.execPath, [MAIN, 'smi', '-L', '-l', '1'], {
@@ -127,7 +127,7 @@ describe('smi -l', { timeout: 60_000 }, () => {
     const [code] = await once(smi, 'close');
     expect({ code, said }).toEqual({
       code: 1,
-      said: expect.stringMatching(/the node server at \S+ is gone \(ERR_NODE_UNREACHABLE\)\n$/),
+      said: expect.stringMatching(/the node server at \S+ has ended \(ERR_NODE_UNREACHABLE\)\n$/),
     });
   });
 });

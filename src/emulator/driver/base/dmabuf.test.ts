@@ -1,4 +1,4 @@
-/** Dma-bufs: pieces of consecutive runs, their descriptors, and who is told that they are lost. */
+/** Dma-bufs: ranges of consecutive runs, their descriptors, and notification that they are lost. */
 
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';

@@ -1,20 +1,20 @@
 /**
  * The dma-bufs of an emulated node: device memory behind real file descriptors, which are passed between files, cards and processes.
  *
- * A dma-buf is the read end of a pipe: a descriptor with its own inode that cannot be mapped, like that of the driver. The driver keeps the write
- * end and learns by poll when every copy of the read end is closed. No bytes go through the pipe.
+ * A dma-buf is the read end of a pipe: like that of the driver, its descriptor has a unique inode and cannot be mapped. The driver keeps the write end, on
+ * which poll reports when every copy of the read end is closed. No data goes through the pipe.
  */
 
 import { close, descriptorFile, Errno, OpenFlag, PollEvent, pipe2, pollNow, setCloexec } from '../../../sys/index.ts';
 import type { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
-/** A contiguous piece of physical device memory. */
+/** A contiguous range of physical device memory. */
 export interface MemoryRun {
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** The part `[offset, offset + byteLength)` of consecutive runs. */
+/** The range `[offset, offset + byteLength)` of consecutive runs. */
 export function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: number): MemoryRun[] {
   const cut: MemoryRun[] = [];
   let before = 0;
@@ -28,8 +28,8 @@ export function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: 
 }
 
 /**
- * Calls `move` for the pieces of a range of consecutive runs, in order, until it returns false.
- * @param move gets the offset of a piece, the bytes before it and its length
+ * Calls `move` for the contiguous slices of a range of consecutive runs, in order, until it returns false.
+ * @param move receives the offset of a slice, the number of bytes before it, and its length
  * @returns whether the whole range was moved
  */
 export function forEachRun(
@@ -54,7 +54,6 @@ export function forEachRun(
   return done === byteLength;
 }
 
-/** Memory that a card exports. */
 export interface DmabufSource {
   /** Device memory of the card. */
   readonly memory: PhysicalMemory;
@@ -62,7 +61,6 @@ export interface DmabufSource {
   readonly runs: readonly MemoryRun[];
 }
 
-/** Memory that was exported. */
 export class ExportedDmabuf {
   /** Device memory of the exporting card. */
   readonly memory: PhysicalMemory;
@@ -73,7 +71,7 @@ export class ExportedDmabuf {
   readonly #writeEnd: number;
   readonly #onClose: () => void;
   readonly #importers: Set<() => void> = new Set();
-  /** RDMA devices, which reach the memory across the bus. */
+  /** Callbacks of RDMA devices, which access the memory over the bus. */
   readonly #devices: Set<() => void> = new Set();
   #isOnBus = true;
   #closed = false;
@@ -88,7 +86,7 @@ export class ExportedDmabuf {
     this.#onClose = onClose;
   }
 
-  /** True while a descriptor of the dma-buf is open, those that importers hold included. Once false, it stays false. */
+  /** True while a descriptor of the dma-buf is open, including those of importers. Never becomes true again. */
   get alive(): boolean {
     if (this.#closed) return false;
     if ((pollNow(this.#writeEnd, PollEvent.OUT) & PollEvent.ERR) === 0) return true;
@@ -96,12 +94,12 @@ export class ExportedDmabuf {
     return false;
   }
 
-  /** False once the card was closed, reset or removed: RDMA devices and other cards do not reach the memory, and the exporter cannot use it either. */
+  /** False once the card was closed, reset or removed: RDMA devices and other cards cannot access the memory, and neither can the exporter. */
   get isOnBus(): boolean {
     return this.#isOnBus;
   }
 
-  /** Registers `onLost` of an RDMA device, called when it cannot reach the memory any more, before anything else uses the memory. */
+  /** Registers a callback of an RDMA device, called when it loses access to the memory, before the memory is reused. */
   attachDevice(onLost: () => void): void {
     this.#devices.add(onLost);
   }
@@ -110,7 +108,7 @@ export class ExportedDmabuf {
     this.#devices.delete(onLost);
   }
 
-  /** Called when the card leaves the bus, for a reset or for ever: RDMA devices and importing cards lose the memory. */
+  /** Called when the card leaves the bus, by a reset or removal: RDMA devices and importing cards lose access. */
   leaveBus(): void {
     this.#isOnBus = false;
     for (const onLost of this.#devices) onLost();
@@ -119,7 +117,7 @@ export class ExportedDmabuf {
     this.#importers.clear();
   }
 
-  /** Registers `onRevoked` of an importing card, called when it cannot reach the memory any more. */
+  /** Registers a callback of an importing card, called when it loses access to the memory. */
   attach(onRevoked: () => void): void {
     this.#importers.add(onRevoked);
   }
@@ -128,7 +126,7 @@ export class ExportedDmabuf {
     this.#importers.delete(onRevoked);
   }
 
-  /** Called when the exporter is closed: importers lose the memory. Descriptors that are still open refer to nothing. */
+  /** Called when the exporter is closed: importers lose access. Descriptors that are still open refer to no memory. */
   revoke(): void {
     if (this.#closed) return;
     this.leaveBus();
@@ -142,11 +140,11 @@ export class ExportedDmabuf {
   }
 }
 
-/** All dma-bufs of a node, by inode. */
+/** The dma-bufs of a node, by inode. */
 export class DmabufRegistry {
   readonly #known: Map<string, ExportedDmabuf> = new Map();
 
-  /** Dma-bufs that are still open or imported. */
+  /** Number of dma-bufs that are open or imported. */
   get count(): number {
     return [...this.#known.values()].filter((dmabuf) => dmabuf.alive).length;
   }
@@ -166,7 +164,7 @@ export class DmabufRegistry {
     return { fd, dmabuf };
   }
 
-  /** The dma-buf of a descriptor; or an errno: EBADF for a closed one, EINVAL for one that no card of this node exported. */
+  /** The dma-buf of a descriptor, or an errno: EBADF for a closed descriptor, EINVAL for one that no card of this node exported. */
   find(fd: number): ExportedDmabuf | number {
     const key = inodeKey(fd);
     if (key === undefined) return Errno.EBADF;
@@ -176,8 +174,8 @@ export class DmabufRegistry {
 }
 
 /**
- * Device and inode of a descriptor; undefined if there is no such descriptor. The write end prevents reuse of the inode number while the dma-buf is
- * registered. The lookup does not call the file system of the file, which this process may serve itself.
+ * Device and inode of a descriptor; undefined if it is not open. The open write end prevents reuse of the inode number while the dma-buf is registered.
+ * The lookup does not call the file system of the file, which this process may serve.
  */
 function inodeKey(fd: number): string | undefined {
   const file = descriptorFile('self', fd);

@@ -1,8 +1,8 @@
 /**
- * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. It notifies users by their event fds.
+ * Fault records of a card for INFO (struct hl_error_info): the first of each kind since the card was opened. Users are notified by their event fds.
  *
- * Source: gaudi_handle_eqe of gaudi.c, gaudi2_handle_eqe of gaudi2.c, and device.c, Linux 6.12. Every fault of an engine is a USER_ENGINE_ERR, too. On gaudi an
- * error of a queue or of the address decoder is also a DEVICE_RESET, which no reset follows.
+ * Source: gaudi_handle_eqe of gaudi.c, gaudi2_handle_eqe of gaudi2.c, and device.c, Linux 6.12. Every fault of an engine is also a USER_ENGINE_ERR. On
+ * gaudi, an error of a queue or of the address decoder is also a DEVICE_RESET, although no reset follows.
  */
 
 import {
@@ -19,7 +19,7 @@ import type { FaultListener } from '../../device/queue/engine-access.ts';
 import type { Stream } from '../../device/queue/stream.ts';
 import type { Notifiers } from './notifier.ts';
 
-/** An access without translation, with the mappings at that time. */
+/** An access to an unmapped address, with the mappings at that time. */
 export interface PageFaultRecord {
   readonly timestampNs: number;
   readonly address: bigint;
@@ -51,29 +51,27 @@ export interface EngineErrorRecord {
   readonly engineId: number;
 }
 
-/** A fatal event of the hardware (hl_capture_hw_err). */
+/** A fatal hardware event (hl_capture_hw_err). */
 export interface HardwareErrorRecord {
   readonly timestampNs: number;
   readonly event: number;
 }
 
-/** The firmware does not answer any more (hl_capture_fw_err). */
+/** The firmware stopped replying (hl_capture_fw_err). */
 export interface FirmwareErrorRecord {
   readonly timestampNs: number;
   /** One of HL_INFO_FW_ERR_TYPE. */
   readonly type: number;
 }
 
-/** A submission that timed out. */
 export interface CsTimeoutRecord {
   readonly timestampNs: number;
   readonly seq: number;
 }
 
-/** Engine id of an event that is not of an engine (event_id_to_engine_id of gaudi2.c). */
+/** Engine id of an event that does not belong to an engine (event_id_to_engine_id of gaudi2.c). */
 const NO_ENGINE = 0xffff;
 
-/** The fault records of one card. */
 export class ErrorRecords implements FaultListener {
   readonly #profile: AsicProfile;
   readonly #clock: Clock;
@@ -87,7 +85,7 @@ export class ErrorRecords implements FaultListener {
   #hardwareError: HardwareErrorRecord | undefined;
   #firmwareError: FirmwareErrorRecord | undefined;
 
-  /** @param mappingsBeside the current mappings in the MMU that translates an address: that of device memory, or that of host memory */
+  /** @param mappingsBeside returns the mappings in the MMU that translates an address: that of device memory, or that of host memory */
   constructor(
     profile: AsicProfile,
     clock: Clock,
@@ -128,7 +126,7 @@ export class ErrorRecords implements FaultListener {
     return this.#firmwareError;
   }
 
-  /** Records an access without translation: a page fault of the memory management unit, and a RAZWI because no device responded. */
+  /** Records an access to an unmapped address: a page fault of the MMU, and a RAZWI because no device responded. */
   pageFault(stream: Stream, high: number, low: number, writes: boolean): void {
     const address = joinBig(low, high);
     this.#pageFault ??= {
@@ -154,7 +152,7 @@ export class ErrorRecords implements FaultListener {
     this.#undefinedOpcode ??= {
       timestampNs: this.#now(),
       engineId: this.#engineId(stream),
-      // The lower command processor of a queue manager counts as the stream behind the last one.
+      // The lower command processor of a queue manager has the stream number after the last stream.
       streamId: stream.lower === undefined ? STREAMS_PER_QMAN : this.#profile.queues[stream.queueId]!.stream,
       opcode,
     };
@@ -162,26 +160,26 @@ export class ErrorRecords implements FaultListener {
     this.#notifyEngineError(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
   }
 
-  /** Records a fatal event of the hardware (hl_handle_critical_hw_err). Returns the events of which the caller notifies. */
+  /** Records a fatal hardware event (hl_handle_critical_hw_err). Returns the events for the caller to raise. */
   hardwareError(event: number): number {
     this.#hardwareError ??= { timestampNs: this.#now(), event };
     return HL_NOTIFIER_EVENT.CRITICL_HW_ERR;
   }
 
-  /** Records that the firmware does not answer (hl_handle_fw_err). Returns the events of which the caller notifies. */
+  /** Records that the firmware stopped replying (hl_handle_fw_err). Returns the events for the caller to raise. */
   heartbeatLost(): number {
     this.#firmwareError ??= { timestampNs: this.#now(), type: HL_INFO_FW_ERR_TYPE.HEARTBEAT };
     return HL_NOTIFIER_EVENT.CRITICL_FW_ERR;
   }
 
-  /** Records the time-out of a submission. Returns whether it is the first, of which the caller notifies. */
+  /** Records the time-out of a submission. Returns true for the first one, for which the caller raises an event. */
   csTimeout(seq: number): boolean {
     if (this.#csTimeout !== undefined) return false;
     this.#csTimeout = { timestampNs: this.#now(), seq };
     return true;
   }
 
-  /** Clears all records: the driver records anew for every user of the card (hl_enable_err_info_capture). */
+  /** Clears all records: the driver starts anew for every user of the card (hl_enable_err_info_capture). */
   clear(): void {
     this.#pageFault = undefined;
     this.#razwi = undefined;
@@ -192,7 +190,7 @@ export class ErrorRecords implements FaultListener {
     this.#firmwareError = undefined;
   }
 
-  /** The drivers report the direction, and that of gaudi2 the fabric: hl_handle_razwi has no other callers. */
+  /** The drivers record the direction, and gaudi2 also the fabric; only this function records RAZWIs, like hl_handle_razwi. */
   #recordRazwi(stream: Stream, address: bigint, writes: boolean): void {
     const direction = writes ? HL_RAZWI.WRITE : HL_RAZWI.READ;
     const flags = this.#isGaudi ? direction : direction | HL_RAZWI.HBW;
@@ -221,11 +219,10 @@ export class ErrorRecords implements FaultListener {
   }
 }
 
-/* A mapping in the address space of a card, for INFO USER_MAPPINGS and fault records. A type only. */
-/** One mapping of a context, as INFO USER_MAPPINGS lists it. */
+/** A mapping in the address space of a card. */
+/** One mapping of a context, for INFO USER_MAPPINGS and fault records. */
 export interface UserMapping {
   /** Device virtual address. */
   readonly address: bigint;
-  /** Bytes. */
   readonly byteLength: number;
 }

@@ -1,6 +1,6 @@
 /**
- * The state and reports of the firmware of a card: its versions, the clock of the compute engines and the power limit, which programs may lower through
- * sysfs, its sensors, and the events of the hardware. Clock and power limit do not change the execution.
+ * State and reports of the firmware of a card: its versions, the clock of the compute engines and the power limit, which programs may lower through sysfs,
+ * its sensors, and hardware events. Clock and power limit do not affect the execution.
  */
 
 import { Errno } from '../../../sys/index.ts';
@@ -9,10 +9,10 @@ import { parseSignedNumber } from './numbers.ts';
 
 /** Version reported by the emulated firmware. */
 export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
-/** PCI revision: the first one (REV_ID_A). 0 is not a revision: the C library does not recognise a gaudi2 of it (pci_general.h). */
+/** PCI revision: the first one (REV_ID_A). With 0, the C library does not recognise a gaudi2 (pci_general.h). */
 export const PCI_REVISION = 1;
 
-/** Clock of the compute engines in MHz: the maximum that the driver reports, and the idle one. */
+/** Clock of the compute engines in MHz: the reported maximum, and the idle clock. */
 const CLOCK_MHZ: Readonly<Record<AsicName, { readonly idle: number; readonly max: number }>> = {
   gaudi: { idle: 1900, max: 2200 },
   gaudi2: { idle: 1650, max: 1650 },
@@ -21,7 +21,7 @@ const CLOCK_MHZ: Readonly<Record<AsicName, { readonly idle: number; readonly max
 /** Power limits in microwatts: those of the OAM cards of each generation. */
 const MAX_POWER_UW: Readonly<Record<AsicName, number>> = { gaudi: 350e6, gaudi2: 600e6, gaudi3: 900e6 };
 
-/** The limits of one card. Firmware refuses values beyond those of the hardware, which the driver does not report: the value before remains. */
+/** The limits of one card. Firmware ignores values above those of the hardware, which the driver does not report: the previous value remains. */
 export class CardLimits {
   readonly #asic: AsicName;
   #maxClockMhz: number;
@@ -55,31 +55,33 @@ export class CardLimits {
   }
 }
 
-/*
- * The sensors of a card as files of hwmon, by name. The values are those of an idle card, and constant: nothing here measures.
+/**
+ * The sensors of a card as hwmon files, by name. The values are constants, those of an idle card.
  *
  * Source: drivers/accel/habanalabs/common/hwmon.c, Linux 6.12: hl_is_visible has the modes, hl_read and hl_write the attributes.
  */
 
-/** A file of hwmon. */
 export interface SensorFile {
   readonly name: string;
-  /** Undefined for a write-only file. Returns undefined while the card does not work: ENODEV. */
+  /** Omitted for a write-only file. Returns undefined while the card does not work: ENODEV. */
   readonly read?: () => string | undefined;
-  /** Returns 0, or a negative errno: EINVAL for text that is no number, ERANGE for a number of more than 64 bits, ENODEV while the card does not work. */
+  /**
+   * Returns 0, or a negative errno: EINVAL for a string that is not a number, ERANGE for a number of more than 64 bits, ENODEV while the card does not
+   * work.
+   */
   readonly write?: (text: string) => number;
 }
 
-/** Sensors that the firmware reports. Temperatures in thousandths of a degree, volts and amperes in thousandths, power in millionths of a watt. */
+/** Sensors that the firmware reports: millidegrees Celsius, millivolts, milliamperes, microwatts. */
 const INPUTS: Readonly<Record<AsicName, Readonly<Record<string, number>>>> = {
   gaudi: { temp1: 38_000, temp2: 41_000, in0: 12_000, curr1: 8_000, power1: 96_000_000 },
   gaudi2: { temp1: 36_000, temp2: 40_000, in0: 54_000, curr1: 2_200, power1: 118_000_000 },
   gaudi3: { temp1: 37_000, temp2: 42_000, in0: 54_000, curr1: 3_500, power1: 190_000_000 },
 };
-/** Limits of temperatures. */
+/** Temperature limits. */
 const LIMITS: Readonly<Record<string, number>> = { max: 95_000, crit: 105_000, max_hyst: 90_000, crit_hyst: 100_000 };
 
-/** What the firmware serves as a file. */
+/** A value of the firmware that is a file. */
 interface SensorValue {
   readonly name: string;
   readonly read?: () => string;
@@ -87,8 +89,8 @@ interface SensorValue {
 }
 
 /**
- * The files of a card, with their own state. The device is named after the card (hl_hwmon_init); hwmon itself answers that.
- * @param isOperational whether the firmware of the card answers
+ * The sensor files of a card, with their state. hwmon itself provides the device name, which is that of the card (hl_hwmon_init).
+ * @param isOperational whether the firmware of the card replies
  */
 export function sensorFiles({ name, cardName }: AsicProfile, isOperational: () => boolean): readonly SensorFile[] {
   const values = Object.entries(INPUTS[name]).flatMap(([sensor, value]) => valuesOf(sensor, value));
@@ -103,7 +105,7 @@ function fileOf({ name, read, write }: SensorValue, isOperational: () => boolean
   };
 }
 
-/** Parses the number before the driver looks at the card (hwmon_attr_store, Linux 6.12). */
+/** The number is parsed before the state of the card is checked (hwmon_attr_store, Linux 6.12). */
 function store(text: string, write: (value: bigint) => void, isOperational: () => boolean): number {
   const value = parseSignedNumber(text);
   if (typeof value === 'number') return value;
@@ -144,38 +146,35 @@ function valuesOf(sensor: string, value: number): readonly SensorValue[] {
   ];
 }
 
-/*
- * Events that the hardware reports through its firmware, as far as programs raise them to inject errors. Handling them belongs to card.ts.
+/**
+ * Hardware events that the firmware reports, of which programs can raise some to inject errors. card.ts handles them.
  *
- * Source: mmGIC_DISTRIBUTOR__5_GICD_SETSPI_NSR of include/gaudi/asic_reg/gaudi_regs.h, gaudi_async_events.h and gaudi_handle_eqe of gaudi.c; for gaudi2, the fields gic_host_* of the
- * dynamic registers of its firmware (gaudi2.c), Linux 6.12. hl-thunk injects events into gaudi only.
+ * Source: mmGIC_DISTRIBUTOR__5_GICD_SETSPI_NSR of include/gaudi/asic_reg/gaudi_regs.h, gaudi_async_events.h and gaudi_handle_eqe of gaudi.c; for gaudi2,
+ * the fields gic_host_* of the dynamic registers of its firmware (gaudi2.c), Linux 6.12. hl-thunk injects events only into gaudi.
  */
 
-/** How a program makes the hardware of a generation report an event. */
+/** How a program can make the hardware of a generation report an event. */
 export type EventInjection =
-  /** It writes the number of the event to this register, an offset from CFG_BASE. */
-  | { readonly register: bigint; readonly refusal?: undefined }
-  /** It cannot, for this reason. */
-  | { readonly register?: undefined; readonly refusal: string };
+  /** By writing the number of the event to this register, an offset from CFG_BASE. */
+  | { readonly register: bigint; readonly reason?: undefined }
+  /** Not possible, for this reason. */
+  | { readonly register?: undefined; readonly reason: string };
 
-const DYNAMIC =
-  'the firmware tells its driver at run time to which register events are written, and no public header names it';
+const DYNAMIC = 'the firmware reports the event register to its driver at run time, and no public header names it';
 
-/** By generation. */
 export const EVENT_INJECTION: Readonly<Record<AsicName, EventInjection>> = {
   gaudi: { register: 0x80_0040n },
-  gaudi2: { refusal: DYNAMIC },
-  gaudi3: { refusal: DYNAMIC },
+  gaudi2: { reason: DYNAMIC },
+  gaudi3: { reason: DYNAMIC },
 };
 
-/** ECC errors of the eight TPCs of gaudi: those that were corrected (GAUDI_EVENT_TPC0_SERR to TPC7_SERR), and those that were not (TPC0_DERR to TPC7_DERR). */
+/** ECC errors of the eight TPCs of gaudi: corrected (GAUDI_EVENT_TPC0_SERR to TPC7_SERR) and uncorrected (TPC0_DERR to TPC7_DERR). */
 const GAUDI_TPC_SERR = { first: 38, end: 46 } as const;
 const GAUDI_TPC_DERR = { first: 46, end: 54 } as const;
 
-/** How the driver treats an event: it resets the card, notifies of an error of the hardware, or counts only. */
+/** How the driver handles an event: `fatal` resets the card, `corrected` notifies the user of a hardware error, `none` only counts. */
 export type EventSeverity = 'fatal' | 'corrected' | 'none';
 
-/** The severity of an event. */
 export function severityOf(asic: AsicName, event: number): EventSeverity {
   if (asic !== 'gaudi') return 'none';
   if (event >= GAUDI_TPC_DERR.first && event < GAUDI_TPC_DERR.end) return 'fatal';

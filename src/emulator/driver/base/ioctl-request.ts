@@ -1,4 +1,7 @@
-/** Properties of an ioctl for its transfer from another process: number of words, blocking, file descriptors as argument or result, pinned memory. */
+/**
+ * Properties of an ioctl that matter for executing it for another process: its number of words, whether it blocks, takes or returns a descriptor, or pins
+ * memory.
+ */
 
 import { PAGE_SIZE } from '../../../sys/index.ts';
 import {
@@ -28,12 +31,12 @@ export function argumentWords(request: number): number {
   return (ioctlSize(request) + 3) >>> 2;
 }
 
-/** Number of whole argument words that a request number gives: the driver has zeros in place of the others. */
+/** Number of whole argument words in the size of a request number: the driver has zeros in place of the others. */
 export function givenWords(request: number): number {
   return ioctlSize(request) >>> 2;
 }
 
-/** An argument word as the driver has it, whatever lies behind the size of the request. */
+/** An argument word as the driver sees it: 0 beyond the size of the request. */
 function givenWord(request: number, words: ArrayLike<number>, at: number): number {
   return at < givenWords(request) ? (words[at] ?? 0) : 0;
 }
@@ -51,14 +54,14 @@ export function descriptorUse(request: number, words: ArrayLike<number>): Descri
 }
 
 /**
- * The word of the descriptor that an ioctl takes.
+ * The word with the descriptor that an ioctl takes.
  * @param index see {@link IoctlIndex}
  */
 export function takenWord(index: number): number {
   return index === IoctlIndex.MEMORY ? MEMORY_IN.reg_dmabuf_fd_fd : INFO.eventfd;
 }
 
-/** The word in which an export returns its descriptor, and that of its flags. */
+/** The word in which an export returns its descriptor; its flags are in the same word. */
 export const GIVEN_WORD: number = HL_MEM_ARGS.out.words.fd;
 export const EXPORT_FLAGS_WORD: number = MEMORY_IN.flags;
 
@@ -71,7 +74,7 @@ export function pinsMemory(request: number, words: ArrayLike<number>): boolean {
   );
 }
 
-/** The pages to pin, rounded as the driver does. */
+/** The pages to pin, rounded as by the driver. */
 export function pinnedPages(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
   const first = readNumber(words, MEMORY_IN.map_host_host_virt_addr);
   const address = first - (first % PAGE_SIZE);
@@ -79,7 +82,7 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
   return { address, byteLength: end - address };
 }
 
-/** Whether the ioctl may block: a wait with a time-out. */
+/** Whether the ioctl may block, as a wait with a time-out does. */
 export function mayBlock(request: number, words: ArrayLike<number>): boolean {
   if (ioctlIndex(request) !== IoctlIndex.WAIT_CS) return false;
   const isInterrupt = (givenWord(request, words, WAIT.flags) & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;

@@ -1,9 +1,9 @@
-/** The event notifiers of a card, one for each open file: an event fd that the user registered and the unread events. */
+/** Event notifiers of a card, one per open file: the registered event fd and the unread events. */
 
 import { readlinkSync } from 'node:fs';
 import { close, dup, Errno, isSyscallError, PollEvent, pollNow, write } from '../../../sys/index.ts';
 
-/** Target of the link of an event fd in /proc. */
+/** Target of the /proc link of an event fd. */
 const EVENT_FD_LINK = 'anon_inode:[eventfd]';
 
 /** One event fd registration per file (struct hl_notifier_event). */
@@ -17,8 +17,8 @@ export class Notifier {
   }
 
   /**
-   * Registers an event fd; the driver keeps a reference of its own.
-   * @returns 0, EINVAL if one is registered already, EBADF for an invalid descriptor, EINVAL for one that is not an event fd
+   * Registers an event fd, of which the driver keeps a duplicate.
+   * @returns 0; EINVAL if one is registered already, or for a descriptor that is not an event fd; EBADF for an invalid descriptor
    */
   register(fd: number): number {
     if (this.registered) return Errno.EINVAL;
@@ -33,7 +33,7 @@ export class Notifier {
     try {
       isEventFd = readlinkSync(`/proc/self/fd/${own}`) === EVENT_FD_LINK;
     } finally {
-      // Also in a process without /proc.
+      // Also works in a process without /proc.
       if (!isEventFd) close(own);
     }
     if (!isEventFd) return Errno.EINVAL;
@@ -41,18 +41,18 @@ export class Notifier {
     return 0;
   }
 
-  /** Releases the event fd; unread events stay. Returns 0, or EINVAL if none is registered. */
+  /** Releases the event fd but keeps unread events. Returns 0, or EINVAL if none is registered. */
   unregister(): number {
     if (!this.registered) return Errno.EINVAL;
     this.close();
     return 0;
   }
 
-  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd, if there is one (hl_notifier_event_send, Linux 6.12). */
+  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd, if registered (hl_notifier_event_send, Linux 6.12). */
   raise(events: number): void {
     this.#events |= events;
     if (!this.registered) return;
-    // A full counter is readable all the same, and writing to one that blocks would block the driver.
+    // Skipped if the counter is full: it is readable already, and a write could block the driver.
     if ((pollNow(this.#fd, PollEvent.OUT) & PollEvent.OUT) !== 0) write(this.#fd, this.#one);
   }
 

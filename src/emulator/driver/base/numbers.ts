@@ -1,11 +1,12 @@
 /**
- * 64-bit values in the 32-bit words of argument blocks. For the control path: bigint and rounded numbers.
+ * 64-bit values in the 32-bit words of argument blocks, as bigint or rounded numbers (control path only). Also parsers for numbers that programs write to
+ * files.
  */
 
 import { Errno } from '../../../sys/index.ts';
 import { highWord, joinBig, joinWords, lowWord } from '../../../ucs/type/int64.ts';
 
-/** Zeroes the first `count` words, as the driver does before it fills in a result. */
+/** Zeroes the first `count` words, as the driver does before it writes a result. */
 export function clearWords(words: Uint32Array, count: number): void {
   for (let i = 0; i < count; i++) words[i] = 0;
 }
@@ -26,8 +27,8 @@ export function writeU64(words: Uint32Array, word: number, value: bigint): void 
   words[word + 1] = highWord(value);
 }
 
-/*
- * Numbers as text that programs write to files of sysfs and debugfs, parsed as the kernel does.
+/**
+ * Numbers in strings that programs write to sysfs and debugfs files, parsed as the kernel does.
  *
  * Source: kstrtoull and kstrtoll of lib/kstrtox.c, Linux 6.12.
  */
@@ -36,10 +37,10 @@ const S64_MAX = 2n ** 63n - 1n;
 const S64_MIN: bigint = -(2n ** 63n);
 
 /**
- * Parses a number as kstrtoull does: digits of the base, one newline at the end. Base 0: `0x` for hexadecimal, a leading 0 for octal. The text ends at a
- * NUL, which C programs write with it.
+ * Parses a number as kstrtoull does: digits of the base, then at most one newline. Base 0: `0x` is hexadecimal, a leading 0 octal. The string ends at a
+ * NUL, which C programs may include.
  * @param max the largest value
- * @returns the number; or -EINVAL for other text, -ERANGE for a larger one
+ * @returns the number; -EINVAL for other strings; -ERANGE for a larger number
  */
 export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigint | number {
   const end = text.indexOf('\0');
@@ -57,8 +58,8 @@ export function parseNumber(text: string, base: 0 | 10 | 16, max: bigint): bigin
 }
 
 /**
- * Parses a decimal number of 64 bits with a sign as kstrtoll does: digits, one newline at the end.
- * @returns the number; or -EINVAL for other text, -ERANGE for one that does not fit
+ * Parses a signed 64-bit decimal number as kstrtoll does: digits, then at most one newline.
+ * @returns the number; -EINVAL for other strings; -ERANGE for a number that does not fit
  */
 export function parseSignedNumber(text: string): bigint | number {
   if (!/^[+-]?\d+\n?$/.test(text)) return -Errno.EINVAL;

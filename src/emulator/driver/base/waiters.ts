@@ -1,23 +1,23 @@
 /**
- * Waiting for progress of a card or for one of its interrupts: blocking, as a system call does, or by a promise that the event loop resolves.
- * The callers check the conditions that they wait for.
+ * Waits for progress of a card or for one of its interrupts: blocking, like a system call, or by a promise that the event loop resolves. The callers check
+ * their conditions.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
 import type { DmaEngines } from '../../device/engine/dma-engines.ts';
 
-/** Rounds of a blocking wait before it pauses between rounds, and the pause. */
+/** Number of rounds of a blocking wait before it pauses between rounds, and the pause. */
 const SPIN_ROUNDS = 256;
 const PAUSE_MS = 0.05;
-/** A word that never changes: Atomics.wait on it is a pause. */
+/** A word that never changes, for pauses by Atomics.wait. */
 const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
-/** Not an interrupt: a wait for progress. */
+/** Selects a wait for progress. */
 export const NO_INTERRUPT = -1;
 
-/** A registration for the next progress, or the next interrupt. */
+/** A registration for the next progress or interrupt. */
 export class ProgressTicket {
-  /** Resolves after the next progress of the node or the interrupt, or on time-out. */
+  /** Resolves after the next progress of the node, the interrupt, or the time-out. */
   readonly progress: Promise<void>;
   readonly #finish: () => void;
 
@@ -26,19 +26,17 @@ export class ProgressTicket {
     this.#finish = finish;
   }
 
-  /** Cancels the registration. */
   cancel(): void {
     this.#finish();
   }
 }
 
-/** The waiters for one card. */
 export class Waiters {
   readonly #engines: DmaEngines;
   readonly #clock: Clock;
   readonly #pump: () => void;
   readonly #waiting: Set<() => void> = new Set();
-  /** The waiters for each interrupt (wait_list_head of struct hl_user_interrupt). */
+  /** Waiters by interrupt (wait_list_head of struct hl_user_interrupt). */
   readonly #lists: Map<number, Set<() => void>> = new Map();
 
   /** @param pump runs everything that can run */
@@ -48,13 +46,12 @@ export class Waiters {
     this.#pump = pump;
   }
 
-  /** Whether there are waiters. */
   get any(): boolean {
     return this.#waiting.size > 0 || this.#lists.size > 0;
   }
 
   /**
-   * Blocks the thread until `done` or time-out, and pumps the card meanwhile.
+   * Blocks the thread until `done` returns true or the time-out, and pumps the card meanwhile.
    * @returns the last result of `done`
    */
   block(timeoutNs: number, done: () => boolean): boolean {
@@ -68,14 +65,14 @@ export class Waiters {
       const remaining = deadline - this.#clock.nowNs();
       if (remaining <= 0) return false;
       this.#engines.waitProgress(remaining, look);
-      // Without engine threads the wait above returns at once: a hung queue must not use a processor until its time-out.
+      // Without engine threads, the wait above returns at once: a hung queue must not occupy a processor until its time-out.
       if (round >= SPIN_ROUNDS) Atomics.wait(pause, 0, 0, PAUSE_MS);
     }
   }
 
   /**
-   * Returns a ticket that resolves at the next progress, or after `timeoutNs`. Keeps the process alive meanwhile.
-   * @param interrupt if given, the ticket resolves at this interrupt, and not at progress
+   * Registers for the next progress, with a time-out of `timeoutNs`. Keeps the process alive meanwhile.
+   * @param interrupt if given, the ticket resolves at this interrupt instead of at progress
    */
   take(timeoutNs: number, interrupt: number = NO_INTERRUPT): ProgressTicket {
     let resolve: () => void = () => {};
@@ -94,10 +91,10 @@ export class Waiters {
     return new ProgressTicket(progress, finish);
   }
 
-  /** Wakes the waiters for progress, such as descriptors that are done or a queue that continues. Waiters for interrupts sleep on. */
+  /** Wakes the waiters for progress, such as completed descriptors or a resumed queue. Waiters for interrupts keep sleeping. */
   wake(): void {
     for (const finish of [...this.#waiting]) finish();
-    // The next descriptor may be the one after which the card raises the interrupt.
+    // The card may raise the interrupt after the next descriptor.
     if (this.#lists.size > 0) this.#engines.requestProgressEvent();
   }
 
@@ -107,7 +104,7 @@ export class Waiters {
     if (list !== undefined) for (const finish of [...list]) finish();
   }
 
-  /** Wakes all waiters: the status has changed. */
+  /** Wakes all waiters after a change of the status. */
   wakeAll(): void {
     for (const list of [...this.#lists.values()]) for (const finish of [...list]) finish();
     this.wake();

@@ -1,4 +1,4 @@
-/** The CB ioctl: command buffers allocated by the driver. */
+/** The CB ioctl: allocation of command buffers by the driver. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
@@ -18,7 +18,7 @@ const IN = HL_CB_ARGS.in.words;
 const OUT = HL_CB_ARGS.out.words;
 const ARGS_WORDS: number = HL_CB_ARGS.size / 4;
 
-/** The ioctl. CREATE clears the arguments, INFO its answer if it has one, DESTROY nothing (hl_cb_ioctl, Linux 6.12). */
+/** CREATE clears the arguments, INFO its result if it has one, DESTROY nothing (hl_cb_ioctl, Linux 6.12). */
 export function commandBufferIoctl(context: Context, block: ArgumentBlock): number {
   if (context.card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   switch (block.words[IN.op]) {

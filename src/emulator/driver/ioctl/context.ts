@@ -1,6 +1,6 @@
 /**
- * The compute context that an open primary node owns (struct hl_ctx): its address spaces, buffers, device memory and submissions.
- * One per card at most. Closing it releases everything, in the order of the driver.
+ * The compute context of an open primary node (struct hl_ctx): its address spaces, buffers, device memory and submissions. At most one per card. Closing
+ * it releases everything, in the order of the driver.
  */
 
 import type { GaudiDevice } from '../../device/gaudi-device.ts';
@@ -18,14 +18,13 @@ import { ChunkList, type CsCounters, SubmissionTable } from '../submission/submi
 import { SyncStream } from '../submission/sync-stream.ts';
 import { UserInterrupts } from '../submission/user-interrupts.ts';
 
-/** A compute context. */
 export class Context {
   readonly card: CardState;
   readonly device: GaudiDevice;
   /** Memory of the process that opened the card. */
   readonly userMemory: UserMemory;
   readonly va: VaSpace;
-  /** Blocks of registers that the user may map. */
+  /** Register blocks that the user may map. */
   readonly blocks: HwBlocks;
   /** Device addresses of command buffers. */
   readonly commandBufferVa: CommandBufferVa;
@@ -37,13 +36,13 @@ export class Context {
   readonly deviceMemory: DeviceMemoryTable;
   /** Memory of other contexts, mapped through dma-bufs. */
   readonly imports: DmabufImports;
-  /** Address ranges where command buffers of the user may lie. */
+  /** Address ranges in which user command buffers may be. */
   readonly userCbRanges: UserCbRanges;
   readonly submissions: SubmissionTable;
   readonly counters: CsCounters;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
-  /** The sinks of trace that are enabled, see debug.ts. */
+  /** Enabled trace sinks, see debug.ts. */
   readonly traceSinks: Set<number> = new Set();
   /** The chunks of the current submission. */
   readonly chunks: ChunkList = new ChunkList();
@@ -51,7 +50,7 @@ export class Context {
 
   /**
    * @param owner the process that opened the card, see {@link UserMemory.owner}
-   * @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver
+   * @param mmapFile the file that the kernel maps; undefined if the driver makes mappings
    */
   constructor(card: CardState, owner: number, mmapFile?: MmapFile) {
     this.card = card;
@@ -75,14 +74,14 @@ export class Context {
     return this.#closed;
   }
 
-  /** Whether the context is still in use: a live dma-buf, a buffer that is still mapped, an incomplete submission. */
+  /** Whether the context is in use after the close: by an open dma-buf, a mapped buffer, or an incomplete submission. */
   get stillInUse(): boolean {
     return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.hasActive;
   }
 
   /**
-   * The mappings in the MMU that translates an address: that of device memory, or that of host memory for all other addresses
-   * (hl_capture_user_mappings, Linux 6.12).
+   * The mappings in the MMU that translates an address: that of device memory, or that of host memory for all other addresses (hl_capture_user_mappings,
+   * Linux 6.12).
    */
   mappingsBeside(address: bigint): readonly UserMapping[] {
     const { dram } = this.va;
@@ -99,7 +98,6 @@ export class Context {
     this.commandBufferVa.unmap(buffer);
   }
 
-  /** Releases everything the context holds. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,6 +1,6 @@
 /**
- * The DEBUG ioctl: debug mode and coresight, the trace units of the card. An emulated card produces no trace: only the sinks have state, and the output is
- * zeros.
+ * The DEBUG ioctl: debug mode, and the trace units of the card (coresight). An emulated card produces no traces: only the sinks have state, and the output
+ * is zeros.
  *
  * Source: gaudi_coresight.c, gaudi2_coresight.c and habanalabs_ioctl.c, Linux 6.12.
  */
@@ -22,7 +22,7 @@ import type { Context } from './context.ts';
 
 const ARGS = HL_DEBUG_ARGS.words;
 
-/** Bytes of the parameters of each coresight op; ops with 0 take none. */
+/** Bytes of the parameters of each coresight op; 0 for none. */
 const PARAMETER_BYTES: ReadonlyMap<number, number> = new Map<number, number>([
   [HL_DEBUG_OP.ETR, HL_DEBUG_PARAMS_ETR.size],
   [HL_DEBUG_OP.ETF, HL_DEBUG_PARAMS_ETF.size],
@@ -33,10 +33,10 @@ const PARAMETER_BYTES: ReadonlyMap<number, number> = new Map<number, number>([
   [HL_DEBUG_OP.TIMESTAMP, 0],
 ]);
 
-/** Most bytes of output: the largest allocation of kzalloc, with pages of 4 KiB. */
+/** Limit of the output: the largest allocation of kzalloc with 4 KiB pages. */
 const MAX_OUTPUT_BYTES = 4 << 20;
 
-/** Units of each op, by generation: the lengths of the tables debug_*_regs. */
+/** Number of units per op, by generation: the lengths of the debug_*_regs tables. */
 const UNITS: Readonly<Record<'gaudi' | 'gaudi2', ReadonlyMap<number, number>>> = {
   gaudi: new Map<number, number>([
     [HL_DEBUG_OP.ETF, 48],
@@ -56,15 +56,14 @@ const UNITS: Readonly<Record<'gaudi' | 'gaudi2', ReadonlyMap<number, number>>> =
 
 /** SPMU_MAX_COUNTERS. */
 const SPMU_COUNTERS = 6;
-/** The least number of event types on gaudi (gaudi_config_spmu). */
+/** Minimum number of event types on gaudi (gaudi_config_spmu). */
 const GAUDI_SPMU_MIN_EVENTS = 3;
-/** Words of an SPMU's output after its counters: the overflow and the cycle count. */
+/** Words of SPMU output after the counters: overflow and cycle count. */
 const SPMU_EXTRA_WORDS = 2;
 
-/** The one sink that is not an ETF, in {@link Context.traceSinks}. */
+/** Id in {@link Context.traceSinks} of the only sink that is not an ETF. */
 const ETR = -1;
 
-/** The ioctl. */
 export function debugIoctl(context: Context, block: ArgumentBlock): number {
   const { words } = block;
   const { card } = context;
@@ -85,11 +84,11 @@ function setMode({ card, traceSinks }: Context, enable: boolean): number {
   return 0;
 }
 
-/** Copies the parameters, before any check of them, and the output after success (debug_coresight of habanalabs_ioctl.c, Linux 6.12). */
+/** Copies the parameters before any check of them, and the output after success (debug_coresight of habanalabs_ioctl.c, Linux 6.12). */
 function debugCoresight(context: Context, words: Uint32Array, byteLength: number): number {
   const { userMemory } = context;
   const inputBytes = Math.min(byteLength, words[ARGS.input_size]!);
-  // The driver's clip is seen by the caller, as arguments are copied back.
+  // The caller sees the value that the driver has limited, because arguments are copied back.
   words[ARGS.input_size] = inputBytes;
   const inputAddress = readNumber(words, ARGS.input_ptr);
   let input: DataView | undefined;
@@ -117,13 +116,13 @@ interface TraceRequest {
   readonly op: number;
   readonly unit: number;
   readonly enable: boolean;
-  /** Undefined if the caller gave none. */
+  /** Undefined if the caller provided none. */
   readonly input: DataView | undefined;
-  /** Bytes of the output; 0 if the caller wants none. */
+  /** Bytes of the output; 0 if the caller requests none. */
   readonly outputBytes: number;
 }
 
-/** What the driver checks before it programs a unit (gaudi_debug_coresight, gaudi2_debug_coresight). Returns 0 or a negative errno. */
+/** The checks of the driver before it programs a unit (gaudi_debug_coresight, gaudi2_debug_coresight). Returns 0 or a negative errno. */
 function configure({ card, traceSinks }: Context, request: TraceRequest): number {
   const { op, unit, enable, input } = request;
   const isGaudi = card.profile.name === 'gaudi';
@@ -136,7 +135,7 @@ function configure({ card, traceSinks }: Context, request: TraceRequest): number
   return needsInput && enable && input === undefined ? -Errno.EINVAL : 0;
 }
 
-/** A sink that is already in the state is left as it is, whatever the parameters. */
+/** If the sink is already in the requested state, the parameters are ignored. */
 function configureSink(sinks: Set<number>, sink: number, enable: boolean, hasParameters: boolean): number {
   if (sinks.has(sink) === enable) return 0;
   if (enable && !hasParameters) return -Errno.EINVAL;
@@ -151,7 +150,7 @@ function configureSpmu(isGaudi: boolean, { enable, input, outputBytes }: TraceRe
     const events = input.getUint32(HL_DEBUG_PARAMS_SPMU.words.event_types_num * 4, true);
     return events > SPMU_COUNTERS || (isGaudi && events < GAUDI_SPMU_MIN_EVENTS) ? -Errno.EINVAL : 0;
   }
-  // gaudi reads the counters whenever it stops a unit, and needs a place for them.
+  // gaudi reads the counters whenever it stops a unit, and needs memory for them.
   const outputWords = Math.floor(outputBytes / 8);
   if (isGaudi && outputWords <= SPMU_EXTRA_WORDS) return -Errno.EINVAL;
   return outputWords > SPMU_EXTRA_WORDS + SPMU_COUNTERS ? -Errno.EINVAL : 0;

@@ -1,7 +1,6 @@
 /**
- * Open files of emulated cards: the ioctl framing of the driver and the dispatch. Each ioctl has its own file. Arguments of an ioctl whose request
- * number gives a smaller size than the struct of the driver: the driver has zeros in place of the rest, and the memory behind that size stays as it
- * is. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
+ * Open files of emulated cards: ioctl framing and dispatch. Each ioctl has a separate module. If a request number has a smaller size than the struct of
+ * the driver, the driver sees zeros beyond it, and the memory there is not changed. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
@@ -37,8 +36,8 @@ import { submitIoctl } from './submit.ts';
 import { abortedWait, type Interruption, PolledWait, waitIoctl } from './wait.ts';
 
 /**
- * Index of the ioctl in its family, or a negative errno for a number that the driver does not have.
- * @param unknownErrno for a number outside the DRM family: drm_ioctl and hl_ioctl_control differ
+ * Index of the ioctl in its family, or a negative errno for an unknown number.
+ * @param unknownErrno for a number outside the DRM family, for which drm_ioctl and hl_ioctl_control return different errors
  */
 function driverNumber(request: number, block: ArgumentBlock, unknownErrno: number): number {
   if (ioctlSize(request) > block.words.length * 4) return -Errno.EFAULT;
@@ -47,14 +46,14 @@ function driverNumber(request: number, block: ArgumentBlock, unknownErrno: numbe
   return ioctlType(request) === DRM_IOCTL_TYPE ? -unknownErrno : -Errno.ENOTTY;
 }
 
-/** Common part of primary and control files. */
+/** Base class of primary and control files. */
 export abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   /** Memory of the process that opened the file. */
   abstract readonly userMemory: UserMemory;
   protected readonly card: CardState;
   protected closed = false;
-  /** Records the ioctls; undefined when nothing is traced. */
+  /** Records the ioctls; undefined when tracing is off. */
   tracer: IoctlTracer | undefined;
   protected abstract readonly unknownErrno: number;
 
@@ -75,7 +74,7 @@ export abstract class EmulatedFile implements DriverFile {
     const { tracer } = this;
     if (tracer === undefined) return this.execute(request, block);
     const call = this.#begin(tracer, request, block);
-    // The callers answer EIO where the driver throws.
+    // Result if the driver throws: the callers return EIO.
     let result: number = -Errno.EIO;
     try {
       result = this.execute(request, block);
@@ -86,8 +85,8 @@ export abstract class EmulatedFile implements DriverFile {
   }
 
   /**
-   * Like {@link ioctl}, without blocking the thread in a wait.
-   * @param interruption ends the wait early, as a signal does
+   * Like {@link ioctl}, but a wait does not block the thread.
+   * @param interruption ends the wait early, like a signal
    */
   ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     const short = shortArguments(request, block);
@@ -117,8 +116,8 @@ export abstract class EmulatedFile implements DriverFile {
     return result;
   }
 
-  /** Answers an ioctl that cannot reach the driver, so that a trace has it too. Returns `result`. */
-  refuse(request: number, block: ArgumentBlock, result: number): number {
+  /** Records an ioctl that failed before it reached the driver in the trace. Returns `result`. */
+  recordFailure(request: number, block: ArgumentBlock, result: number): number {
     const { tracer } = this;
     tracer?.end(this.#begin(tracer, request, block), block.words, result);
     return result;
@@ -152,7 +151,7 @@ export abstract class EmulatedFile implements DriverFile {
   protected abstract dispatch(number: number, block: ArgumentBlock): number;
 }
 
-/** A primary node: one compute context. */
+/** A primary node, with one compute context. */
 export class PrimaryFile extends EmulatedFile {
   readonly context: Context;
   readonly userMemory: UserMemory;
@@ -170,8 +169,8 @@ export class PrimaryFile extends EmulatedFile {
   }
 
   /**
-   * WAIT_CS without blocking the thread: polls at once, then until the time-out after every progress of the card, or, if it waits for an interrupt,
-   * whenever the interrupt is raised.
+   * WAIT_CS without blocking the thread: polls at once, then after every progress of the card, or, for a wait for an interrupt, after every such
+   * interrupt, until the time-out.
    */
   protected async executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== IoctlIndex.WAIT_CS) return this.execute(request, block);
@@ -179,7 +178,7 @@ export class PrimaryFile extends EmulatedFile {
     const { caller } = this.userMemory;
     let holdsSlot = false;
     for (let isFirst = true; ; isFirst = false) {
-      // The ticket is taken before the poll: progress in between resolves it.
+      // Taken before the poll, so that progress in between resolves it.
       const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);
       wait.writePoll(block);
       const result = this.#pollWait(request, block, isFirst);
@@ -203,7 +202,7 @@ export class PrimaryFile extends EmulatedFile {
     }
   }
 
-  /** The first poll is the ioctl; later ones are its wait, which continues even if the card is reset meanwhile. */
+  /** The first poll is the ioctl; later polls are its wait, which continues even if the card is reset meanwhile. */
   #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
     if (isFirst) return this.execute(request, block);
     if (this.context.closed) return abortedWait(block);
@@ -221,7 +220,7 @@ export class PrimaryFile extends EmulatedFile {
     return this.context.buffers.share(byteLength, offset);
   }
 
-  /** Checks a mapping that the kernel makes for a device node in the process `pid`. Throws SyscallError like {@link mmap}. */
+  /** Checks a mapping of a device node that the kernel makes for the process `pid`. Throws SyscallError like {@link mmap}. */
   checkMmap(byteLength: number, offset: bigint, pid: number): void {
     this.#checkMmap();
     this.context.buffers.checkMmap(byteLength, offset, pid);
@@ -233,7 +232,7 @@ export class PrimaryFile extends EmulatedFile {
     this.release();
   }
 
-  /** Releases the context, also while the user has the file open. Idempotent. */
+  /** Releases the context, even while the user has the file open. Idempotent. */
   release(): void {
     if (this.context.closed) return;
     this.card.notifiers.delete(this.#notifier);
@@ -242,8 +241,8 @@ export class PrimaryFile extends EmulatedFile {
   }
 
   #checkMmap(): void {
-    if (this.closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
-    if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'device was removed');
+    if (this.closed) throw new SyscallError('mmap', Errno.EBADF, 'the file is closed');
+    if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'the device was removed');
   }
 
   protected dispatch(number: number, block: ArgumentBlock): number {
@@ -267,7 +266,7 @@ export class PrimaryFile extends EmulatedFile {
   }
 }
 
-/** A control node: INFO only, no context. */
+/** A control node: only INFO, without a context. */
 export class ControlFile extends EmulatedFile {
   readonly userMemory: UserMemory;
   protected readonly isControl: boolean = true;
@@ -303,7 +302,7 @@ export class ControlFile extends EmulatedFile {
   }
 }
 
-/** Words of the arguments, by {@link IoctlIndex}. */
+/** Words of the arguments by {@link IoctlIndex}. */
 const STRUCT_WORDS: number[] = [];
 STRUCT_WORDS[IoctlIndex.INFO] = HL_INFO_ARGS.size / 4;
 STRUCT_WORDS[IoctlIndex.CB] = HL_CB_ARGS.size / 4;
@@ -312,7 +311,7 @@ STRUCT_WORDS[IoctlIndex.WAIT_CS] = HL_WAIT_CS_ARGS.size / 4;
 STRUCT_WORDS[IoctlIndex.MEMORY] = HL_MEM_ARGS.size / 4;
 STRUCT_WORDS[IoctlIndex.DEBUG] = HL_DEBUG_ARGS.size / 4;
 
-/** A copy of a block with all words of the arguments. */
+/** A copy of a block that has all words of the arguments. */
 export class ShortArguments implements ArgumentBlock {
   readonly address: number;
   readonly words: Uint32Array;
@@ -320,7 +319,7 @@ export class ShortArguments implements ArgumentBlock {
   readonly #given: number;
   readonly #end: number;
 
-  /** @param given words of the block that are arguments, of `end` */
+  /** @param given number of argument words in the block @param end number of words of the driver's struct */
   constructor(block: ArgumentBlock, given: number, end: number) {
     this.address = block.address;
     this.words = new Uint32Array(Math.max(end, block.words.length));
@@ -339,7 +338,7 @@ export class ShortArguments implements ArgumentBlock {
   }
 }
 
-/** The arguments of a request that gives fewer than the driver has; undefined for others, and for one that gives more than the block has. */
+/** The arguments of a request that has fewer than the driver; undefined for other requests, and if the size exceeds the block. */
 function shortArguments(request: number, block: ArgumentBlock): ShortArguments | undefined {
   const end = STRUCT_WORDS[ioctlIndex(request)];
   const given = givenWords(request);

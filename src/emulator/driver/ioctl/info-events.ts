@@ -1,6 +1,4 @@
-/**
- * INFO ops about faults, and the notifier of events.
- */
+/** INFO ops for faults and events. */
 
 import { Errno } from '../../../sys/index.ts';
 import {
@@ -21,7 +19,7 @@ import { always, encode, type InfoOps, type InfoRequest, withoutData } from './i
 const ARGS = HL_INFO_ARGS.words;
 const EVENT_MASK_BYTES = 8;
 
-/** The time of the last successful open, whatever the name of the op (last_err_open_dev_info, Linux 6.12). */
+/** The time of the last successful open, despite the name of the op (last_err_open_dev_info, Linux 6.12). */
 function lastOpenTime({ card }: InfoRequest): Uint8Array {
   return encode(HL_INFO_LAST_ERR_OPEN_DEV_TIME, { timestamp: BigInt(card.openRecord.openedAtNs) });
 }
@@ -63,7 +61,7 @@ function pageFault({ card }: InfoRequest): Uint8Array {
   return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address });
 }
 
-/** The mappings at the time of the page fault; the required number is returned in the arguments. */
+/** The mappings at the time of the page fault; the arguments return the required buffer length. */
 function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | number {
   const mappings = card.records.lastPageFault?.mappings ?? [];
   const bytes = new Uint8Array(mappings.length * HL_USER_MAPPING.size);
@@ -111,7 +109,6 @@ function getEvents({ notifier, returnSize }: InfoRequest): Uint8Array | number {
   return bytes;
 }
 
-/** The ops. */
 export const EVENT_OPS: InfoOps = [
   [HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME, always(lastOpenTime)],
   [HL_INFO_OP.CS_TIMEOUT_EVENT, always(csTimeout)],

@@ -1,6 +1,4 @@
-/**
- * INFO ops about the state of the card: status, use, counters, idleness.
- */
+/** INFO ops for the state of the card: status, use, counters, idle engines. */
 
 import { clockMonotonicRawNs, Errno } from '../../../sys/index.ts';
 import {
@@ -31,7 +29,7 @@ const BYTES_PER_KB = 1000;
 const NS_PER_MS = 1e6;
 /** Words of the mask of busy engines. */
 const BUSY_MASK_WORDS = 4;
-/** Hwmon has millionths of a watt, the ioctl thousandths. */
+/** hwmon reports microwatts, the ioctl milliwatts. */
 const MICROWATT_PER_MILLIWATT = 1000;
 
 function eventCounts(numOfEvents: number, counts: ReadonlyMap<number, number>): Uint8Array | number {
@@ -108,7 +106,7 @@ function openStats({ card }: InfoRequest): Uint8Array {
   });
 }
 
-/** In kilobytes per second. A link of memory replays nothing. */
+/** In kilobytes per second. The emulated link has no replays. */
 function pciCounters({ card }: InfoRequest): Uint8Array {
   const { receive, transmit } = card.device.traffic.throughputAt(card.config.clock.nowNs());
   return encode(HL_INFO_PCI_COUNTERS, {
@@ -117,7 +115,7 @@ function pciCounters({ card }: InfoRequest): Uint8Array {
   });
 }
 
-/** Text about the engines in use. */
+/** A table of the engines in use. */
 export function engineStatusText(card: CardState): string {
   const lines = ['', 'QUEUE                 is_idle  pending'];
   for (const stream of card.device.usedStreams()) {
@@ -126,7 +124,7 @@ export function engineStatusText(card: CardState): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** That text, into a buffer of 1 KiB to 1 MiB in which it fits; its length is returned in the arguments. */
+/** Copies the table into a buffer of 1 KiB to 1 MiB that is large enough; the arguments return its length. */
 function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
   if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
   const bytes = new TextEncoder().encode(engineStatusText(card));
@@ -135,7 +133,6 @@ function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | nu
   return bytes;
 }
 
-/** The ops. */
 export const STATE_OPS: InfoOps = [
   [HL_INFO_OP.HW_EVENTS, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventCounts))],
   [HL_INFO_OP.HW_EVENTS_AGGREGATE, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventTotals))],
@@ -149,7 +146,7 @@ export const STATE_OPS: InfoOps = [
   [
     HL_INFO_OP.RESET_COUNT,
     always(({ card }) => {
-      // The compute reset at a close is not counted, and no other is made (hl_device_reset, Linux 6.12).
+      // The compute reset at a close is not counted, and other resets are hard resets (hl_device_reset, Linux 6.12).
       return encode(HL_INFO_RESET_COUNT, { hard_reset_cnt: card.hardResets });
     }),
   ],

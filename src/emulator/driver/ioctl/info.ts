@@ -35,9 +35,9 @@ import { EVENT_OPS } from './info-events.ts';
 import { always, encode, type InfoOp, type InfoOps, type InfoRequest, operational, withoutData } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
 
-/* INFO ops about constants of the ASIC and of the board. */
+/** INFO ops for constants of the ASIC and the board. */
 
-/** A device without DRAM reports at most this many bytes (struct hl_info_hw_ip_info). */
+/** Upper bound of the DRAM size that a device without DRAM reports (struct hl_info_hw_ip_info). */
 const DRAM_BYTES_MIN = 4096n;
 
 const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
@@ -46,11 +46,11 @@ const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
   gaudi3: HL_SERVER_TYPE.UNKNOWN,
 };
 
-/** Number of PLLs (enum hl_gaudi_pll_index, hl_gaudi2_pll_index; gaudi3 from the vendor's newest header): indices start at 0. */
+/** Number of PLLs (enum hl_gaudi_pll_index, hl_gaudi2_pll_index; gaudi3 from the vendor's newest header); indices start at 0. */
 const PLL_COUNT: Readonly<Record<AsicName, number>> = { gaudi: 10, gaudi2: 12, gaudi3: 14 };
 const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
 
-/** Text as a NUL-terminated field of fixed length. */
+/** A string as a NUL-terminated field of fixed length. */
 function text(value: string, byteLength: number): Uint8Array {
   const bytes = new Uint8Array(byteLength);
   new TextEncoder().encodeInto(value, bytes.subarray(0, byteLength - 1));
@@ -113,35 +113,34 @@ function clockRate({ card }: InfoRequest): Uint8Array {
   return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: clockMhz, max_clk_rate_mhz: maxClockMhz });
 }
 
-/** The driver maps indices to those of the firmware, and rejects others (get_used_pll_index). */
+/** The driver maps indices to those of the firmware, and rejects unknown ones (get_used_pll_index). */
 function pllFrequency({ card, words }: InfoRequest): Uint8Array | number {
   if (words[ARGS.pll_index]! >= PLL_COUNT[card.profile.name]) return Errno.EINVAL;
   return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
 }
 
-/** The ops. */
 const HARDWARE_OPS: InfoOps = [
   [HL_INFO_OP.HW_IP_INFO, always(hwIpInfo)],
   [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],
   [HL_INFO_OP.CLK_RATE, operational(clockRate)],
   [HL_INFO_OP.PLL_FREQUENCY, operational(pllFrequency)],
-  // No ASIC of the driver supports a choice of the page size.
+  // None of the ASICs supports a choice of the page size.
   [HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, always(() => encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, {}))],
 ];
 
 const ARGS = HL_INFO_ARGS.words;
-/** The only request of FW_GENERIC_REQ. */
+/** The only supported request of FW_GENERIC_REQ. */
 const HL_PASSTHROUGH_VERSIONS = 0;
-/** Ops that the control node rejects before anything else (hl_info_ioctl_control). */
+/** Ops that the control node rejects before any other check (hl_info_ioctl_control). */
 const EVENT_FD_OPS: ReadonlySet<number> = new Set([
   HL_INFO_OP.REGISTER_EVENTFD,
   HL_INFO_OP.UNREGISTER_EVENTFD,
   HL_INFO_OP.GET_EVENTS,
 ]);
-/** Number of HBM rows that are pending replacement: always 0, like the number of replaced rows. */
+/** The number of HBM rows pending replacement is always 0, like the number of replaced rows. */
 const PENDING_ROWS_BYTES = 4;
 
-/** Ops that the driver passes to the firmware of the card. The emulated firmware has no keys: its attestation is empty except for the nonce. */
+/** Ops that the driver passes to the firmware. The emulated firmware has no keys: its attestation is empty except for the nonce. */
 const FIRMWARE_OPS: InfoOps = [
   [HL_INFO_OP.DRAM_REPLACED_ROWS, operational(() => new Uint8Array(CPUCP_REPLACED_ROWS_BYTES))],
   [HL_INFO_OP.DRAM_PENDING_ROWS, operational(() => new Uint8Array(PENDING_ROWS_BYTES))],
@@ -150,7 +149,7 @@ const FIRMWARE_OPS: InfoOps = [
     operational(({ words }) => encode(HL_INFO_SEC_ATTEST, { nonce: words[ARGS.sec_attest_nonce]! })),
   ],
   [HL_INFO_OP.DEV_SIGNED, operational(({ words }) => encode(HL_INFO_SIGNED, { nonce: words[ARGS.sec_attest_nonce]! }))],
-  // The emulated firmware answers none of the requests that the driver passes to it.
+  // The emulated firmware does not support any request that the driver passes to it.
   [
     HL_INFO_OP.FW_GENERIC_REQ,
     withoutData(false, ({ words }) =>
@@ -166,7 +165,7 @@ const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
   ...FIRMWARE_OPS,
 ]);
 
-/** The open file that asks. */
+/** The file on which INFO was called. */
 export interface InfoFile {
   readonly card: CardState;
   /** Memory of the caller. */
@@ -176,7 +175,6 @@ export interface InfoFile {
   readonly notifier: Notifier | undefined;
 }
 
-/** The ioctl. */
 export function infoIoctl({ card, userMemory, context, notifier }: InfoFile, block: ArgumentBlock): number {
   const { words } = block;
   const number = words[ARGS.op]!;
@@ -188,8 +186,8 @@ export function infoIoctl({ card, userMemory, context, notifier }: InfoFile, blo
   const returnSize = words[ARGS.return_size]!;
   const returnPointer = readNumber(words, ARGS.return_pointer);
   if (op.returnsData && (returnSize === 0 || returnPointer === 0)) return -Errno.EINVAL;
-  const answer = op.answer({ card, context, notifier, words, returnSize });
+  const answer = op.run({ card, context, notifier, words, returnSize });
   if (typeof answer === 'number') return 0 - answer;
   const bytes = returnSize < answer.byteLength ? answer.subarray(0, returnSize) : answer;
-  return userMemory.writeAnswer(block, returnPointer, bytes) ? 0 : -Errno.EFAULT;
+  return userMemory.writeResult(block, returnPointer, bytes) ? 0 : -Errno.EFAULT;
 }

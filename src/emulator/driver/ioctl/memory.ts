@@ -1,6 +1,4 @@
-/**
- * The MEMORY ioctl: decodes its arguments and dispatches to the tables of the context.
- */
+/** The MEMORY ioctl: decodes the arguments and calls the tables of the context. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno, forgetDescriptor } from '../../../sys/index.ts';
@@ -33,7 +31,7 @@ const OPERATIONS: ReadonlyMap<number, Operation> = new Map<number, Operation>([
   [HL_MEM_OP.REG_DMABUF_FD, registerDmabuf],
 ]);
 
-/** The ioctl. Some operations clear their arguments, others write their answer only (hl_mem_ioctl, Linux 6.12). */
+/** Some operations clear their arguments, others only write their results (hl_mem_ioctl, Linux 6.12). */
 export function memoryIoctl(context: Context, block: ArgumentBlock): number {
   if (context.card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   const operation = OPERATIONS.get(block.words[IN.op]!);
@@ -66,7 +64,7 @@ function map(context: Context, words: Uint32Array): number {
           readU64(words, IN.map_host_hint_addr),
           flags,
         );
-  return answerAddress(words, mapped);
+  return writeAddress(words, mapped);
 }
 
 function unmap(context: Context, words: Uint32Array): number {
@@ -95,7 +93,7 @@ function exportDmabuf(context: Context, words: Uint32Array): number {
     words[OUT.fd] = -Errno.EBADF;
     return fd;
   }
-  // As of a kernel, it belongs to the program from here on.
+  // Like a descriptor from the kernel, it belongs to the program now.
   forgetDescriptor(fd);
   words[OUT.fd] = fd;
   return 0;
@@ -104,7 +102,7 @@ function exportDmabuf(context: Context, words: Uint32Array): number {
 function allocateTimestamps(context: Context, words: Uint32Array): number {
   const count = words[IN.num_of_elements]!;
   if (count > TS_MAX_ELEMENTS_NUM) return -Errno.EINVAL;
-  // vmalloc_user of no bytes fails.
+  // vmalloc_user of 0 bytes fails.
   if (count === 0) return -Errno.ENOMEM;
   const buffer = context.buffers.create(HandleType.TS, count * TIMESTAMP_BYTES);
   if (typeof buffer === 'number') return -buffer;
@@ -115,11 +113,11 @@ function allocateTimestamps(context: Context, words: Uint32Array): number {
 function registerDmabuf(context: Context, words: Uint32Array): number {
   if (!context.card.config.importDmabuf) return -Errno.EINVAL;
   const mapped = context.imports.map(words[IN.reg_dmabuf_fd_fd]! | 0, readNumber(words, IN.reg_dmabuf_fd_length));
-  return answerAddress(words, mapped);
+  return writeAddress(words, mapped);
 }
 
 /** Writes the result of a mapping: the device address, or 0 and an errno. */
-function answerAddress(words: Uint32Array, mapped: bigint | number): number {
+function writeAddress(words: Uint32Array, mapped: bigint | number): number {
   clearWords(words, ARGS_WORDS);
   if (typeof mapped === 'number') return -mapped;
   writeU64(words, OUT.device_virt_addr, mapped);

@@ -423,7 +423,7 @@ describe('a wait that does not block', () => {
     expect(await waiting).toMatchObject({ result: 0, out: { status: BUSY, flags: 0 } });
   });
 
-  it('for an interrupt has a time-out of its own, and no time of completion when that is over', async () => {
+  it('for an interrupt has a separate time-out, and no time of completion when that is over', async () => {
     card = new EmulatedCard();
     const handle = card.client.createCommandBuffer(4096).out;
     const { INTERRUPT, INTERRUPT_KERNEL_CQ } = HL_WAIT_CS_FLAGS;

@@ -18,7 +18,7 @@ import {
 import { Stall, type Stream } from '../../device/queue/stream.ts';
 import { readNumber } from '../base/numbers.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
-import { accept, acceptNothing, latchedFlags, refuse, timeoutSecondsOf } from '../submission/answers.ts';
+import { accept, acceptNothing, latchedFlags, reject, timeoutSecondsOf } from '../submission/answers.ts';
 import { parseExternalBuffer } from '../submission/command-buffer-check.ts';
 import {
   type CheckedChunk,
@@ -31,8 +31,8 @@ import type { Context } from './context.ts';
 
 const NS_PER_S = 1e9;
 /**
- * Time limit of the restore phase of another process, which blocks the driver for all processes; then its submission ends with
- * ENOEXEC, as after a time-out.
+ * Time limit of the restore phase for another process, because it blocks the driver for all processes. After it, the submission ends with ENOEXEC, as
+ * after a time-out.
  */
 const FOREIGN_RESTORE_NS_MAX = 20e6;
 const IN = HL_CS_ARGS.in.words;
@@ -41,7 +41,7 @@ const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 /** Minimum size of a command buffer in a chunk: one packet. */
 const CB_BYTES_MIN = 8;
 
-/** The words of the arguments that describe the chunks of a phase. */
+/** The argument words that describe the chunks of a phase. */
 interface Phase {
   readonly pointer: number;
   readonly count: number;
@@ -60,20 +60,20 @@ const SYNC_TYPES: number =
 const COMMAND_TYPES: number = HL_CS_FLAGS.ENGINE_CORE_COMMAND | HL_CS_FLAGS.ENGINES_COMMAND;
 const TYPE_FLAGS: number = SYNC_TYPES | COMMAND_TYPES | HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES;
 
-/** The ioctl. Never blocks, except for the restore phase of FORCE_RESTORE. */
+/** Never blocks, except for the restore phase of FORCE_RESTORE. */
 export function submitIoctl(context: Context, block: ArgumentBlock): number {
   const { words } = block;
   const flags = words[IN.cs_flags]!;
-  if (words[IN.pad] !== 0) return refuse(block, Errno.EINVAL);
+  if (words[IN.pad] !== 0) return reject(block, Errno.EINVAL);
   const refused = checkType(context, flags, words[IN.num_chunks_execute]!);
-  if (refused !== 0) return refuse(block, refused);
+  if (refused !== 0) return reject(block, refused);
   if ((flags & SYNC_TYPES) !== 0) return context.syncStream.submitIoctl(block, flags);
   if ((flags & COMMAND_TYPES) !== 0) return engineCommandIoctl(context, block, flags);
-  // The driver reads a register over PCI, which flushes posted writes to memory; here none are posted.
+  // The driver reads a register over PCI to flush posted writes to memory; the emulator posts none.
   if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return acceptNothing(block);
   if ((flags & HL_CS_FLAGS.FORCE_RESTORE) !== 0 && words[IN.num_chunks_restore] !== 0) {
     const failed = restore(context, block);
-    if (failed !== 0) return failed === Errno.EAGAIN ? -failed : refuse(block, failed);
+    if (failed !== 0) return failed === Errno.EAGAIN ? -failed : reject(block, failed);
   }
   return submitDefault(context, block, flags);
 }
@@ -96,13 +96,13 @@ function checkType(context: Context, flags: number, chunks: number): number {
 
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
   const submission = submitPhase(context, block, EXECUTE, flags);
-  if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
+  if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : reject(block, submission);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
 
 /**
- * Checks and starts the submission of a phase; or returns an errno. Its sequence number is taken before the checks of its chunks: one that they reject keeps
- * it, and counts as complete (cs_ioctl_default and cs_do_release, Linux 6.12).
+ * Checks and starts the submission of a phase, or returns an errno. The sequence number is assigned before the checks of the chunks: a rejected submission
+ * keeps it, and counts as complete (cs_ioctl_default and cs_do_release, Linux 6.12).
  */
 function submitPhase(context: Context, block: ArgumentBlock, phase: Phase, flags: number): Submission | number {
   const { submissions, counters, card, chunks } = context;
@@ -110,7 +110,7 @@ function submitPhase(context: Context, block: ArgumentBlock, phase: Phase, flags
   const copied = copyChunks(context, block, phase);
   if (copied !== 0) return copied;
   submissions.retire();
-  if (!submissions.hasRoom) {
+  if (!submissions.hasFreeSlot) {
     counters.maxCsInFlight += 1;
     return Errno.EAGAIN;
   }
@@ -123,11 +123,14 @@ function submitPhase(context: Context, block: ArgumentBlock, phase: Phase, flags
   return submission;
 }
 
-/** The last checks of a submission: room in the queues, its reservation, its staged submission, which it joins. Returns 0 or an errno (hl_hw_queue_schedule_cs). */
+/**
+ * The last checks of a submission: free queue entries, its reservation, and its staged submission, which it joins. Returns 0 or an errno
+ * (hl_hw_queue_schedule_cs).
+ */
 function schedule(context: Context, submission: Submission, words: Uint32Array): number {
   const { submissions, counters, chunks, syncStream } = context;
   const { flags } = submission;
-  if (!hasQueueRoom(chunks)) {
+  if (!hasFreeEntries(chunks)) {
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
@@ -145,8 +148,8 @@ function schedule(context: Context, submission: Submission, words: Uint32Array):
   return 0;
 }
 
-/** Whether every queue has room for its chunks of the submission: entries in use plus new ones. */
-function hasQueueRoom(chunks: ChunkList): boolean {
+/** Whether every queue has enough free entries for its chunks of the submission. */
+function hasFreeEntries(chunks: ChunkList): boolean {
   for (let i = 0; i < chunks.length; i++) {
     const { stream } = chunks.items[i]!;
     if (stream.outstanding + chunks.length <= stream.length) continue;
@@ -167,17 +170,17 @@ function countOn(chunks: ChunkList, stream: Stream): number {
   return count;
 }
 
-/** A separate closure, so that a submission that does not hang allocates no scope for one. */
+/** A separate function, so that other submissions do not allocate its closure. */
 function hangsAs(submission: Submission): () => boolean {
   return () => submission.hung;
 }
 
-/** Puts the jobs on their queues, in the order of the chunks. */
+/** Adds the jobs to their queues, in the order of the chunks. */
 function startJobs(context: Context, submission: Submission, chunks: ChunkList): void {
   const { device, submissions } = context;
   const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
   const isHeld = submission.hung ? hangsAs(submission) : undefined;
-  // A multi-wait names a staged submission by its first member.
+  // A multi-wait refers to a staged submission by its first member.
   const first = submission.staged?.members[0] ?? submission;
   for (let i = 0; i < chunks.length; i++) {
     const chunk = chunks.items[i]!;
@@ -191,11 +194,11 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   }
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
-  // A submission that completes at once may end a wait, if it is the last member of a staged submission.
+  // A submission that completes at once as the last member of a staged one may end a wait.
   else if (card.waiters.any) card.waiters.wake();
 }
 
-/** The restore phase: a separate submission that must be complete before the next one starts. */
+/** The restore phase: a separate submission that must complete before the next one starts. */
 function restore(context: Context, block: ArgumentBlock): number {
   const timeoutSeconds = timeoutSecondsOf(context.card, block.words, 0);
   const submission = submitPhase(context, block, RESTORE, 0);
@@ -225,8 +228,8 @@ function copyChunks({ counters, userMemory }: Context, block: ArgumentBlock, pha
 }
 
 /**
- * Checks the copied chunks and lists them; returns 0 or an errno.
- * @param completes whether one of them must go to a queue that signals completion
+ * Checks the copied chunks and adds them to the list; returns 0 or an errno.
+ * @param completes whether one of them must use a queue that signals completion
  */
 function checkChunks(context: Context, count: number, completes: boolean): number {
   const { chunks, counters, userMemory } = context;
@@ -240,13 +243,13 @@ function checkChunks(context: Context, count: number, completes: boolean): numbe
   return tracked || !completes ? 0 : invalid(counters);
 }
 
-/** Counts a submission that does not describe valid work; returns EINVAL. */
+/** Counts an invalid submission; returns EINVAL. */
 function invalid(counters: CsCounters): number {
   counters.validation += 1;
   return Errno.EINVAL;
 }
 
-/** Checks one chunk and appends it to the list; 0 or an errno. A queue that is not enabled is found when its command buffer is parsed (cs_parser of the ASIC, Linux 6.12). */
+/** Checks one chunk and adds it to the list; returns 0 or an errno. Parsing its command buffer detects a disabled queue (cs_parser of the ASIC, Linux 6.12). */
 function checkChunk(context: Context, words: Uint32Array, at: number): number {
   const { card, counters } = context;
   const queue = card.profile.queues[words[at + CHUNK.queue_index]!];
@@ -266,7 +269,7 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
     : resolveUserBuffer(context, chunk, low, high);
 }
 
-/** Resolves a command buffer of the driver by its handle. Its packets are parsed now. */
+/** Resolves the handle of a driver command buffer, and parses its packets. */
 function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
   const buffer = context.buffers.findCommandBuffer(low >>> 0, high >>> 0);
   if (buffer === undefined || chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) {
@@ -290,24 +293,23 @@ function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, h
   return 0;
 }
 
-/*
- * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halting and running the cores beside the engines, stalling and resuming engines of gaudi2.
+/**
+ * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halts and runs the cores of the engines; stalls and resumes engines of gaudi2.
  *
- * No core runs a program here, so halting one is checked and has no effect. A stalled EDMA starts no transfer, a stalled MME has its queue
- * manager stopped; TPCs have no kernels to stall. Source: drivers/accel/habanalabs/common/command_submission.c (cs_ioctl_engine_cores,
- * cs_ioctl_engines) and gaudi2/gaudi2.c (gaudi2_set_engines), Linux 6.12.
+ * No core runs a program here, so halting one is checked but has no effect. A stalled EDMA starts no transfers, a stalled MME has its queue manager
+ * stopped; TPCs have no kernels to stall. Source: drivers/accel/habanalabs/common/command_submission.c (cs_ioctl_engine_cores, cs_ioctl_engines) and
+ * gaudi2/gaudi2.c (gaudi2_set_engines), Linux 6.12.
  */
 
-/** The seventh TPC of dcore 0 cannot be named. */
+/** Engine ids exist for six TPCs of dcore 0, not for the seventh. */
 const NAMED_TPCS = 6;
 
-/** The ioctl. */
 function engineCommandIoctl(context: Context, block: ArgumentBlock, flags: number): number {
   const errno = runCommand(context, block, (flags & HL_CS_FLAGS.ENGINE_CORE_COMMAND) !== 0);
-  return errno === 0 ? acceptNothing(block) : refuse(block, errno);
+  return errno === 0 ? acceptNothing(block) : reject(block, errno);
 }
 
-/** @returns 0; or an errno, after the command has taken effect on the engines before the rejected one */
+/** @returns 0, or an errno; engines before the rejected one have been changed */
 function runCommand(context: Context, block: ArgumentBlock, isOfCores: boolean): number {
   const { words } = block;
   const { userMemory, card } = context;

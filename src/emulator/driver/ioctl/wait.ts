@@ -1,4 +1,4 @@
-/** The WAIT_CS ioctl: waiting for one or several submissions. */
+/** The WAIT_CS ioctl: waits for one or several submissions. */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
@@ -13,7 +13,7 @@ import {
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { readNumber } from '../base/numbers.ts';
 import { NO_INTERRUPT, type ProgressTicket } from '../base/waiters.ts';
-import { answer, timeoutOf, writeTimestamp } from '../submission/answers.ts';
+import { timeoutOf, writeStatus, writeTimestamp } from '../submission/answers.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
 import { interruptOf } from '../submission/user-interrupts.ts';
 import type { Context } from './context.ts';
@@ -25,8 +25,8 @@ const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 const MULTI_WAITS_MAX = 2;
 
 /**
- * The ioctl. Blocks the thread up to the time-out, as the driver does. A refusal leaves the arguments as they are, and so does a wait for several
- * submissions that ends with an error (hl_multi_cs_wait_ioctl); only an unknown sequence number clears them (hl_cs_wait_ioctl).
+ * Blocks the thread up to the time-out, as the driver does. The arguments do not change if the ioctl is rejected, or if a wait for several submissions
+ * ends with an error (hl_multi_cs_wait_ioctl); only an unknown sequence number clears them (hl_cs_wait_ioctl).
  * @param isWaiting true for a repeated poll of a started wait: it ends with the result of the submission, also after a reset
  */
 export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
@@ -39,10 +39,10 @@ export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = fa
 
 /** The result of a wait whose file was closed. */
 export function abortedWait(block: ArgumentBlock): number {
-  return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
+  return writeStatus(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
 }
 
-/** A signal for a wait: ends it early. */
+/** Ends a wait early, like a signal. */
 export class Interruption {
   #ticket: ProgressTicket | undefined;
   #raised = false;
@@ -51,7 +51,7 @@ export class Interruption {
     return this.#raised;
   }
 
-  /** Sets the ticket that the wait sleeps on. */
+  /** Sets the ticket on which the wait sleeps. */
   attach(ticket: ProgressTicket): void {
     this.#ticket = ticket;
     if (this.#raised) ticket.cancel();
@@ -69,9 +69,9 @@ function waitForOne(context: Context, block: ArgumentBlock): number {
   const { submissions } = context;
   const seq = readNumber(words, IN.seq);
   const timeoutNs = timeoutOf(words, IN.timeout_us);
-  if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.COMPLETED);
+  if (seq >= submissions.nextSeq) return writeStatus(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.COMPLETED);
   const submission = submissions.find(seq);
-  if (submission === undefined) return answerFromStore(context, block, seq);
+  if (submission === undefined) return resultFromStore(context, block, seq);
   let state = submissions.poll(submission);
   if (state === SubmissionState.PENDING && timeoutNs > 0) {
     context.card.waiters.block(timeoutNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
@@ -84,34 +84,34 @@ function waitForOne(context: Context, block: ArgumentBlock): number {
 function answerState(context: Context, block: ArgumentBlock, submission: Submission, state: SubmissionState): number {
   switch (state) {
     case SubmissionState.PENDING:
-      return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+      return writeStatus(block, 0, HL_WAIT_CS_STATUS.BUSY);
     case SubmissionState.TIMED_OUT:
-      return answer(block, fenceError(state), HL_WAIT_CS_STATUS.TIMEDOUT);
+      return writeStatus(block, fenceError(state), HL_WAIT_CS_STATUS.TIMEDOUT);
     case SubmissionState.ABORTED:
-      return answer(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);
+      return writeStatus(block, fenceError(state), HL_WAIT_CS_STATUS.ABORTED);
     default:
-      answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+      writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
       writeTimestamp(block, stampOf(context, submission));
       return 0;
   }
 }
 
-/** The error of a submission as a negative errno, which the driver keeps in its fence; 0 if it has none. */
+/** The error of a submission as a negative errno, which the driver stores in its fence; 0 for none. */
 function fenceError(state: SubmissionState): number {
   if (state === SubmissionState.TIMED_OUT) return -Errno.ETIMEDOUT;
   return state === SubmissionState.ABORTED ? -Errno.EIO : 0;
 }
 
-/** The result for a submission outside the window: it is complete. Its timestamp, if it had one, is returned once. */
-function answerFromStore(context: Context, block: ArgumentBlock, seq: number): number {
+/** The result for a submission outside the window, which is complete. Its timestamp, if any, is returned once. */
+function resultFromStore(context: Context, block: ArgumentBlock, seq: number): number {
   const outcome = context.submissions.takeOutcome(seq);
-  answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+  writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   if (outcome === undefined) block.words[OUT.flags] = HL_WAIT_CS_STATUS_FLAG.GONE;
   else writeTimestamp(block, outcome.timestampNs);
   return 0;
 }
 
-/** @param isWaiting for a repeated poll of a started wait, whose caller holds the slot for multi-waits */
+/** @param isWaiting true for a repeated poll of a started wait, whose caller has already taken one of the {@link MULTI_WAITS_MAX} */
 function waitForMultiple(context: Context, block: ArgumentBlock, isWaiting: boolean): number {
   const { card, submissions } = context;
   const { words } = block;
@@ -127,29 +127,29 @@ function waitForMultiple(context: Context, block: ArgumentBlock, isWaiting: bool
   if (sequences.some((seq) => seq >= submissions.nextSeq)) return -Errno.EINVAL;
   if (!isWaiting) {
     const map = pollFences(context, sequences);
-    if (map !== 0 || timeoutNs === 0) return answerMultiple(block, map, earliest(stampsOf(context, sequences)));
+    if (map !== 0 || timeoutNs === 0) return writeMultiResult(block, map, earliest(stampsOf(context, sequences)));
     card.multiWaits += 1;
     card.waiters.block(timeoutNs, () => isWoken(context, sequences));
     card.multiWaits -= 1;
   }
-  if (!isWoken(context, sequences)) return answerMultiple(block, 0, 0);
+  if (!isWoken(context, sequences)) return writeMultiResult(block, 0, 0);
   const map = pollFences(context, sequences);
   const stamps = stampsOf(context, sequences).filter((stamp) => stamp > 0);
-  return answerMultiple(block, map, earliest(stamps));
+  return writeMultiResult(block, map, earliest(stamps));
 }
 
 /** @param map see {@link pollFences} */
-function answerMultiple(block: ArgumentBlock, map: number, timestampNs: number): number {
+function writeMultiResult(block: ArgumentBlock, map: number, timestampNs: number): number {
   if (map < 0) return map;
-  if (map === 0) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
-  answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+  if (map === 0) return writeStatus(block, 0, HL_WAIT_CS_STATUS.BUSY);
+  writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   block.words[OUT.cs_completion_map] = map >>> 0;
   writeTimestamp(block, timestampNs);
   if (timestampNs === 0) block.words[OUT.flags] = HL_WAIT_CS_STATUS_FLAG.GONE;
   return 0;
 }
 
-/** Whether a submission has ended the wait: one that used a stream-master queue, or one with an error (complete_multi_cs). */
+/** Whether a submission has ended the wait: one that used a stream-master queue, or that failed (complete_multi_cs). */
 function isWoken({ submissions }: Context, sequences: readonly number[]): boolean {
   return sequences.some((seq) => {
     const submission = submissions.find(seq);
@@ -159,7 +159,7 @@ function isWoken({ submissions }: Context, sequences: readonly number[]): boolea
   });
 }
 
-/** The timestamps of the complete submissions; 0 for one that has none or is gone. */
+/** The timestamps of the complete submissions; 0 for one without a timestamp or outside the window. */
 function stampsOf(context: Context, sequences: readonly number[]): number[] {
   return sequences
     .map((seq) => context.submissions.find(seq))
@@ -167,7 +167,7 @@ function stampsOf(context: Context, sequences: readonly number[]): number[] {
     .map((found) => (found === undefined ? 0 : stampOf(context, found)));
 }
 
-/** The earliest timestamp, or 0 for none. In the first poll the driver takes that of a submission without one for the earliest; after waiting it does not. */
+/** The earliest timestamp, or 0 for none. In the first poll, the driver treats a missing timestamp as the earliest; after waiting it does not. */
 function earliest(stamps: readonly number[]): number {
   return stamps.length === 0 ? 0 : Math.min(...stamps);
 }
@@ -184,14 +184,13 @@ function readSequences(context: Context, count: number): number[] {
 
 /**
  * Polls the submissions in the order of the list (hl_cs_poll_fences).
- * @returns a map whose bit n is set if the nth is complete, or the error of the first that has one, as a negative errno: it is the result whichever
- * others are complete
+ * @returns a map whose bit n is set if the nth is complete; or the error of the first failed one as a negative errno, even if others are complete
  */
 function pollFences({ submissions }: Context, sequences: readonly number[]): number {
   let map = 0;
   for (const [index, seq] of sequences.entries()) {
     const submission = submissions.find(seq);
-    // One that has left the window is complete.
+    // A submission outside the window is complete.
     const state = submission === undefined ? SubmissionState.COMPLETED : submissions.poll(submission);
     const error = fenceError(state);
     if (error !== 0) return error;
@@ -200,13 +199,13 @@ function pollFences({ submissions }: Context, sequences: readonly number[]): num
   return map >>> 0;
 }
 
-/** A wait that is polled instead of blocking: keeps the arguments, because every poll overwrites them with a result. */
+/** A wait that is polled instead of blocking. Keeps the arguments, because every poll overwrites them with a result. */
 export class PolledWait {
   readonly #arguments: Uint32Array;
   readonly #clock: Clock;
   readonly #deadlineNs: number;
   readonly #timeoutWord: number;
-  /** The interrupt that the wait is for; NO_INTERRUPT for a wait for submissions. */
+  /** The interrupt to wait for; NO_INTERRUPT for a wait for submissions. */
   readonly interrupt: number;
 
   constructor(block: ArgumentBlock, clock: Clock) {
@@ -219,7 +218,7 @@ export class PolledWait {
     this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
   }
 
-  /** True for a wait for several submissions; a card limits their number. */
+  /** True for a wait for several submissions, of which a card permits a limited number. */
   get isMulti(): boolean {
     return (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0;
   }
@@ -228,7 +227,7 @@ export class PolledWait {
     return Math.max(0, this.#deadlineNs - this.#clock.nowNs());
   }
 
-  /** The result of a wait that a signal has ended: the arguments are those of the caller, for a repetition (hl_cs_wait_ioctl, Linux 6.12). */
+  /** The result of a wait that a signal has ended: restores the arguments, so that the caller can repeat the ioctl (hl_cs_wait_ioctl, Linux 6.12). */
   interrupted(block: ArgumentBlock): number {
     block.words.set(this.#arguments);
     return -Errno.EINTR;
@@ -241,13 +240,13 @@ export class PolledWait {
     block.words[this.#timeoutWord + 1] = 0;
   }
 
-  /** True if the result of the last poll is the result of the wait. If the driver has rejected the poll, the caller's arguments and time-out are restored. */
+  /** True if the result of the last poll is that of the wait. If the driver has rejected the poll, restores the arguments of the caller. */
   isOver(result: number, block: ArgumentBlock): boolean {
     if (result < 0 && this.#isUnanswered(block)) block.words.set(this.#arguments);
     if (result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY) return true;
     if (this.remainingNs > 0) return false;
-    // A poll may have written a timestamp, which a wait that has timed out does not have.
-    if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    // A poll may have written a timestamp, which a wait that has timed out does not return.
+    if (timeoutOf(this.#arguments, this.#timeoutWord) > 0) writeStatus(block, 0, HL_WAIT_CS_STATUS.BUSY);
     return true;
   }
 

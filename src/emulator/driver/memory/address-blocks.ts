@@ -1,7 +1,7 @@
 /**
  * Device virtual addresses of one context: allocation of address blocks (get_va_block of the driver).
  *
- * Addresses are offsets from the base of their range, exact JavaScript numbers; only the interfaces use bigint.
+ * Addresses are offsets from the base of their range, as exact JavaScript numbers; only the interfaces use bigint.
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
  */
 
@@ -11,19 +11,17 @@ import type { GaudiDevice } from '../../device/gaudi-device.ts';
 import type { PageTable } from '../../device/memory/mmu.ts';
 import type { FaultPlan } from '../../faults/fault-plan.ts';
 
-/** Small pages of host memory. */
 export const HOST_PAGE_BYTES = 4096;
-/** Huge pages of host memory. */
 export const HUGE_PAGE_BYTES = 0x200000;
 
-/** Requirements of a block of addresses. */
+/** A request for a block of addresses. */
 export interface VaRequest {
   readonly byteLength: number;
-  /** Alignment of the address. Ranges whose page size is not a power of two are always aligned to their page. */
+  /** Alignment of the address. Ranges whose page size is not a power of two are always aligned to their page size. */
   readonly alignment: number;
-  /** Preferred address; 0 for none. Ignored if it is not available, unless `force`. */
+  /** Preferred address; 0 for none. Ignored if it is not available, unless `force` is set. */
   readonly hint: bigint;
-  /** HL_MEM_FORCE_HINT: fails if the hint is not available, or 0. */
+  /** HL_MEM_FORCE_HINT: fail if the hint is not available or 0. */
   readonly force: boolean;
 }
 
@@ -32,7 +30,7 @@ export interface VaRangeInit {
   readonly range: AddressRange;
   readonly pageBytes: number;
   readonly table: PageTable;
-  /** Parts of the range that are allocated for a hint only. */
+  /** Ranges that are allocated only by a hint. */
   readonly reserved: readonly AddressRange[];
 }
 
@@ -64,7 +62,7 @@ export class VaRange {
   }
 
   /**
-   * Allocates a block: the hint if it is aligned and free, else the smallest free block that is large enough, the lowest among equals.
+   * Allocates a block: at the hint if it is aligned and free; otherwise the smallest free block that is large enough, the lowest one of equal size.
    * @returns its offset in the range, or -1 if there is none
    */
   allocate(request: VaRequest): number {
@@ -96,7 +94,7 @@ export class VaRange {
   }
 }
 
-/** The properties of a card that an address space depends on. */
+/** The properties of a card that determine its address space. */
 export interface VaSpaceOwner {
   readonly profile: AsicProfile;
   readonly device: GaudiDevice;
@@ -107,7 +105,7 @@ export interface VaSpaceOwner {
 export class VaSpace {
   /** Host memory in small pages. */
   readonly host: VaRange;
-  /** Host memory in huge pages; the same object if there is no separate range. */
+  /** Host memory in huge pages; same as {@link host} without a separate range. */
   readonly hostHuge: VaRange;
   /** Device memory; undefined if it has physical addresses only. */
   readonly dram: VaRange | undefined;
@@ -126,14 +124,14 @@ export class VaSpace {
   }
 }
 
-/* Handle numbers as allocated by the idr of the kernel: the smallest free one, from 1. Numbers only. */
-/** Levels of the bitmap: 32^4 numbers are more than the driver's limits of buffers and blocks allow. */
+/** Handle numbers as the idr of the kernel allocates them: the smallest free one, from 1. */
+/** Levels of the bitmap: 32^4 numbers exceed the driver's limits of buffers and blocks. */
 const LEVELS = 4;
 const NUMBERS_MAX = 32 ** LEVELS;
 
-/** The numbers of one table. Each call takes the same time, however many numbers there are. */
+/** The numbers of one table. Calls take constant time. */
 export class HandleIds {
-  /** The bitmap words of each level, lowest level first. There a bit is set for a freed number; above, for a word of the level below with a set bit. */
+  /** The bitmap words of each level, lowest level first. There a bit marks a freed number; in higher levels, a word of the level below with a set bit. */
   readonly #levels: number[][] = Array.from({ length: LEVELS }, () => []);
   #next = 1;
 

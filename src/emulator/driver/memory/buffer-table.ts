@@ -1,7 +1,7 @@
 /**
  * Driver buffers of a context: command buffers and timestamp buffers, with their handles and mappings (struct hl_mem_mgr).
  *
- * Driver and user have separate mappings of a buffer; either can be removed first. Handles share one number space.
+ * Driver and user have separate mappings of a buffer, which can be removed in any order. Both types share one range of handle numbers.
  * Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
  */
 
@@ -12,9 +12,9 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { HandleIds, HOST_PAGE_BYTES, type VaRange } from './address-blocks.ts';
 import type { HwBlocks } from './hw-blocks.ts';
-import { BufferPages, type BufferPlace, type MmapFile, SharedPages } from './mmap-file.ts';
+import { BufferPages, type BufferRange, type MmapFile, SharedPages } from './mmap-file.ts';
 
-/** A mapped buffer for the driver port; notifies when it is closed. */
+/** A mapped buffer for the driver port, with a callback on close. */
 export class BufferMapping implements DriverMapping {
   readonly address: number;
   readonly byteLength: number;
@@ -37,11 +37,10 @@ export class BufferMapping implements DriverMapping {
   }
 }
 
-/** Parts of a buffer. */
 interface DriverBufferInit {
   readonly handle: bigint;
   readonly byteLength: number;
-  readonly place: BufferPlace;
+  readonly place: BufferRange;
 }
 
 /** One buffer. It exists until it is destroyed and unmapped. */
@@ -55,12 +54,12 @@ export class DriverBuffer {
   /** The driver's mapping; host memory for the card. */
   readonly memory: PhysicalMemory;
   readonly view: DataView;
-  readonly place: BufferPlace;
+  readonly place: BufferRange;
   /** Device address of a command buffer created with MAP; 0 for none. */
   deviceAddress = 0n;
   /** Destroyed by the user; it may still be mapped. */
   destroyed = false;
-  /** The user has it mapped. Mappings that the kernel makes are not reported: see {@link BufferTable}. */
+  /** Whether the user has mapped it. Mappings made by the kernel are not reported: see {@link BufferTable}. */
   mapped = false;
 
   constructor(id: number, type: HandleType, init: DriverBufferInit) {
@@ -75,14 +74,13 @@ export class DriverBuffer {
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
-  /** Maps the same bytes once more, for the user. */
+  /** Maps the same bytes again, for the user. */
   mapForUser(onClose: () => void): DriverMapping {
     const { fd, offset } = this.place;
     return new BufferMapping(mapFile(fd, this.memory.byteLength, offset), onClose);
   }
 }
 
-/** The buffers of one context. */
 export class BufferTable {
   readonly #buffers: Map<number, DriverBuffer> = new Map();
   readonly #ids: HandleIds = new HandleIds();
@@ -90,13 +88,13 @@ export class BufferTable {
   readonly #blocks: HwBlocks;
   readonly #mmapFile: MmapFile | undefined;
   readonly #onDrop: (buffer: DriverBuffer) => void;
-  /** Destroyed buffers that are still mapped. The kernel does not report when it unmaps them, so this is checked later. */
+  /** Destroyed buffers that may still be mapped. The kernel does not report when it unmaps them, so this is checked later. */
   readonly #leftMapped: Set<DriverBuffer> = new Set();
   #closed = false;
 
   /**
-   * @param onDrop called when the last reference to a buffer is gone, before its memory is freed
-   * @param mmapFile the file that the kernel maps; undefined if mappings are made by the driver
+   * @param onDrop called when the last reference to a buffer is released, before its memory is freed
+   * @param mmapFile the file that the kernel maps; undefined if the driver makes mappings
    */
   constructor(blocks: HwBlocks, onDrop: (buffer: DriverBuffer) => void, mmapFile?: MmapFile) {
     this.#blocks = blocks;
@@ -105,7 +103,7 @@ export class BufferTable {
     this.#pages = new BufferPages(mmapFile);
   }
 
-  /** True while the user has a buffer mapped, destroyed or not. */
+  /** True while the user has mapped a buffer, destroyed or not. */
   get hasMappedBuffers(): boolean {
     if (this.#mmapFile !== undefined) return this.#mmapFile.hasMappings;
     for (const buffer of this.#buffers.values()) if (buffer.mapped) return true;
@@ -122,7 +120,7 @@ export class BufferTable {
     this.#dropUnmapped();
     try {
       const place = this.#pages.allocate(type, byteLength);
-      // The kernel maps the file at the offset that the program passes: the id is the page.
+      // The kernel maps the file at the offset that the program passes, so the id is the page number.
       const id = this.#mmapFile === undefined ? this.#ids.take() : place.page;
       const handle = this.#mmapFile?.cookie(type, id) ?? packHandle(type, id);
       const buffer = new DriverBuffer(id, type, { handle, byteLength, place });
@@ -135,7 +133,7 @@ export class BufferTable {
   }
 
   /**
-   * Finds the buffer of a handle, if it has that type, whatever the type in the handle (hl_mmap_mem_buf_get). Destroyed buffers are found while they are
+   * Finds the buffer of a handle by its actual type; the type in the handle is ignored (hl_mmap_mem_buf_get). Destroyed buffers are found while they are
    * mapped.
    */
   find(type: HandleType, low: number, high: number): DriverBuffer | undefined {
@@ -148,7 +146,7 @@ export class BufferTable {
     return this.find(HandleType.CB, low, high);
   }
 
-  /** The command buffers, for a list of them. */
+  /** The command buffers, for the debugfs list. */
   commandBuffers(): readonly { readonly handle: bigint; readonly byteLength: number; readonly mapped: boolean }[] {
     const isMapped = this.#mmapFile?.mapped();
     return [...this.#buffers.values()]
@@ -165,7 +163,7 @@ export class BufferTable {
     return [...this.#buffers.values()].filter((buffer) => buffer.deviceAddress !== 0n);
   }
 
-  /** Releases the user's reference; the buffer is freed when it is not mapped. Returns false if it was released before. */
+  /** Releases the user's reference; the buffer is freed once it is not mapped. Returns false if it was released before. */
   destroy(buffer: DriverBuffer): boolean {
     if (buffer.destroyed) return false;
     buffer.destroyed = true;
@@ -190,7 +188,7 @@ export class BufferTable {
   }
 
   /**
-   * Returns the memory that {@link mmap} would map, for another process. The buffer counts as mapped until the memory is released.
+   * Returns the memory that {@link mmap} would map, for another process. The buffer counts as mapped until that memory is released.
    * @throws SyscallError like mmap
    */
   share(byteLength: number, offset: bigint): SharedPages {
@@ -204,18 +202,18 @@ export class BufferTable {
   }
 
   /**
-   * Checks a mapping that the kernel makes of the mmap file in the process `pid`.
-   * @throws SyscallError EINVAL as {@link mmap}
+   * Checks a mapping of the mmap file that the kernel makes in the process `pid`.
+   * @throws SyscallError EINVAL like {@link mmap}
    */
   checkMmap(byteLength: number, offset: bigint, pid: number): void {
     this.#mmapFile?.addProcess(pid);
     this.#dropUnmapped();
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
-    else if (this.#isMapped(this.#forUser(byteLength, offset))) throw refused('the buffer is mapped already');
+    else if (this.#isMapped(this.#forUser(byteLength, offset))) throw mmapError('the buffer is already mapped');
   }
 
-  /** Drops all handles. Existing mappings of the user stay valid. */
+  /** Releases all handles. Existing mappings of the user stay valid. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -227,7 +225,7 @@ export class BufferTable {
   /** Checks the arguments of a mapping and marks the buffer as mapped. */
   #takeForUser(byteLength: number, offset: bigint): DriverBuffer {
     const buffer = this.#forUser(byteLength, offset);
-    if (buffer.mapped) throw refused('the buffer is mapped already');
+    if (buffer.mapped) throw mmapError('the buffer is already mapped');
     buffer.mapped = true;
     return buffer;
   }
@@ -237,9 +235,9 @@ export class BufferTable {
     const { type, id } = unpackHandle(offset);
     const buffer = this.#buffers.get(Number(id));
     const isType = buffer !== undefined && type === (this.#mmapFile?.typeOf(buffer.type) ?? buffer.type);
-    if (buffer === undefined || !isType) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
+    if (buffer === undefined || !isType) throw mmapError(`no buffer at offset 0x${offset.toString(16)}`);
     if (roundUp(byteLength) !== buffer.memory.byteLength || byteLength <= 0) {
-      throw refused(`${byteLength} bytes of a buffer that has ${buffer.byteLength}`);
+      throw mmapError(`mapping has ${byteLength} bytes, but the buffer has ${buffer.byteLength}`);
     }
     return buffer;
   }
@@ -249,7 +247,7 @@ export class BufferTable {
     this.#dropUnused(buffer);
   }
 
-  /** Frees the destroyed buffers that the user has unmapped meanwhile. */
+  /** Frees destroyed buffers that the user has unmapped meanwhile. */
   #dropUnmapped(): void {
     if (this.#leftMapped.size === 0 || this.#mmapFile === undefined) return;
     const isMapped = this.#mmapFile.mapped();
@@ -262,7 +260,7 @@ export class BufferTable {
     else if (this.#mmapFile !== undefined) this.#leftMapped.add(buffer);
   }
 
-  /** Whether the user has a buffer mapped. Mappings that the kernel makes are looked up in /proc. */
+  /** Whether the user has mapped a buffer. Mappings made by the kernel are looked up in /proc. */
   #isMapped(buffer: DriverBuffer): boolean {
     return this.#mmapFile?.mapped()(buffer.handle, buffer.byteLength) ?? buffer.mapped;
   }
@@ -278,7 +276,7 @@ export class BufferTable {
 }
 
 /** The error of a rejected mmap. */
-export function refused(summary: string): SyscallError {
+export function mmapError(summary: string): SyscallError {
   return new SyscallError('mmap', Errno.EINVAL, summary);
 }
 
@@ -286,12 +284,12 @@ function roundUp(byteLength: number): number {
   return Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE;
 }
 
-/* Device addresses of the driver's command buffers (CB CREATE with MAP). The buffers are in buffer-table.ts. */
+/** Device addresses of the driver's command buffers (CB CREATE with MAP). */
 
 /** Range of device addresses that a context reserves for command buffers (CB_VA_POOL_SIZE). */
 const POOL_BYTES = 4 * 2 ** 30;
 
-/** The device addresses of mapped command buffers. The pool is allocated from the host range when the first buffer is mapped. */
+/** Device addresses of mapped command buffers. The pool is allocated from the host range when the first buffer is mapped. */
 export class CommandBufferVa {
   readonly #range: VaRange;
   #pool: RangeAllocator | undefined;
@@ -301,7 +299,7 @@ export class CommandBufferVa {
     this.#range = range;
   }
 
-  /** Maps a buffer for the card. Returns its address, or 0 if the addresses are exhausted. */
+  /** Maps a buffer for the card. Returns its address, or 0 if the pool is exhausted. */
   map(buffer: DriverBuffer): bigint {
     if (this.#pool === undefined) {
       const alignment = HOST_PAGE_BYTES;
@@ -316,7 +314,6 @@ export class CommandBufferVa {
     return this.#range.addressOf(this.#poolOffset + offset);
   }
 
-  /** Unmaps a buffer. */
   unmap(buffer: DriverBuffer): void {
     if (buffer.deviceAddress === 0n) return;
     const offset = Number(buffer.deviceAddress - this.#range.base);

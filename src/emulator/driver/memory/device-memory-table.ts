@@ -1,7 +1,7 @@
 /**
  * Device memory of one context: allocations, their mappings and exports (MEMORY ALLOC, FREE, MAP, UNMAP, EXPORT_DMABUF_FD).
  *
- * On ASICs whose HBM has no virtual addresses (gaudi), the driver only accounts for memory, which the user manages.
+ * On ASICs whose HBM has no virtual addresses (gaudi), the driver only counts the allocated bytes, and the user manages the memory.
  * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
  */
 
@@ -21,7 +21,7 @@ interface Allocation {
   readonly runs: readonly MemoryRun[];
   readonly byteLength: number;
   mappings: number;
-  /** Exports that may still be alive. */
+  /** Exports whose descriptors may still be open. */
   readonly exports: Set<ExportedDmabuf>;
 }
 
@@ -40,20 +40,19 @@ export interface ExportRequest {
   readonly flags: number;
 }
 
-/** The device memory of one context. */
 export class DeviceMemoryTable {
   readonly #card: CardState;
   readonly #va: VaSpace;
-  /** Physical memory of the user, in bytes from the end of the reserved part. */
+  /** User memory, as offsets after the reserved memory. */
   readonly #physical: RangeAllocator;
   readonly #firstByte: number;
   readonly #pageBytes: number;
   readonly #allocations: Map<number, Allocation> = new Map();
   readonly #handles: HandleIds = new HandleIds();
   readonly #mappings: Map<bigint, DeviceMapping> = new Map();
-  /** Exports of physical ranges, which belong to no allocation. */
+  /** Exports of physical ranges, which do not belong to an allocation. */
   readonly #physicalExports: Set<ExportedDmabuf> = new Set();
-  /** Bytes of this context (ctx->dram_phys_mem); the user may set any number if the driver only accounts. */
+  /** Bytes allocated by this context (ctx->dram_phys_mem); the user may set any number if the driver only counts. */
   #usedBytes = 0;
 
   constructor(card: CardState, va: VaSpace) {
@@ -74,7 +73,6 @@ export class DeviceMemoryTable {
     return false;
   }
 
-  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, { allocation }] of this.#mappings) yield { address, byteLength: allocation.byteLength };
   }
@@ -83,7 +81,7 @@ export class DeviceMemoryTable {
    * Allocates device memory.
    * @param flags of HL_MEM: CONTIGUOUS requires one run of pages
    * @param byteLength more than 0
-   * @returns the handle (0 if the driver only accounts); or a negative errno: ENOMEM
+   * @returns the handle (0 if the driver only counts), or a negative errno: ENOMEM
    */
   allocate(byteLength: number, flags: number): number {
     if (this.#va.dram === undefined) {
@@ -104,7 +102,7 @@ export class DeviceMemoryTable {
 
   /**
    * Frees device memory.
-   * @param handle low word of the handle; unused if the driver only accounts, which then subtracts `byteLength` unchecked
+   * @param handle low word of the handle; ignored if the driver only counts, which then subtracts `byteLength` unchecked
    * @returns 0, or EINVAL for an unknown or still mapped allocation
    */
   free(handle: number, byteLength: number): number {
@@ -122,7 +120,7 @@ export class DeviceMemoryTable {
 
   /**
    * Maps an allocation.
-   * @returns the device address; or an errno: EINVAL for an unknown handle, ENOMEM if the address space is exhausted
+   * @returns the device address, or an errno: EINVAL for an unknown handle, ENOMEM if the address space is exhausted
    */
   map(handle: number, hint: bigint, flags: number): bigint | number {
     const { dram } = this.#va;
@@ -142,7 +140,7 @@ export class DeviceMemoryTable {
     return address;
   }
 
-  /** Unmaps. Returns 0, EINVAL while it is exported, or undefined if no mapping of device memory starts at `address`. */
+  /** Unmaps a mapping. Returns 0, EINVAL while it is exported, or undefined if no mapping of device memory starts at `address`. */
   unmap(address: bigint): number | undefined {
     const mapping = this.#mappings.get(address);
     if (mapping === undefined) return undefined;
@@ -167,12 +165,12 @@ export class DeviceMemoryTable {
     return this.#create(runs, request.flags, allocation.exports);
   }
 
-  /** The card leaves the bus: RDMA devices and importing cards lose the memory. */
+  /** Called when the card leaves the bus: RDMA devices and importing cards lose access. */
   leaveBus(): void {
     for (const dmabuf of this.#exports()) dmabuf.leaveBus();
   }
 
-  /** Revokes exports, then unmaps and frees everything. The engines of the card have finished. */
+  /** Revokes exports, then unmaps and frees everything. Call this when the engines of the card have finished. */
   close(): void {
     for (const dmabuf of [...this.#exports()]) dmabuf.revoke();
     for (const mapping of this.#mappings.values()) this.#drop(mapping);
@@ -192,7 +190,7 @@ export class DeviceMemoryTable {
     this.#card.dramUsedBytes += byteLength;
   }
 
-  /** Allocates pages as runs in ascending order: one run if possible, else single pages unless contiguous memory is required. */
+  /** Allocates pages as runs in ascending order: one run if possible, otherwise single pages, unless contiguous memory is required. */
   #allocateRuns(pages: number, contiguous: boolean): MemoryRun[] | undefined {
     const start = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
     if (start >= 0) return [{ offset: this.#firstByte + start, byteLength: pages * this.#pageBytes }];

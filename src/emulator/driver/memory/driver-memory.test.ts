@@ -271,7 +271,7 @@ describe('an import', () => {
     return { context, fd, address, pageBytes };
   }
 
-  it('maps the first bytes of a dma-buf, and keeps it alive with a descriptor of its own', () => {
+  it('maps the first bytes of a dma-buf, and keeps it alive with a duplicate descriptor', () => {
     const { context, fd } = importing();
     const { client } = card;
     expect(context.imports.map(fd, 0)).toBe(EINVAL);
@@ -337,9 +337,9 @@ describe('memory of the caller', () => {
     expect(userMemory.readWords(block, block.address + 8, 0, 14)).toBe(true);
     expect([userMemory.words === block.words, userMemory.index]).toEqual([true, 2]);
     expect(userMemory.readWords(block, block.address + 8, 0, 15)).toBe(false);
-    expect(userMemory.writeAnswer(block, block.address + 4, Uint8Array.of(1, 2, 3, 4, 5))).toBe(true);
-    expect([block.words[1], block.words[2]! & 0xff, userMemory.answeredWords]).toEqual([0x0403_0201, 5, 3]);
-    expect(userMemory.writeAnswer(block, block.address + 60, new Uint8Array(8))).toBe(false);
+    expect(userMemory.writeResult(block, block.address + 4, Uint8Array.of(1, 2, 3, 4, 5))).toBe(true);
+    expect([block.words[1], block.words[2]! & 0xff, userMemory.resultWords]).toEqual([0x0403_0201, 5, 3]);
+    expect(userMemory.writeResult(block, block.address + 60, new Uint8Array(8))).toBe(false);
     const { host } = card;
     card.words(64).set([11, 12, 13]);
     expect(userMemory.readWords(block, host.address + 64, Math.floor(host.address / 2 ** 32), 3)).toBe(true);

@@ -1,7 +1,7 @@
 /**
- * Blocks of registers that a user may map (MEMORY MAP_BLOCK).
+ * Register blocks that a user may map (MEMORY MAP_BLOCK).
  *
- * Stores of the user through such a mapping change the values of registers; they do not have the effects of a write by the card.
+ * Stores of the user through such a mapping change register values without the effects of a write by the card.
  */
 
 import type { DriverMapping } from '../../../driver/port.ts';
@@ -16,7 +16,7 @@ export interface BlockHandle {
   readonly byteLength: number;
 }
 
-/** The register blocks of one context. Their ids are their indices in the profile. */
+/** The register blocks of one context. Their ids are indices in the profile. */
 export class HwBlocks {
   readonly #card: CardState;
   /** Mapped blocks by id. */
@@ -24,13 +24,13 @@ export class HwBlocks {
 
   readonly #mmapFile: MmapFile | undefined;
 
-  /** @param mmapFile the file of the context in which the blocks are mapped; undefined for files of their own */
+  /** @param mmapFile the file of the context in which the blocks are mapped; undefined for a file per block */
   constructor(card: CardState, mmapFile?: MmapFile) {
     this.#card = card;
     this.#mmapFile = mmapFile;
   }
 
-  /** The handle of the block at an address; or an errno: EPERM if the ASIC has no user blocks, EINVAL for another address. */
+  /** The handle of the block at an address, or an errno: EPERM if the ASIC has no user blocks, EINVAL for another address. */
   find(address: bigint): BlockHandle | number {
     const { profile } = this.#card;
     if (!profile.capabilities.mapBlock) return Errno.EPERM;
@@ -48,7 +48,7 @@ export class HwBlocks {
 
   /**
    * Maps a whole block.
-   * @throws SyscallError EINVAL for an unknown block or a part of one; ENOMEM
+   * @throws SyscallError EINVAL for an unknown block or an incomplete range; ENOMEM
    */
   mmap(byteLength: number, id: number): DriverMapping {
     const pages = this.share(byteLength, id);
@@ -58,7 +58,7 @@ export class HwBlocks {
   }
 
   /**
-   * Returns a whole block for another process. The card owns it until {@link close}, so it needs no release.
+   * Returns a whole block for another process. The card owns it until {@link close}, so it need not be released.
    * @throws SyscallError like {@link mmap}
    */
   share(byteLength: number, id: number): SharedPages {
@@ -71,7 +71,7 @@ export class HwBlocks {
     return new SharedPages(fd, 0, block.size);
   }
 
-  /** Checks a mapping that the kernel makes of the mmap file. Throws SyscallError EINVAL like {@link mmap}. */
+  /** Checks a mapping of the mmap file that the kernel makes. Throws SyscallError EINVAL like {@link mmap}. */
   checkMmap(byteLength: number, page: number): void {
     const { profile } = this.#card;
     const id = profile.userBlocks.findIndex((_block, index) => firstPage(profile, index) === page);
@@ -80,7 +80,7 @@ export class HwBlocks {
     }
   }
 
-  /** Drops the mappings: the user's views read zeros from now on, and those in other processes are no longer connected to a card. */
+  /** Removes the mappings: the views of the user read zeros from now on, and those in other processes are no longer connected to a card. */
   close(): void {
     for (const mapping of this.#mapped) mapping.close();
     this.#mapped.clear();
@@ -88,7 +88,7 @@ export class HwBlocks {
   }
 }
 
-/** First page of a block in an mmap file: behind the blocks before it. */
+/** First page of a block in an mmap file: the blocks follow one another. */
 function firstPage(profile: AsicProfile, id: number): number {
   let page = 1;
   for (let before = 0; before < id; before++) page += profile.userBlocks[before]!.size / PAGE_SIZE;

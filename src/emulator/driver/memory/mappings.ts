@@ -1,6 +1,6 @@
 /**
- * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). Device memory of any card that a context has mapped through
- * dma-bufs (MEMORY REG_DMABUF_FD of the vendor's driver).
+ * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR), and memory of other cards that it has mapped through dma-bufs
+ * (MEMORY REG_DMABUF_FD of the vendor's driver).
  */
 
 import { close, dup, Errno, isSyscallError } from '../../../sys/index.ts';
@@ -30,29 +30,28 @@ export class HostMappings {
   readonly #mappings: Map<bigint, HostMapping> = new Map();
   #pinnedBytes = 0;
 
-  /** @param userMemory of the process that owns the context */
+  /** @param userMemory memory of the process that owns the context */
   constructor(card: CardState, va: VaSpace, userMemory: UserMemory) {
     this.#card = card;
     this.#va = va;
     this.#userMemory = userMemory;
   }
 
-  /** Bytes of host memory that the card can reach, in whole pages. */
+  /** Bytes of host memory that the card can access, in whole pages. */
   get pinnedBytes(): number {
     return this.#pinnedBytes;
   }
 
-  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, mapping] of this.#mappings) yield { address, byteLength: mapping.byteLength };
   }
 
   /**
-   * Pins and maps a range of the caller's memory, at any alignment.
+   * Pins and maps a range of the caller's memory, with any alignment.
    * @param hint preferred device address or 0
    * @param flags of HL_MEM: FORCE_HINT
-   * @returns the device address of the first byte; or an errno: EINVAL for zero bytes, a wrap-around, or FORCE_HINT of memory inside a page, EFAULT for memory that
-   * cannot be pinned, ENOMEM if the address space is exhausted
+   * @returns the device address of the first byte, or an errno: EINVAL for zero bytes, a wrap-around, or FORCE_HINT of memory inside a page; EFAULT for
+   * memory that cannot be pinned; ENOMEM if the address space is exhausted
    */
   map(address: number, byteLength: number, hint: bigint, flags: number): bigint | number {
     if (byteLength === 0 || address + byteLength >= 2 ** 64) return Errno.EINVAL;
@@ -83,7 +82,7 @@ export class HostMappings {
   }
 
   /**
-   * Unmaps and unpins. Returns once no engine accesses the memory any more.
+   * Unmaps and unpins. Returns when no engine accesses the memory any more.
    * @param address exactly what {@link map} returned
    * @returns false if no host mapping starts there
    */
@@ -96,7 +95,7 @@ export class HostMappings {
     return true;
   }
 
-  /** Unmaps everything. The engines of the card have finished. */
+  /** Unmaps everything. Call this when the engines of the card have finished. */
   close(): void {
     for (const mapping of this.#mappings.values()) this.#drop(mapping);
     this.#mappings.clear();
@@ -110,17 +109,17 @@ export class HostMappings {
   }
 }
 
-/** One import. */
+/** An imported dma-buf. */
 interface Import {
   readonly dmabuf: ExportedDmabuf;
-  /** The importer's own descriptor, which keeps the dma-buf alive. */
+  /** Descriptor of the importer, which keeps the dma-buf open. */
   readonly fd: number;
   readonly offset: number;
   readonly byteLength: number;
   readonly onRevoked: () => void;
 }
 
-/** The imports of one context. They are mapped in the host range: peer memory is reached through the PCIe port. */
+/** The imports of one context, mapped in the host range, because peer memory is accessed through the PCIe port. */
 export class DmabufImports {
   readonly #card: CardState;
   readonly #va: VaSpace;
@@ -131,15 +130,14 @@ export class DmabufImports {
     this.#va = va;
   }
 
-  /** All mappings. */
   *list(): Iterable<UserMapping> {
     for (const [address, { byteLength }] of this.#imports) yield { address, byteLength };
   }
 
   /**
    * Maps the first `byteLength` bytes of a dma-buf.
-   * @returns the device address; or an errno: EBADF, EINVAL for a foreign descriptor or a length outside the dma-buf, ENXIO for memory
-   * of a card without a link to this one, or that was reset or removed, ENOMEM, EMFILE
+   * @returns the device address, or an errno: EBADF; EINVAL for a foreign descriptor or a length that exceeds the dma-buf; ENXIO for memory of a card
+   * without a link to this one, or that was reset or removed; ENOMEM, EMFILE
    */
   map(fd: number, byteLength: number): bigint | number {
     const dmabuf = this.#card.dmabufs.find(fd);
@@ -179,7 +177,7 @@ export class DmabufImports {
     return true;
   }
 
-  /** Unmaps everything. The engines of the card have finished. */
+  /** Unmaps everything. Call this when the engines of the card have finished. */
   close(): void {
     for (const found of this.#imports.values()) this.#drop(found);
     this.#imports.clear();

@@ -1,8 +1,8 @@
 /**
- * One sparse file that contains all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that
- * the kernel maps directly (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
+ * One sparse file with all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that the kernel
+ * maps directly (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
  *
- * Therefore the pages of two handles must not overlap: an id is the number of the first page below the offset of its type.
+ * The pages of two handles must not overlap: an id is the number of its first page, relative to the offset of its type.
  */
 
 import { readdirSync, readFileSync } from 'node:fs';
@@ -22,29 +22,28 @@ import {
 import { HandleType, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 
-/** Type of timestamp buffers in the cookies of this file. The type of the driver (0x10) does not fit: file offsets are signed. */
+/** Type of timestamp buffers in the cookies of this file. The driver's type (0x10) does not fit, because file offsets are signed. */
 const TIMESTAMP_TYPE = 0x6 as HandleType;
 const FILE_BYTES: bigint = 2n ** 63n - BigInt(PAGE_SIZE);
 
-/** Bytes of the file that a process has mapped. */
+/** A mapped range of the file. */
 interface Range {
   readonly start: bigint;
   readonly end: bigint;
 }
 
-/** The file. */
 export class MmapFile {
   readonly fd: number;
   /**
-   * The processes that map it, its owner and those that were given the descriptor, with the lines of /proc for mappings of the device node that each had before:
-   * these were inherited, or belong to an earlier context.
+   * The processes that map the file, which are its owner and those that received the descriptor. For each, the /proc lines of mappings of the device node
+   * that existed before: inherited ones, or those of an earlier context.
    */
   readonly #earlier: Map<number, ReadonlySet<string>> = new Map();
   readonly #inode: string;
 
   /**
-   * @param owner the process that maps it
-   * @param inode number of the device node that the process maps: /proc shows this inode, not that of the file behind it
+   * @param owner the process that maps the file
+   * @param inode inode number of the device node that the process maps: /proc shows it instead of the inode of the file behind it
    * @throws SyscallError EMFILE, ENFILE
    */
   constructor(owner: number, inode: number) {
@@ -59,17 +58,17 @@ export class MmapFile {
     this.addProcess(owner);
   }
 
-  /** The type in the cookies of this file for a type of the driver. */
+  /** The type in cookies of this file for a type of the driver. */
   typeOf(type: HandleType): HandleType {
     return type === HandleType.TS ? TIMESTAMP_TYPE : type;
   }
 
-  /** The offset of a page in the part of a type: the mmap cookie of the buffer or block that begins there. */
+  /** The offset of a page of a type: the mmap cookie of the buffer or block that starts there. */
   cookie(type: HandleType, page: number): bigint {
     return packHandle(this.typeOf(type), page);
   }
 
-  /** A process is about to map it. */
+  /** Called before a process maps the file. */
   addProcess(pid: number): void {
     if (!this.#earlier.has(pid)) this.#earlier.set(pid, new Set(mapsOf(pid).filter((line) => this.#isMapping(line))));
   }
@@ -79,7 +78,7 @@ export class MmapFile {
     return this.#ranges().some(({ start }) => unpackHandle(start).type !== HandleType.HW_BLOCK);
   }
 
-  /** Tells whether any page of a range of the file is mapped now. Mappings that a process has inherited, and those of an earlier context, do not count. */
+  /** Returns a function that tells whether any page of a range of the file is mapped now. Inherited mappings and those of an earlier context do not count. */
   mapped(): (offset: bigint, byteLength: number) => boolean {
     const ranges = this.#ranges();
     return (offset, byteLength) => ranges.some(({ start, end }) => start < offset + BigInt(byteLength) && end > offset);
@@ -95,18 +94,18 @@ export class MmapFile {
     return ranges;
   }
 
-  /** Whether a line of /proc is about a mapping of the device node. */
+  /** Whether a line of /proc describes a mapping of the device node. */
   #isMapping(line: string): boolean {
     return line.includes(this.#inode);
   }
 
-  /** Closes the file; mappings of it stay. */
+  /** Closes the file; its mappings stay. */
   close(): void {
     close(this.fd);
   }
 }
 
-/** What a line of /proc has mapped: addresses, permissions, offset in the file. */
+/** The range of the file that a line of /proc describes: addresses, permissions, offset. */
 function rangeOf(line: string): Range {
   const [addresses = '', , offset] = line.split(' ');
   const [from, to] = addresses.split('-').map((address) => BigInt(`0x${address}`));
@@ -114,7 +113,7 @@ function rangeOf(line: string): Range {
   return { start, end: start + to! - from! };
 }
 
-/** The lines of /proc/<pid>/maps; none for a process that has ended. Only running threads have them, and the first one may have ended. */
+/** The lines of /proc/<pid>/maps; none for a process that has ended. Read from a running thread, because the first thread may have ended. */
 function mapsOf(pid: number): readonly string[] {
   try {
     const maps = readFileSync(`/proc/${pid}/maps`, 'latin1');
@@ -129,22 +128,22 @@ function mapsOf(pid: number): readonly string[] {
   }
 }
 
-/*
- * The memory of all driver buffers of a context: one file, mapped by the driver in windows. A buffer costs neither a descriptor nor a mapping;
- * handles are in buffer-table.ts.
+/**
+ * The memory of all driver buffers of a context: one file, which the driver maps in windows, so that a buffer needs neither a descriptor nor a mapping.
+ * See buffer-table.ts for handles.
  */
 
-/** Pages of the file: ids of buffers, which are their first pages in an mmap file, are 32-bit numbers. */
+/** Pages of the file: a buffer id is the number of its first page in an mmap file, and ids are 32-bit. */
 const PAGES_MAX = 2 ** 32;
-/** Pages of a window of the driver: 4 MiB, twice the largest command buffer. A larger buffer has a window of its own. */
+/** Pages per window: 4 MiB, twice the largest command buffer. A larger buffer has a separate window. */
 const WINDOW_PAGES = 1024;
 const WINDOW_BYTES: number = WINDOW_PAGES * PAGE_SIZE;
 
 /** Pages of the driver that another process maps. */
 export class SharedPages {
-  /** The driver's own descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
+  /** Descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
   readonly fd: number;
-  /** Where the pages begin in the file. */
+  /** Offset of the pages in the file. */
   readonly offset: number;
   readonly byteLength: number;
   readonly #onRelease: () => void;
@@ -157,18 +156,18 @@ export class SharedPages {
     this.#onRelease = onRelease;
   }
 
-  /** Notifies that the process has unmapped the pages. Idempotent. */
+  /** Called when the process has unmapped the pages. Idempotent. */
   release(): void {
     this.#onRelease();
   }
 }
 
 /** The memory of a buffer. */
-export interface BufferPlace {
+export interface BufferRange {
   /** Number of its first page. */
   readonly page: number;
   readonly fd: number;
-  /** Where it begins in the file. */
+  /** Offset in the file. */
   readonly offset: number | bigint;
   /** Address of the driver's mapping. */
   readonly address: number;
@@ -176,20 +175,19 @@ export interface BufferPlace {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** The file. */
 export class BufferPages {
   readonly #mmapFile: MmapFile | undefined;
   readonly #pages: RangeAllocator = new RangeAllocator(PAGES_MAX);
-  /** Windows by their number, and by the number of the type where types have different offsets. */
+  /** Windows by number, combined with the number of the type if types have different offsets. */
   readonly #windows: Map<number, MappedMemory> = new Map();
-  /** Windows of large buffers, by the page of the buffer. */
+  /** Windows of large buffers by first page. */
   readonly #large: Map<number, MappedMemory> = new Map();
   #fd = -1;
 
-  /** @param mmapFile the file to use, owned by the caller; undefined for an own file, which is created for the first buffer */
+  /** @param mmapFile the file to use, owned by the caller; undefined to create a file for the first buffer */
   constructor(mmapFile?: MmapFile) {
     this.#mmapFile = mmapFile;
-    // No handle has id 0.
+    // Handles start at id 1.
     this.#pages.reserve(0, 1);
   }
 
@@ -197,12 +195,12 @@ export class BufferPages {
    * Allocates zeroed pages.
    * @throws SyscallError ENOMEM, EMFILE
    */
-  allocate(type: HandleType, byteLength: number): BufferPlace {
+  allocate(type: HandleType, byteLength: number): BufferRange {
     const fd = this.#file();
     const count = Math.ceil(byteLength / PAGE_SIZE);
-    // Aligned to its size rounded up to a power of two, a buffer lies in one window.
+    // Aligned to its size, rounded up to a power of two, a buffer is within one window.
     const page = this.#pages.allocate(count, count > WINDOW_PAGES ? 1 : 2 ** Math.ceil(Math.log2(count)));
-    if (page < 0) throw new SyscallError('mmap', Errno.ENOMEM, `${byteLength} bytes of driver buffers`);
+    if (page < 0) throw new SyscallError('mmap', Errno.ENOMEM, `no space for a driver buffer of ${byteLength} bytes`);
     try {
       const bytes = this.#map(type, page, count);
       return { page, fd, offset: this.#offset(type, page), address: bytes.address, bytes: bytes.view };
@@ -212,8 +210,8 @@ export class BufferPages {
     }
   }
 
-  /** Frees pages: they read as zeros from now on. */
-  free({ page, offset }: BufferPlace): void {
+  /** Frees pages, which then read as zeros. */
+  free({ page, offset }: BufferRange): void {
     const large = this.#large.get(page);
     this.#large.delete(page);
     large?.close();
@@ -258,7 +256,7 @@ export class BufferPages {
   }
 }
 
-/** Other processes receive the descriptor: a file that shrinks under the driver's mapping would end this process. */
+/** Other processes receive the descriptor: if the file could shrink, accesses through the driver's mapping would crash this process. */
 function newFile(): number {
   const fd = memfdCreate('gaudi-buffers', { sealing: true });
   try {

@@ -1,6 +1,6 @@
 /**
- * Pinning: makes memory of a caller accessible to the engines. The address spaces of the processes that pin memory through one file: a descriptor for
- * each, open until its last pinned memory is released.
+ * Pinning: makes memory of a caller accessible to the engines. For other processes, one file descriptor per address space, open until its last pinned
+ * memory is released.
  */
 
 import {
@@ -33,30 +33,30 @@ export class PinnedPages {
   readonly memory: PhysicalMemory;
   readonly #release: () => void;
 
-  /** @param release frees what makes the pages accessible */
+  /** @param release releases the resources that make the pages accessible */
   constructor(memory: PhysicalMemory, release: () => void = () => {}) {
     this.memory = memory;
     this.#release = release;
   }
 
-  /** Unpins them. No engine accesses them any more. */
+  /** Unpins the pages. Call this when no engine accesses them any more. */
   unpin(): void {
     this.memory.forget();
     this.#release();
   }
 }
 
-/** Information from another process about the pages to be pinned by the current ioctl. */
+/** Information from another process about the pages that the current ioctl pins. */
 export interface ForeignPages {
-  /** Whether the process has populated the pages: only the process itself can. */
+  /** Whether the process has populated the pages, which only it can do. */
   readonly populated: boolean;
-  /** The file mapped there, of checked and sealed length, and the offset of the first page in it; undefined for private memory. */
+  /** The mapped file, of checked and sealed length, and the offset of the first page in it; undefined for private memory. */
   readonly file?: { readonly fd: number; readonly offset: number } | undefined;
 }
 
 /**
- * Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. Like the driver of kernels
- * from 6.2 on (FOLL_WRITE without FOLL_FORCE): what it accepts, older ones accept as well.
+ * Pins whole pages of this process: populates them and checks that they are mapped and writable. Returns undefined if one is not. Same rules as the driver
+ * of Linux 6.2 and newer (FOLL_WRITE without FOLL_FORCE), which are stricter than those of older kernels.
  */
 export function pinOwnPages(address: number, byteLength: number): PinnedPages | undefined {
   if (!populateWritable(address, byteLength)) return undefined;
@@ -70,9 +70,9 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
 }
 
 /**
- * Pins whole pages of another process: those of a file through a mapping in this process, others by their address there. It checks that the latter
- * are readable, page by page up to a limit, beyond it by samples. Returns undefined if a page is not mapped.
- * @param tid the thread of the process that pins them
+ * Pins whole pages of another process: pages of a file through a mapping in this process, others by their address. Checks that the latter are readable,
+ * page by page up to a limit, beyond it by samples. Returns undefined if a page is not mapped.
+ * @param tid the pinning thread of the process
  * @throws SyscallError ENOMEM
  */
 export function pinForeignPages(
@@ -84,14 +84,14 @@ export function pinForeignPages(
   if (!pages.populated) return undefined;
   if (pages.file !== undefined) return pinFile(pages.file.fd, pages.file.offset, byteLength);
   if (!isProcessMemoryReadable(tid, address, byteLength)) return undefined;
-  const acquired = spaces.acquire(process, tid, (space) => isThere(space, address));
+  const acquired = spaces.acquire(process, tid, (space) => isAccessible(space, address));
   if (acquired === undefined) return undefined;
   const memory = new PhysicalMemory(HOST_MEMORY, { address, byteLength, space: acquired.space });
   return new PinnedPages(memory, () => acquired.release());
 }
 
 /** Whether a byte is accessible in an address space. */
-function isThere(space: number, address: number): boolean {
+function isAccessible(space: number, address: number): boolean {
   const byte = allocateScratch(1);
   const isRead = readAddressSpace(space, address, byte.address, 1) === 1;
   byte.free();
@@ -113,9 +113,9 @@ function windowed<F>(byteLength: number, makeWindow: F): F | undefined {
   return byteLength <= HOST_WINDOW_BYTES_MAX ? makeWindow : undefined;
 }
 
-/** An open address space, and its users. */
+/** An open address space with a reference count. */
 export class AddressSpace {
-  /** For readAddressSpace and writeAddressSpace. */
+  /** Handle for readAddressSpace and writeAddressSpace. */
   readonly space: number;
   users = 0;
   readonly #onUnused: () => void;
@@ -125,7 +125,7 @@ export class AddressSpace {
     this.#onUnused = onUnused;
   }
 
-  /** Gives it back; the last user closes it. */
+  /** Releases one reference; the last one closes it. */
   release(): void {
     this.users -= 1;
     if (this.users > 0) return;
@@ -139,12 +139,12 @@ export class AddressSpaces {
   readonly #known: Map<number, AddressSpace> = new Map();
 
   /**
-   * The address space of a process, until `release`.
-   * @param tid the running thread that pins
-   * @param isThere whether the memory to pin is accessible in a space: in the one known of this process it is not, if the process has started another program
-   * or has the number of an earlier one
-   * @returns undefined if the process refuses access: EFAULT
-   * @throws SyscallError ENOMEM if this process has no descriptor for it
+   * The address space of a process, with a reference.
+   * @param tid a running thread of the process, which pins
+   * @param isThere whether the memory to pin is accessible in an address space: not in the cached one, if the process has executed another program or
+   * reuses the number of an earlier process
+   * @returns undefined if access is not permitted: EFAULT
+   * @throws SyscallError ENOMEM if this process has no free descriptor
    */
   acquire(process: number, tid: number, isThere: (space: number) => boolean): AddressSpace | undefined {
     let open = this.#known.get(process);
@@ -171,6 +171,6 @@ function openSpace(tid: number): number | undefined {
     return openAddressSpace(tid);
   } catch (error) {
     if (!isSyscallError(error, Errno.EMFILE) && !isSyscallError(error, Errno.ENFILE)) return undefined;
-    throw new SyscallError('pin', Errno.ENOMEM, `the memory of thread ${tid}`, error);
+    throw new SyscallError('pin', Errno.ENOMEM, `no free descriptor for the memory of thread ${tid}`, error);
   }
 }

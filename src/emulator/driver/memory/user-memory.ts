@@ -1,8 +1,8 @@
 /**
- * copy_from_user and copy_to_user of the emulated driver: memory of the caller, addressed by numbers that may be wrong.
+ * copy_from_user and copy_to_user of the emulated driver: memory of the caller, by addresses that may be invalid.
  *
- * Addresses inside the argument block are read from its words. All other addresses are accessed through the kernel, which returns EFAULT where a
- * plain load would end the process.
+ * Addresses inside the argument block are read from its words. All other addresses are accessed through the kernel, which returns EFAULT where a plain
+ * load would crash the process.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -14,20 +14,20 @@ import { AddressSpaces, type ForeignPages, type PinnedPages, pinForeignPages, pi
 const USER_ADDRESS_END = 2 ** 47;
 
 /**
- * Address of an argument block that is a copy: no program can have memory there. As in the kernel, pointers in the block lead to memory of the program,
- * even if they point to the arguments themselves.
+ * Address of an argument block that is a copy, outside user memory. As in the kernel, pointers in the block refer to memory of the program, even if they
+ * point to the arguments themselves.
  */
 export const NO_ADDRESS: number = 2 ** 52;
 
-/** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
+/** Limit for a structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
 
 /** Pages that the caller has not populated. */
 export const NO_PAGES: ForeignPages = { populated: false };
-/** Pages that the caller has populated, of any origin. */
+/** Pages that the caller has populated, of any kind. */
 export const POPULATED_PAGES: ForeignPages = { populated: true };
 
-/** The process id that stands for this process. */
+/** Stands for this process. */
 export const OWN_PROCESS = 0;
 
 /** Memory of the caller of an ioctl. */
@@ -35,14 +35,14 @@ export class UserMemory {
   /** Result of {@link readWords}: the array that contains the words. */
   words: Uint32Array = new Uint32Array(0);
   index = 0;
-  /** Words of the argument block, from its start, that contain results of {@link writeAnswer} since this was set to 0. */
-  answeredWords = 0;
-  /** If the caller is another process: its information about the pages to pin. */
+  /** Number of words at the start of the argument block that contain results of {@link writeResult} since this was set to 0. */
+  resultWords = 0;
+  /** Information of another process about the pages to pin. */
   foreignPages: ForeignPages = NO_PAGES;
   /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
   readonly owner: number;
   #scratch: ScratchBlock | undefined;
-  /** The process, or a thread of it, whose memory the current ioctl accesses: {@link owner}, unless another process has inherited the file. */
+  /** The process, or a thread of it, whose memory the current ioctl accesses: {@link owner}, unless another process inherited the file. */
   caller: number;
   /** The process of {@link caller}, for an ioctl that pins memory. */
   callingProcess: number;
@@ -57,7 +57,7 @@ export class UserMemory {
 
   /**
    * Makes `count` words at a user address readable in {@link words} from {@link index} on, until the next call.
-   * @param block the argument block of the ioctl, which may contain the words itself
+   * @param block argument block of the ioctl, which may contain the words
    * @returns false if the address is invalid: EFAULT
    */
   readWords(block: ArgumentBlock, low: number, high: number, count: number): boolean {
@@ -74,7 +74,7 @@ export class UserMemory {
     return this.#copyIn(address, scratch.address, count * 4);
   }
 
-  /** Reads `target.byteLength` bytes at a user address; false if any of them is not readable: EFAULT. */
+  /** Reads `target.byteLength` bytes at a user address; returns false (EFAULT) if one is not readable. */
   read(address: number, target: Uint8Array): boolean {
     const scratch = this.#buffer();
     for (let done = 0; done < target.byteLength; done += SCRATCH_BYTES) {
@@ -85,7 +85,7 @@ export class UserMemory {
     return true;
   }
 
-  /** Writes bytes to a user address; false if any of it is not writable: EFAULT. */
+  /** Writes bytes to a user address; returns false (EFAULT) if one is not writable. */
   write(address: number, source: Uint8Array): boolean {
     const scratch = this.#buffer();
     for (let done = 0; done < source.byteLength; done += SCRATCH_BYTES) {
@@ -97,17 +97,17 @@ export class UserMemory {
     return true;
   }
 
-  /** Like {@link write}, for an address that may lie in the argument block itself: the bytes are then stored there directly. */
-  writeAnswer(block: ArgumentBlock, address: number, source: Uint8Array): boolean {
+  /** Like {@link write}, for an address that may be in the argument block: the bytes are then stored there directly. */
+  writeResult(block: ArgumentBlock, address: number, source: Uint8Array): boolean {
     const inside = address - block.address;
     const { words } = block;
     if (inside < 0 || inside + source.byteLength > words.byteLength) return this.write(address, source);
     new Uint8Array(words.buffer, words.byteOffset + inside, source.byteLength).set(source);
-    this.answeredWords = Math.ceil((inside + source.byteLength) / 4);
+    this.resultWords = Math.ceil((inside + source.byteLength) / 4);
     return true;
   }
 
-  /** Pins whole pages for the engines; undefined if one of them is not mapped: EFAULT. Throws SyscallError ENOMEM. */
+  /** Pins whole pages for the engines; returns undefined (EFAULT) if one is not mapped. Throws SyscallError ENOMEM. */
   pin(address: number, byteLength: number): PinnedPages | undefined {
     if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
     const range = { address, byteLength };

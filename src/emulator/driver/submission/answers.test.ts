@@ -6,12 +6,12 @@ import type { CardState } from '../card-state.ts';
 import {
   accept,
   acceptNothing,
-  answer,
   latchedFlags,
-  refuse,
-  refuseReservation,
+  reject,
+  rejectReservation,
   timeoutOf,
   timeoutSecondsOf,
+  writeStatus,
   writeTimestamp,
 } from './answers.ts';
 
@@ -35,7 +35,7 @@ describe('an answer of CS', () => {
 
   it('that refuses has the errno as its status, and all ones as the number', () => {
     const block = blockOf();
-    expect(refuse(block, 22)).toBe(-22);
+    expect(reject(block, 22)).toBe(-22);
     expect(csOf(block)).toMatchObject({ seq: ALL_ONES, status: 2 ** 32 - 22 });
     expect(acceptNothing(block)).toBe(0);
     expect(csOf(block)).toMatchObject({ seq: ALL_ONES, status: 0 });
@@ -43,7 +43,7 @@ describe('an answer of CS', () => {
 
   it('that refuses a reservation has no number', () => {
     const block = blockOf();
-    expect(refuseReservation(block, 12)).toBe(-12);
+    expect(rejectReservation(block, 12)).toBe(-12);
     expect(csOf(block)).toMatchObject({ seq: 0n, status: 2 ** 32 - 12 });
   });
 });
@@ -51,7 +51,7 @@ describe('an answer of CS', () => {
 describe('an answer of WAIT_CS', () => {
   it('has the status, and a timestamp only if there is one', () => {
     const block = blockOf();
-    expect(answer(block, -110, 2)).toBe(-110);
+    expect(writeStatus(block, -110, 2)).toBe(-110);
     expect(waitOf(block)).toMatchObject({ status: 2, flags: 0, timestamp_nsec: 0n });
     writeTimestamp(block, 0);
     expect(waitOf(block).flags).toBe(0);

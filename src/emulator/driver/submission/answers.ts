@@ -1,7 +1,6 @@
 /**
- * Results of the CS ioctl. All results except EAGAIN clear the argument block first. Results of the WAIT_CS ioctl, and the time-out of its arguments.
- * The time-out of a submission and its effect, from its arguments and the settings of the card. The interface of a context for the parts that return
- * results.
+ * Results of the CS and WAIT_CS ioctls in their argument blocks, and the time-outs of waits and submissions. All CS results except EAGAIN clear the
+ * argument block first.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -14,7 +13,7 @@ import type { BufferTable } from '../memory/buffer-table.ts';
 import type { UserMemory } from '../memory/user-memory.ts';
 import type { CsCounters, SubmissionTable } from './submission.ts';
 
-/** A compute context (struct hl_ctx) as its parts see it. */
+/** A compute context (struct hl_ctx) as other modules use it. */
 export interface ContextPort {
   readonly card: CardState;
   readonly device: GaudiDevice;
@@ -45,14 +44,14 @@ export function acceptNothing(block: ArgumentBlock): number {
 }
 
 /** Rejects a reservation of signals: the block is cleared, the status is the errno. */
-export function refuseReservation(block: ArgumentBlock, errno: number): number {
+export function rejectReservation(block: ArgumentBlock, errno: number): number {
   clear(block);
   block.words[OUT.status] = -errno;
   return -errno;
 }
 
 /** Rejects a submission: the block is cleared, the sequence number is all ones, the status is the errno. */
-export function refuse(block: ArgumentBlock, errno: number): number {
+export function reject(block: ArgumentBlock, errno: number): number {
   acceptNothing(block);
   block.words[OUT.status] = -errno;
   return -errno;
@@ -69,15 +68,15 @@ const WAIT_ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 /** Time-out that stands for an unlimited wait; longer ones are reduced to it. */
 const TIMEOUT_NS_MAX = 2 ** 50;
 
-/** Clears the block, then fills in the status: it is copied back whatever the result. */
-export function answer(block: ArgumentBlock, result: number, status: number): number {
+/** Clears the block, then writes the status: the block is copied back whatever the result. */
+export function writeStatus(block: ArgumentBlock, result: number, status: number): number {
   const { words } = block;
   for (let i = 0; i < WAIT_ARGS_WORDS; i++) words[i] = 0;
   words[WAIT_OUT.status] = status;
   return result;
 }
 
-/** Adds a timestamp to a result, unless it is 0: there is none. */
+/** Adds a timestamp to a result, unless it is 0 (none). */
 export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
   if (timestampNs === 0) return;
   block.words[WAIT_OUT.flags] = block.words[WAIT_OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
@@ -85,20 +84,20 @@ export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void 
   block.words[WAIT_OUT.timestamp_nsec + 1] = highOf(timestampNs);
 }
 
-/** The time-out at a word of the block, converted from microseconds to nanoseconds and limited to the range of a timer. */
+/** The time-out in a word of the block, converted from microseconds to nanoseconds and limited to the range of a timer. */
 export function timeoutOf(words: Uint32Array, word: number): number {
   return Math.min(TIMEOUT_NS_MAX, readNumber(words, word) * NS_PER_US);
 }
 
 const IN = HL_CS_ARGS.in.words;
 
-/** Seconds: CUSTOM_TIMEOUT, or the default of the driver; without a default there are no time-outs at all (hl_hw_queue_schedule_cs, Linux 6.12). */
+/** In seconds: CUSTOM_TIMEOUT, or the default of the driver; if the default is off, there are no time-outs (hl_hw_queue_schedule_cs, Linux 6.12). */
 export function timeoutSecondsOf(card: CardState, words: Uint32Array, flags: number): number {
   const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0 && card.csTimeoutSeconds !== Number.POSITIVE_INFINITY;
   return isCustom ? words[IN.timeout]! : card.csTimeoutSeconds;
 }
 
-/** The flags of a submission with those that the card sets: whether its time-out resets the card is decided when it is submitted (allocate_cs, Linux 6.12). */
+/** Adds the flags that the card sets: whether a time-out resets the card is decided at submission (allocate_cs, Linux 6.12). */
 export function latchedFlags(card: CardState, flags: number): number {
   return card.skipResetOnTimeout ? flags | HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT : flags;
 }

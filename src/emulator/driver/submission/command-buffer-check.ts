@@ -1,6 +1,6 @@
 /**
- * The driver's checks of a command buffer: for an external queue of gaudi the permitted packets, before it is copied and run; for an internal queue the
- * address ranges of users. Like the driver, it does not check mappings. Source: gaudi_validate_cb and gaudi_parse_cb_no_ext_queue
+ * Checks of a command buffer by the driver: for an external queue of gaudi the permitted packets, before it is copied and executed; for an internal queue
+ * the address ranges of users. Like the driver, they do not check mappings. Source: gaudi_validate_cb and gaudi_parse_cb_no_ext_queue
  * (drivers/accel/habanalabs/gaudi/gaudi.c, with the MMU enabled), gaudi2_validate_cb_address, Linux 6.12.
  */
 
@@ -36,12 +36,12 @@ const ACCEPTED: ReadonlySet<number> = new Set([
   PacketOpcode.LOAD_AND_EXE,
 ]);
 
-/** LOAD_AND_EXE with destination 1 loads scalars, which are packets. */
+/** LOAD_AND_EXE with destination 1 loads packets (scalars). */
 const LOAD_AND_EXE_SCALARS = 1;
 
 /**
  * Parses `byteLength` bytes of packets.
- * @returns 0, EINVAL for an unknown packet or one that extends past the end, EPERM for a privileged one that does not
+ * @returns 0; EINVAL for an unknown or truncated packet; EPERM for a complete privileged packet
  */
 export function parseExternalBuffer(memory: PhysicalMemory, byteLength: number): number {
   const { words } = memory.window(0);
@@ -64,7 +64,7 @@ interface RangeWords {
   readonly byteLength: number;
 }
 
-/** The ranges of one card. */
+/** The address ranges for user command buffers of one card. */
 export class UserCbRanges {
   readonly #ranges: readonly RangeWords[];
 
@@ -82,7 +82,7 @@ export class UserCbRanges {
     }));
   }
 
-  /** Whether one range contains the whole buffer. No range contains an empty buffer. */
+  /** Whether one range contains the whole buffer. False for an empty buffer. */
   contain(high: number, low: number, byteLength: number): boolean {
     if (byteLength === 0) return false;
     for (let i = 0; i < this.#ranges.length; i++) {

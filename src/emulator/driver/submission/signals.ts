@@ -1,5 +1,5 @@
 /**
- * The signals of one queue: two sync objects in turn, their references and the value of the next signal.
+ * The signals of one queue: two sync objects used in turn, their references and the value of the next signal.
  *
  * Source: struct hl_hw_sob, hl_cs_signal_sob_wraparound_handler and sync_stream_queue_init, drivers/accel/habanalabs/common, Linux 6.12.
  */
@@ -19,13 +19,12 @@ import {
 } from '../../../uapi/index.ts';
 import { PhysicalMemory } from '../../device/memory/physical-memory.ts';
 
-/** Values of a sync object are below this number (HL_MAX_SOB_VAL). */
+/** Values of a sync object are below this limit (HL_MAX_SOB_VAL). */
 export const SOB_VALUE_END = 0x8000;
 
-/** One sync object. */
 export class SignalObject {
   readonly id: number;
-  /** Incomplete signals and waits that use it, and reservations that are not released. */
+  /** Number of incomplete signals and waits that use it, and of unreleased reservations. */
   references = 0;
 
   constructor(id: number) {
@@ -42,7 +41,7 @@ export interface Signal {
 /** The signals of one queue. */
 export class SignalQueue {
   readonly queue: QueueEntry;
-  /** The monitor of the queue's waits. */
+  /** The monitor for waits of the queue. */
   readonly monitor: number;
   readonly #objects: readonly [SignalObject, SignalObject];
   #current: 0 | 1 = 0;
@@ -59,7 +58,7 @@ export class SignalQueue {
     return this.#objects[this.#current];
   }
 
-  /** The sync object that is used when the values of the current one are exhausted. */
+  /** The sync object for use after the values of the current one. */
   get other(): SignalObject {
     return this.#objects[this.#current === 0 ? 1 : 0];
   }
@@ -74,7 +73,7 @@ export class SignalQueue {
     return this.#next + count >= SOB_VALUE_END;
   }
 
-  /** Whether the other sync object has no references: the driver switches only then. */
+  /** Whether the other sync object has no references, without which the driver does not switch. */
   get canSwitch(): boolean {
     return this.other.references === 0;
   }
@@ -88,7 +87,7 @@ export class SignalQueue {
     return signal;
   }
 
-  /** Takes `count` consecutive signals, with one reference, from the other sync object if this one has too few; returns the first. */
+  /** Takes `count` consecutive signals with one reference, from the other sync object if this one has too few values; returns the first. */
   takeSignals(count: number): Signal {
     if (this.wraps(count)) this.#switch();
     const first = { object: this.current, value: this.#next };
@@ -111,9 +110,9 @@ export class SignalQueue {
   }
 }
 
-/* The command buffers that the driver writes for signals and waits. It encodes packets; the sequence of signals is in sync-stream.ts. */
+/** Command buffers that the driver writes for signals and waits; see sync-stream.ts for their sequence. */
 
-/** A write to a sync object: add 1. */
+/** Value of a write that adds 1 to a sync object. */
 const SOB_INCREMENT = 0x8000_0001;
 /** The fence counter that the driver uses. */
 const DRIVER_FENCE = 2;
@@ -121,7 +120,7 @@ const GROUP_SOBS = 8;
 const ARM_TARGET_SHIFT = 17;
 const CONFIG_MSB_SID_SHIFT = 16;
 
-/** Writes signal and wait packets for one ASIC. The driver uses the sync objects of the first sync manager. */
+/** Encodes signal and wait packets of one ASIC. The driver uses the sync objects of the first sync manager. */
 export class SignalPackets {
   readonly #profile: AsicProfile;
 
@@ -139,12 +138,12 @@ export class SignalPackets {
     return this.#profile.fences.some(({ firstQueue }) => firstQueue === queue.firstOfQman);
   }
 
-  /** Adds 1 to a sync object, after everything before it on the queue. */
+  /** Adds 1 to a sync object after all previous work of the queue. */
   signal(sob: number): PhysicalMemory {
     return this.#buffer([[this.sobOffset(sob), SOB_INCREMENT]], false);
   }
 
-  /** Arms a monitor for "sync object is at least `value`" and waits for it on the fence of the queue. */
+  /** Arms a monitor for "sync object is at least `value`", and waits for it on the fence of the queue. */
   wait(queue: QueueEntry, monitor: number, sob: number, value: number): PhysicalMemory {
     const manager = this.#manager;
     const { cfg, fences, fenceStrides } = this.#profile;

@@ -46,15 +46,15 @@ describe('submissions', () => {
   it('are as many in flight as there are slots, exactly', () => {
     const { submit } = open();
     const all = [0, 1, 2, 3].map((i) => {
-      expect(table.hasRoom, `before ${i}`).toBe(true);
+      expect(table.hasFreeSlot, `before ${i}`).toBe(true);
       return submit();
     });
-    expect([all.map(({ seq }) => seq), table.hasRoom, table.nextSeq]).toEqual([[1, 2, 3, 4], false, 5]);
+    expect([all.map(({ seq }) => seq), table.hasFreeSlot, table.nextSeq]).toEqual([[1, 2, 3, 4], false, 5]);
     // One that completes behind the oldest frees no slot for the next.
     finish(all[1]!);
-    expect(table.hasRoom).toBe(false);
+    expect(table.hasFreeSlot).toBe(false);
     finish(all[0]!);
-    expect(table.hasRoom).toBe(true);
+    expect(table.hasFreeSlot).toBe(true);
     expect(submit().seq).toBe(5);
     expect([table.find(1), table.find(2)?.seq, table.find(5)?.seq, table.find(6)]).toEqual([
       undefined,
@@ -132,7 +132,7 @@ describe('submissions', () => {
     finish(all[0]!);
     table.abort(all[1]);
     expect(all.map(({ state }) => state)).toEqual([COMPLETED, TIMED_OUT, ABORTED]);
-    expect([ends, stream.outstanding, table.oldest, table.hasRoom]).toEqual([[1, 2, 3], 0, 4, true]);
+    expect([ends, stream.outstanding, table.oldest, table.hasFreeSlot]).toEqual([[1, 2, 3], 0, 4, true]);
   });
 
   it('that are forced to an end hold the context until their jobs are done', () => {

@@ -1,8 +1,8 @@
 /**
  * Command submissions of one context: their slots, jobs, completion and outcome.
  *
- * Completion is polled: a submission is complete when its jobs are done, which the memory shared with the engines
- * shows. {@link SubmissionTable.retire} checks the oldest submissions and releases their slots.
+ * Completion is polled: a submission is complete when its jobs are done, according to memory shared with the engines. {@link SubmissionTable.retire}
+ * checks the oldest submissions and releases their slots.
  */
 
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
@@ -17,7 +17,7 @@ const STAMP_BYTES = 8;
 export const SubmissionState = { FREE: 0, PENDING: 1, COMPLETED: 2, TIMED_OUT: 3, ABORTED: 4 } as const;
 export type SubmissionState = (typeof SubmissionState)[keyof typeof SubmissionState];
 
-/** Maximum number of stored outcomes of old submissions with a timestamp (struct hl_cs_outcome_store of the driver). */
+/** Limit of stored outcomes of old submissions with a timestamp (struct hl_cs_outcome_store of the driver). */
 const OUTCOMES_MAX = 256;
 
 /** One submission, in the slot `seq & (max pending - 1)`. */
@@ -26,23 +26,23 @@ export class Submission {
   state: SubmissionState = SubmissionState.FREE;
   /** Bits of HL_CS_FLAGS. */
   flags = 0;
-  /** Seconds, a small integer: passing it on allocates nothing. */
+  /** In seconds, an integer, which can be passed on without an allocation. */
   timeoutSeconds = 0;
   jobCount = 0;
   readonly jobs: Job[] = [];
   /** The stream of each job. */
   readonly streams: Stream[] = [];
-  /** The group of a staged submission; completes with its last member. */
+  /** The staged submission that it belongs to; it completes with the last member. */
   staged: StagedGroup | undefined = undefined;
-  /** Whether it used a stream-master queue: it ends a multi-wait. */
+  /** Whether it used a stream-master queue, so that it ends a multi-wait. */
   multiWait = false;
-  /** A SIGNAL submission: a WAIT one may name it. */
+  /** Whether it is a SIGNAL submission, to which a WAIT submission can refer. */
   signal = false;
-  /** Called once, when its state becomes final; undefined for none. */
+  /** Called once, when its state becomes final. */
   onEnd: (() => void) | undefined = undefined;
-  /** Injected: completion is withheld, whatever the state of its jobs. */
+  /** Injected fault: completion is withheld, regardless of its jobs. */
   withheld = false;
-  /** Injected: its engines do not run it. */
+  /** Injected fault: the engines do not execute it. */
   hung = false;
 
   begin(seq: number, flags: number, timeoutSeconds: number): void {
@@ -59,7 +59,7 @@ export class Submission {
     this.hung = false;
   }
 
-  /** Adds a job on `stream` and returns it, reset. */
+  /** Adds a job on `stream`, reset to its initial state, and returns it. */
   addJob(stream: Stream): Job {
     const index = this.jobCount++;
     let job = this.jobs[index];
@@ -78,7 +78,7 @@ export class Submission {
     return this.state !== SubmissionState.PENDING;
   }
 
-  /** Replaces unfinished jobs by new ones, for later submissions in the slot: the streams still refer to the old ones. */
+  /** Replaces unfinished jobs by new ones for later submissions in the slot, because the streams still refer to the old ones. */
   abandonJobs(): void {
     for (let i = 0; i < this.jobCount; i++) {
       const job = this.jobs[i]!;
@@ -116,12 +116,12 @@ export class StagedGroup {
   }
 }
 
-/** Stored outcome of a submission that left its slot. */
+/** The outcome of a submission that has left its slot. */
 export interface StoredOutcome {
   readonly timestampNs: number;
 }
 
-/** Counters of rejected submissions by reason (struct hl_cs_counters): those of a context, or sums of several. */
+/** Counters of rejected submissions by reason (struct hl_cs_counters), of a context or summed. */
 export class CsCounters {
   outOfMemory = 0;
   parsing = 0;
@@ -130,7 +130,6 @@ export class CsCounters {
   maxCsInFlight = 0;
   validation = 0;
 
-  /** Adds another set to this one. */
   add(other: CsCounters): void {
     this.outOfMemory += other.outOfMemory;
     this.parsing += other.parsing;
@@ -141,7 +140,6 @@ export class CsCounters {
   }
 }
 
-/** The submissions of one context. */
 export class SubmissionTable {
   /** Sequence number of the next submission. */
   nextSeq = 1;
@@ -150,26 +148,26 @@ export class SubmissionTable {
   readonly counters: CsCounters = new CsCounters();
   readonly #slots: (Submission | undefined)[];
   readonly #mask: number;
-  /** A 64-bit time per slot, written by the engines; mapped at the first use of a timestamp. */
+  /** A 64-bit completion time per slot, written by the engines; mapped when a timestamp is first used. */
   #stamps: MappedMemory | undefined;
   readonly #outcomes: Map<number, StoredOutcome> = new Map();
   readonly #stagedGroups: Map<number, StagedGroup> = new Map();
   /** Jobs of submissions that {@link forceComplete} has ended. */
   readonly #leftJobs: Job[] = [];
 
-  /** @param maxPending slots, a power of two (max_pending_cs) */
+  /** @param maxPending number of slots, a power of two (max_pending_cs) */
   constructor(maxPending: number) {
     this.#slots = new Array<Submission | undefined>(maxPending).fill(undefined);
     this.#mask = maxPending - 1;
   }
 
-  /** Address for the time of completion of a submission. */
+  /** Address for the completion time of a submission. */
   stampAddress(submission: Submission): number {
     this.#stamps ??= mapAnonymous(this.#slots.length * STAMP_BYTES);
     return this.#stamps.address + (submission.seq & this.#mask) * STAMP_BYTES;
   }
 
-  /** The time at which a complete submission completed, in nanoseconds of CLOCK_MONOTONIC. */
+  /** Completion time in nanoseconds of CLOCK_MONOTONIC. */
   timestampNs(submission: Submission): number {
     if (this.#stamps === undefined) return 0;
     return Number(this.#stamps.view.getBigUint64((submission.seq & this.#mask) * STAMP_BYTES, true));
@@ -180,13 +178,13 @@ export class SubmissionTable {
     this.#stamps?.close();
   }
 
-  /** Whether the driver has incomplete submissions, also if their waits have ended: they hold the context. */
+  /** Whether there are incomplete submissions, even if their waits have ended: they keep the context in use. */
   get hasActive(): boolean {
     this.retire();
     return this.oldest < this.nextSeq || this.#leftJobs.some((job) => !job.done);
   }
 
-  /** Opens the next submission. Only if {@link hasRoom}: an older one would lose its slot. */
+  /** Opens the next submission. Requires {@link hasFreeSlot}, because an older one would lose its slot. */
   open(flags: number, timeoutSeconds: number): Submission {
     const index = this.nextSeq & this.#mask;
     let slot = this.#slots[index];
@@ -195,7 +193,7 @@ export class SubmissionTable {
       this.#slots[index] = slot;
     } else this.#remember(slot);
     slot.begin(this.nextSeq, flags, timeoutSeconds);
-    // One that is rejected has the time 0.
+    // A rejected submission has time 0.
     if ((flags & HL_CS_FLAGS.TIMESTAMP) !== 0) this.#stamps?.view.setBigUint64(index * STAMP_BYTES, 0n, true);
     this.nextSeq += 1;
     return slot;
@@ -207,14 +205,14 @@ export class SubmissionTable {
     return slot !== undefined && slot.seq === seq && slot.state !== SubmissionState.FREE ? slot : undefined;
   }
 
-  /** Removes the outcome of a submission that left the window: each can be read once. */
+  /** Removes and returns the outcome of a submission that has left the window: each can be read once. */
   takeOutcome(seq: number): StoredOutcome | undefined {
     const outcome = this.#outcomes.get(seq);
     this.#outcomes.delete(seq);
     return outcome;
   }
 
-  /** Checks whether a pending submission is complete, and updates its state. */
+  /** Updates the state of a pending submission, and returns it. */
   poll(submission: Submission): SubmissionState {
     if (submission.state !== SubmissionState.PENDING) return submission.state;
     const done = submission.staged === undefined ? submission.jobsDone : submission.staged.done;
@@ -222,7 +220,7 @@ export class SubmissionTable {
     return submission.state;
   }
 
-  /** Checks all pending submissions, also those behind an incomplete one. */
+  /** Updates all pending submissions, including those behind an incomplete one. */
   pollAll(): void {
     for (let seq = this.oldest; seq < this.nextSeq; seq++) {
       const submission = this.find(seq);
@@ -231,13 +229,13 @@ export class SubmissionTable {
     this.retire();
   }
 
-  /** Whether {@link open} has a slot: the submission that had it is complete. */
-  get hasRoom(): boolean {
+  /** Whether {@link open} has a free slot: the previous submission in it is complete. */
+  get hasFreeSlot(): boolean {
     const slot = this.#slots[this.nextSeq & this.#mask];
     return slot === undefined || slot.state === SubmissionState.FREE || this.poll(slot) !== SubmissionState.PENDING;
   }
 
-  /** Retires complete submissions from the oldest on. */
+  /** Retires complete submissions, oldest first. */
   retire(): void {
     while (this.oldest < this.nextSeq) {
       const submission = this.find(this.oldest);
@@ -246,13 +244,13 @@ export class SubmissionTable {
     }
   }
 
-  /** The oldest incomplete submission: the one whose time-out runs. */
+  /** The oldest incomplete submission, whose time-out runs. */
   get head(): Submission | undefined {
     this.retire();
     return this.oldest < this.nextSeq ? this.find(this.oldest) : undefined;
   }
 
-  /** Ends everything pending: `timedOut` with that state, the others as aborted. */
+  /** Ends all pending submissions: `timedOut` with that state, the others as aborted. */
   abort(timedOut: Submission | undefined): void {
     for (let seq = this.oldest; seq < this.nextSeq; seq++) {
       const submission = this.find(seq);
@@ -262,7 +260,7 @@ export class SubmissionTable {
     this.oldest = this.nextSeq;
   }
 
-  /** Ends the waits for everything pending as aborted; the engines continue (force_complete_cs, Linux 6.12). */
+  /** Ends the waits for all pending submissions as aborted; the engines continue (force_complete_cs, Linux 6.12). */
   forceComplete(): void {
     this.retire();
     for (let seq = this.oldest; seq < this.nextSeq; seq++) {
@@ -271,20 +269,20 @@ export class SubmissionTable {
       this.#leftJobs.push(
         ...submission.jobs.filter((_, i) => i < submission.jobCount && submission.streams[i]!.tracked),
       );
-      // Of one that cannot complete the jobs may all be done.
+      // The jobs of a submission that cannot complete may all be done.
       if (submission.withheld || submission.staged?.closed === false) this.#leftJobs.push(new Job());
     }
     this.abort(undefined);
   }
 
-  /** Opens a staged group at its first member. */
+  /** Opens a staged submission with its first member. */
   openStaged(first: Submission): StagedGroup {
     const group = new StagedGroup(first.seq);
     this.#stagedGroups.set(first.seq, group);
     return group;
   }
 
-  /** The staged group that is still open for `firstSeq`. */
+  /** The open staged submission whose first member is `firstSeq`. */
   findStaged(firstSeq: number): StagedGroup | undefined {
     const group = this.#stagedGroups.get(firstSeq);
     return group === undefined || group.closed ? undefined : group;
@@ -306,7 +304,7 @@ export class SubmissionTable {
     onEnd();
   }
 
-  /** Stores the outcome of a submission that is about to lose its slot, if it has a timestamp. */
+  /** Stores the outcome of a submission with a timestamp before it loses its slot. */
   #remember(leaving: Submission): void {
     if ((leaving.flags & HL_CS_FLAGS.TIMESTAMP) === 0 || leaving.state !== SubmissionState.COMPLETED) return;
     this.#outcomes.set(leaving.seq, { timestampNs: this.timestampNs(leaving) });
@@ -316,32 +314,31 @@ export class SubmissionTable {
   }
 }
 
-/*
- * The time-out of the oldest incomplete submission of a card (the TDR of the driver). Time is counted only for the oldest submission, from the moment
- * at which it is found to be the oldest. The card handles the expiry.
+/**
+ * Time-out of the oldest incomplete submission of a card (the TDR of the driver). Time counts only for the oldest submission, from when it is found to be
+ * the oldest. The card handles the expiry.
  */
 
 const NS_PER_S = 1e9;
 
-/** The time-out watch of one card. */
 export class TimeoutWatch {
   readonly #clock: Clock;
   readonly #onTimer: () => void;
   #timer: Timer | undefined;
   #timerNs = 0;
-  /** The submission whose time runs, and its start; 0 for none. */
+  /** Sequence number of the submission whose time runs, and its start; 0 for none. */
   #headSeq = 0;
   #headSinceNs = 0;
-  /** The head has timed out without a reset: the next time-out runs when it has completed (cs_handle_tdr, Linux 6.12). */
+  /** Whether it timed out without a reset: the next time-out starts when it has completed (cs_handle_tdr, Linux 6.12). */
   #isOverdue = false;
 
-  /** @param onTimer called when {@link expired} has to be checked */
+  /** @param onTimer called when {@link expired} must be checked */
   constructor(clock: Clock, onTimer: () => void) {
     this.#clock = clock;
     this.#onTimer = onTimer;
   }
 
-  /** True from the first incomplete submission on, until a timer finds none. */
+  /** True from the first incomplete submission until a timer finds none. */
   get active(): boolean {
     return this.#timer !== undefined || this.#isOverdue;
   }
@@ -352,7 +349,7 @@ export class TimeoutWatch {
     if (head !== undefined) this.#arm(this.#deadlineOf(head));
   }
 
-  /** The oldest incomplete submission if its time has expired, once; otherwise the watch continues. */
+  /** The oldest incomplete submission if its time has expired, once; otherwise continues to watch. */
   expired(submissions: SubmissionTable): Submission | undefined {
     const { head } = submissions;
     if (head === undefined) {
@@ -385,7 +382,7 @@ export class TimeoutWatch {
     return this.#isOverdue ? Number.POSITIVE_INFINITY : this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
   }
 
-  /** Arms the timer. A pending timer is replaced only if it would fire too late; one that fires too early is armed again then. */
+  /** Arms the timer. A pending timer is replaced only if it would fire too late; if it fires too early, it is armed again. */
   #arm(deadlineNs: number): void {
     if (deadlineNs === Number.POSITIVE_INFINITY || (this.#timer !== undefined && this.#timerNs <= deadlineNs)) return;
     this.#timer?.cancel();
@@ -397,14 +394,12 @@ export class TimeoutWatch {
   }
 }
 
-/*
- * The checked chunks of the current submission: their command buffers and streams. Reused from call to call, so that a submission allocates nothing.
- */
+/** The checked chunks of the current submission: command buffers and streams. Reused, so that a submission allocates nothing. */
 
-/** A checked chunk: command buffer and stream. Slots are reused from call to call. */
+/** A checked chunk: command buffer and stream. Reused by later submissions. */
 export class CheckedChunk {
   stream: Stream;
-  /** A command buffer of the driver; undefined for one that the card fetches from the address in `high` and `low`. */
+  /** A driver command buffer; undefined for one that the card fetches from the address in `high` and `low`. */
   memory: PhysicalMemory | undefined = undefined;
   high = 0;
   low = 0;
@@ -415,7 +410,6 @@ export class CheckedChunk {
   }
 }
 
-/** Checked chunks of the current submission. */
 export class ChunkList {
   readonly items: CheckedChunk[] = [];
   length = 0;

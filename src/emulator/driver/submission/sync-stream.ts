@@ -1,8 +1,8 @@
 /**
- * Signals between queues: SIGNAL and WAIT submissions and reservations of signals (the sync stream of the driver).
+ * Signals between queues: SIGNAL and WAIT submissions, and reservations of signals (the sync stream of the driver).
  *
- * A signal is a job of the driver that adds 1 to a sync object of its queue; a wait is one that arms a monitor on that object and
- * blocks on a fence. Source: drivers/accel/habanalabs/common/command_submission.c and hw_queue.c, Linux 6.12.
+ * A signal is a job of the driver that adds 1 to a sync object of its queue; a wait is a job that arms a monitor on that object and blocks on a fence.
+ * Source: drivers/accel/habanalabs/common/command_submission.c and hw_queue.c, Linux 6.12.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -16,8 +16,8 @@ import {
   acceptNothing,
   type ContextPort,
   latchedFlags,
-  refuse,
-  refuseReservation,
+  reject,
+  rejectReservation,
   timeoutSecondsOf,
 } from './answers.ts';
 import { type Signal, SignalPackets, SignalQueue, SOB_VALUE_END } from './signals.ts';
@@ -28,11 +28,11 @@ const OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
 
-/** Sync objects and monitors that the driver reserves before those of the sync streams. */
+/** Number of sync objects and monitors that the driver reserves before those of the sync streams. */
 const DRIVER_SOBS = { gaudi: 128, gaudi2: 85 } as const;
 const DRIVER_MONITORS = { gaudi: 64, gaudi2: 125 } as const;
 
-/** Maximum number of reservations of a context; the driver is limited by its memory. */
+/** Limit of reservations per context; the driver is limited only by its memory. */
 const RESERVATIONS_MAX = 65536;
 
 /** A reservation of signals (struct hl_cs_encaps_sig_handle), until it is released and no submission refers to it. */
@@ -42,19 +42,18 @@ interface Reservation {
   /** The first of its signals. */
   readonly first: Signal;
   readonly count: number;
-  /** The first member of the staged submission that raises the signals; 0 before there is one. */
+  /** The first member of the staged submission that raises the signals; 0 if not bound yet. */
   seq: number;
-  /** Incomplete submissions that refer to it. */
+  /** Number of incomplete submissions that refer to it. */
   references: number;
 }
 
-/** Flags of a submission, and the time after which its queue counts as stuck. */
+/** Flags of a submission, and its time-out. */
 interface SubmitOptions {
   readonly flags: number;
   readonly timeoutSeconds: number;
 }
 
-/** The sync streams of one context. */
 export class SyncStream {
   readonly #context: ContextPort;
   readonly #queues: Map<number, SignalQueue> = new Map();
@@ -88,12 +87,12 @@ export class SyncStream {
       : this.#wait(block, queue, chunk, { flags, timeoutSeconds });
   }
 
-  /** Whether a staged submission may raise the signals of a reservation (ENCAP_SIGNALS). */
+  /** Whether the handle of a reservation exists, so that a staged submission may raise its signals (ENCAP_SIGNALS). */
   isReserved(handleId: number): boolean {
     return this.#reservations.get(handleId)?.seq === 0;
   }
 
-  /** Binds a reservation to the first member of a staged submission that will raise its signals: WAIT submissions may name it. */
+  /** Binds a reservation to the first member of a staged submission that will raise its signals, so that WAIT submissions may refer to it. */
   bind(handleId: number, submission: Submission): void {
     const reservation = this.#reservations.get(handleId)!;
     reservation.seq = submission.seq;
@@ -106,8 +105,8 @@ export class SyncStream {
 
   #signal(block: ArgumentBlock, queue: SignalQueue, options: SubmitOptions): number {
     const submission = this.#open(options);
-    if (submission === undefined || !this.#hasRoom(queue)) return -Errno.EAGAIN;
-    if (queue.wraps(1) && !this.#prepareSwitch(queue)) return refuse(block, Errno.EINVAL);
+    if (submission === undefined || !this.#hasFreeEntry(queue)) return -Errno.EAGAIN;
+    if (queue.wraps(1) && !this.#prepareSwitch(queue)) return reject(block, Errno.EINVAL);
     const signal = queue.takeSignal();
     submission.signal = true;
     this.#signals.set(submission.seq, signal);
@@ -118,13 +117,13 @@ export class SyncStream {
     };
     this.#start(submission, queue.queue, this.#packets.signal(signal.object.id));
     accept(block, seq);
-    // Both results describe the state after the signal: after the last value of a sync object, they belong to the other sync object.
+    // Both results are read after the signal: after the last value of a sync object, they are those of the other sync object.
     block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(queue.current.id);
     block.words[OUT.sob_count_before_submission] = queue.next - 1;
     return 0;
   }
 
-  /** A WAIT submission for one signal. Nothing is submitted if the signal has completed. */
+  /** A WAIT submission for one signal. If the signal has completed, nothing is submitted. */
   #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, options: SubmitOptions): number {
     if ((options.flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0) return this.#waitReserved(block, queue, chunk, options);
     const { userMemory, submissions } = this.#context;
@@ -141,14 +140,14 @@ export class SyncStream {
     return this.#submitWait(block, queue, signal, options);
   }
 
-  /** A WAIT submission for some of the signals that a staged submission raises. Nothing is submitted if their reservation no longer exists. */
+  /** A WAIT submission for signals that a staged submission raises. If their reservation no longer exists, nothing is submitted. */
   #waitReserved(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, options: SubmitOptions): number {
     const { submissions } = this.#context;
     const seq = readNumber(chunk, CHUNK.encaps_signal_seq);
     const reservation = [...this.#reservations.values()].find((each) => each.seq !== 0 && each.seq === seq);
     if (reservation === undefined) return acceptNothing(block);
     const offset = chunk[CHUNK.encaps_signal_offset]!;
-    if (offset > reservation.count) return refuse(block, Errno.EINVAL);
+    if (offset > reservation.count) return reject(block, Errno.EINVAL);
     const signalling = submissions.find(seq);
     if (signalling === undefined || submissions.poll(signalling) !== SubmissionState.PENDING)
       return acceptNothing(block);
@@ -166,8 +165,8 @@ export class SyncStream {
   ): number {
     const submission = this.#open(options);
     if (submission === undefined) return -Errno.EAGAIN;
-    // If the queue is full, the driver reports a signal that has completed meanwhile.
-    if (!this.#hasRoom(queue)) return acceptNothing(block);
+    // If the queue is full, the driver reports success for a signal that has completed meanwhile.
+    if (!this.#hasFreeEntry(queue)) return acceptNothing(block);
     const { reservation } = options;
     object.references += 1;
     if (reservation !== undefined) reservation.references += 1;
@@ -183,10 +182,10 @@ export class SyncStream {
     const { words } = block;
     const count = words[IN.encaps_signals_count]!;
     const queue = this.#signalQueue(words[IN.encaps_signals_q_idx]!);
-    if (count >= SOB_VALUE_END || queue === undefined) return refuseReservation(block, Errno.EINVAL);
-    if (this.#reservations.size >= RESERVATIONS_MAX) return refuseReservation(block, Errno.EINVAL);
+    if (count >= SOB_VALUE_END || queue === undefined) return rejectReservation(block, Errno.EINVAL);
+    if (this.#reservations.size >= RESERVATIONS_MAX) return rejectReservation(block, Errno.EINVAL);
     this.#context.submissions.pollAll();
-    if (queue.wraps(count) && !this.#prepareSwitch(queue)) return refuseReservation(block, Errno.EINVAL);
+    if (queue.wraps(count) && !this.#prepareSwitch(queue)) return rejectReservation(block, Errno.EINVAL);
     const first = queue.takeSignals(count);
     const id = this.#ids.take();
     this.#reservations.set(id, { id, queue, first, count, seq: 0, references: 0 });
@@ -197,16 +196,16 @@ export class SyncStream {
     return 0;
   }
 
-  /** Only the last reservation of a queue can be cancelled, while no signal follows it and no submission raises its signals. */
+  /** Cancels a reservation: only the last one of a queue, if no signal follows it and no submission raises its signals. */
   #unreserve(block: ArgumentBlock): number {
     const reservation = this.#reservations.get(block.words[IN.encaps_sig_handle_id]!);
-    if (reservation === undefined || reservation.seq !== 0) return refuse(block, Errno.EINVAL);
-    if (!reservation.queue.giveBack(reservation.first, reservation.count)) return refuse(block, Errno.EINVAL);
+    if (reservation === undefined || reservation.seq !== 0) return reject(block, Errno.EINVAL);
+    if (!reservation.queue.giveBack(reservation.first, reservation.count)) return reject(block, Errno.EINVAL);
     this.#forget(reservation);
     return acceptNothing(block);
   }
 
-  /** Drops the reference of a submission that has ended: the last one removes the reservation. */
+  /** Drops the reference of a submission that has ended: the last reference removes the reservation. */
   #release(reservation: Reservation): void {
     reservation.references -= 1;
     if (reservation.references === 0) this.#forget(reservation);
@@ -217,26 +216,26 @@ export class SyncStream {
     this.#ids.free(id);
   }
 
-  /** Clears the other sync object of a queue before the switch to it; returns false while it has references. */
+  /** Clears the other sync object of a queue before a switch to it; returns false while it has references. */
   #prepareSwitch(queue: SignalQueue): boolean {
     if (!queue.canSwitch) return false;
     this.#context.device.registers.writeRegister(this.#packets.sobOffset(queue.other.id), 0);
     return true;
   }
 
-  /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the window has no room. */
+  /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the window is full. */
   #open({ flags, timeoutSeconds }: SubmitOptions): Submission | undefined {
     const { submissions, counters, card } = this.#context;
     submissions.pollAll();
-    if (!submissions.hasRoom) {
+    if (!submissions.hasFreeSlot) {
       counters.maxCsInFlight += 1;
       return undefined;
     }
     return submissions.open(latchedFlags(card, flags), timeoutSeconds);
   }
 
-  /** Whether the queue has room for a job; counts a submission that it has none for. */
-  #hasRoom({ queue }: SignalQueue): boolean {
+  /** Whether the queue has a free entry; if not, counts the rejected submission. */
+  #hasFreeEntry({ queue }: SignalQueue): boolean {
     const { counters, device } = this.#context;
     const stream = device.stream(queue.id);
     if (stream.outstanding < stream.length) return true;
@@ -244,10 +243,10 @@ export class SyncStream {
     return false;
   }
 
-  /** Counts and rejects a submission that does not describe valid work. */
+  /** Counts and rejects an invalid submission. */
   #invalid(block: ArgumentBlock, errno: number): number {
     this.#context.counters.validation += 1;
-    return refuse(block, errno);
+    return reject(block, errno);
   }
 
   #start(submission: Submission, queue: QueueEntry, packets: PhysicalMemory): void {
@@ -262,7 +261,7 @@ export class SyncStream {
     if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   }
 
-  /** The signals of a queue; undefined for a queue outside the sync streams. */
+  /** The signals of a queue; undefined for a queue without sync streams. */
   #signalQueue(queueId: number): SignalQueue | undefined {
     const known = this.#queues.get(queueId);
     if (known !== undefined) return known;
@@ -277,7 +276,7 @@ export class SyncStream {
   }
 }
 
-/** External queues of gaudi; every queue of gaudi2 except those of the network and of the driver. */
+/** External queues of gaudi; all queues of gaudi2 except network queues and those of the driver. */
 function supportsSignals({ kind, engine }: QueueEntry): boolean {
   return kind === 'external' || (kind === 'hw' && engine !== 'nic');
 }

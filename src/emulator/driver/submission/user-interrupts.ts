@@ -1,6 +1,6 @@
 /**
- * User interrupts of a context: waiting for a counter that the card raises together with an interrupt (WAIT_CS with INTERRUPT), and
- * timestamps that the driver writes when it is raised (REGISTER_INTERRUPT).
+ * User interrupts of a context: waits for a counter that the card increments with an interrupt (WAIT_CS with INTERRUPT), and timestamps that the driver
+ * writes when the interrupt is raised (REGISTER_INTERRUPT).
  *
  * Source: drivers/accel/habanalabs/common/command_submission.c and irq.c, Linux 6.12.
  */
@@ -16,7 +16,7 @@ import {
 } from '../../../uapi/index.ts';
 import { readNumber, readU64 } from '../base/numbers.ts';
 import type { DriverBuffer } from '../memory/buffer-table.ts';
-import { answer, type ContextPort, timeoutOf, writeTimestamp } from './answers.ts';
+import { type ContextPort, timeoutOf, writeStatus, writeTimestamp } from './answers.ts';
 
 const IN = HL_WAIT_CS_ARGS.in.words;
 const COUNTER_BYTES = 8;
@@ -25,13 +25,13 @@ const COUNTER_BYTES = 8;
 const ANY_CQ_ID = 0xfff;
 const ANY_DECODER_ID = 0xffe;
 
-/** Maximum number of incomplete registered records of a context; the driver is limited by its timestamp buffers. */
+/** Limit of incomplete registered records per context; the driver is limited by its timestamp buffers. */
 const RECORDS_MAX = 65536;
 
-/** Reads a 64-bit counter, in a command buffer of the driver or in user memory; undefined if it is no longer readable. */
+/** Reads a 64-bit counter in a driver command buffer or in user memory; undefined once it is not readable. */
 type Counter = () => bigint | undefined;
 
-/** A timestamp to be written when a counter reaches its target. */
+/** A timestamp to write when a counter reaches its target. */
 interface InterruptRecord {
   readonly interrupt: number;
   readonly counter: Counter;
@@ -40,7 +40,6 @@ interface InterruptRecord {
   readonly offset: number;
 }
 
-/** The interrupts of one context. */
 export class UserInterrupts {
   readonly #context: ContextPort;
   /** By buffer and offset. */
@@ -60,12 +59,12 @@ export class UserInterrupts {
     return this.#raised;
   }
 
-  /** Number of timestamps that are registered and not written yet. */
+  /** Number of registered timestamps that are not written yet. */
   get registered(): number {
     return this.#records.size;
   }
 
-  /** Called when the card raises an interrupt: its waiters, and those for any of its kind, read their counters again. */
+  /** Called when the card raises an interrupt: waiters for it, or for any interrupt of its kind, read their counters again. */
   raise(vector: number): void {
     this.#raised += 1;
     this.#serve(vector);
@@ -75,7 +74,7 @@ export class UserInterrupts {
     else if (vector < engines.decoderCount) this.#serve(ANY_DECODER_ID);
   }
 
-  /** WAIT_CS with INTERRUPT. A refusal leaves the arguments as they are. */
+  /** WAIT_CS with INTERRUPT. A rejected call does not change the arguments. */
   waitIoctl(block: ArgumentBlock): number {
     const { words } = block;
     const flags = words[IN.flags]!;
@@ -118,8 +117,8 @@ export class UserInterrupts {
   }
 
   /**
-   * A reset or the removal of the card ends a wait for a counter in a command buffer with EIO, and one for a counter in user memory with the status
-   * ABORTED (hl_release_pending_user_interrupts).
+   * A reset or removal of the card ends a wait with EIO for a counter in a command buffer, and with status ABORTED for a counter in user memory
+   * (hl_release_pending_user_interrupts).
    */
   #wait(block: ArgumentBlock, counter: Counter, target: bigint, isKernelCq: boolean): number {
     const { card } = this.#context;
@@ -133,14 +132,14 @@ export class UserInterrupts {
     if (value === undefined) return -Errno.EFAULT;
     if (value < target) {
       if (card.permitsWaits) {
-        answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
-        // For a poll of a counter in a command buffer the driver writes a timestamp even if the target is not reached.
+        writeStatus(block, 0, HL_WAIT_CS_STATUS.BUSY);
+        // When a counter in a command buffer is polled, the driver writes a timestamp even if the target is not reached.
         if (isKernelCq && timeoutNs === 0) writeTimestamp(block, card.config.clock.nowNs());
         return 0;
       }
-      return isKernelCq ? -Errno.EIO : answer(block, 0, HL_WAIT_CS_STATUS.ABORTED);
+      return isKernelCq ? -Errno.EIO : writeStatus(block, 0, HL_WAIT_CS_STATUS.ABORTED);
     }
-    answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+    writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     writeTimestamp(block, card.config.clock.nowNs());
     return 0;
   }
@@ -155,11 +154,11 @@ export class UserInterrupts {
     const record: InterruptRecord = { interrupt, counter, target, buffer, offset };
     if (this.#complete(record)) {
       this.#drop(key);
-      return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+      return writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     }
     if (this.#records.size >= RECORDS_MAX && !this.#records.has(key)) return -Errno.ENOMEM;
     this.#keep(key, record);
-    return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+    return writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
   }
 
   /** Writes the time if the counter has reached the target. Returns true if the record is complete. */

@@ -109,11 +109,12 @@ function isForeign(fd: number, offset: number, byteLength: number): boolean {
  */
 export function dmabufOf(dmabufs: DmabufRegistry, fd: number, offset: number, byteLength: number): ExportedDmabuf {
   const dmabuf = dmabufs.find(fd);
-  if (typeof dmabuf === 'number') throw refusal(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
-  if (!dmabuf.isOnBus) throw refusal(Errno.ENODEV, `the card of descriptor ${fd} was reset or removed`);
+  if (typeof dmabuf === 'number')
+    throw callError(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
+  if (!dmabuf.isOnBus) throw callError(Errno.ENODEV, `the card of descriptor ${fd} was reset or removed`);
   if (offset + byteLength <= dmabuf.byteLength) return dmabuf;
   const range = `${byteLength} bytes at ${offset}`;
-  throw refusal(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
+  throw callError(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
 }
 
 /** The dma-bufs of the cards in this process, and of foreign devices. */
@@ -133,9 +134,9 @@ export const NO_DMABUFS: DmabufAccess = {
 
 /** @throws SyscallError EOPNOTSUPP */
 export function refuseDmabuf(fd: number): never {
-  throw refusal(Errno.EOPNOTSUPP, `descriptor ${fd}`);
+  throw callError(Errno.EOPNOTSUPP, `descriptor ${fd}`);
 }
 
-function refusal(errno: number, what: string): SyscallError {
+function callError(errno: number, what: string): SyscallError {
   return new SyscallError('ibv_reg_dmabuf_mr', errno, `${what} (emulated)`);
 }
