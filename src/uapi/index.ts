@@ -1,4 +1,4 @@
-/** The habanalabs kernel ABI as data. Re-exports only. */
+/** The habanalabs kernel ABI as data. */
 
 export * from './asic/asic-profile.ts';
 export * from './asic/asic-profile-gaudi.ts';

@@ -14,10 +14,10 @@ import {
 } from './asic-profile.ts';
 import { GAUDI_QUEUES, GaudiQueueBase, STREAMS_PER_QMAN } from './queues.ts';
 
-/** First user sync object of the W_S block: 128 for collective wait and 16 for sync streams are the driver's. */
+/** First user sync object of the W_S block: the driver keeps 128 for collective wait and 16 for sync streams. */
 export const GAUDI_FIRST_AVAILABLE_W_S_SYNC_OBJECT = 144;
 
-/** First user monitor of the W_S block: 64 for collective wait and 8 for sync streams are the driver's. */
+/** First user monitor of the W_S block: the driver keeps 64 for collective wait and 8 for sync streams. */
 export const GAUDI_FIRST_AVAILABLE_W_S_MONITOR = 72;
 
 /** Bytes at the start of SRAM that the driver keeps. */

@@ -10,7 +10,7 @@ import type { QueueEntry } from './queues.ts';
 /** The generations. */
 export type AsicName = 'gaudi' | 'gaudi2' | 'gaudi3';
 
-/** A range of addresses; `end` is the first address behind it. */
+/** A range of addresses; `end` is the first address after it. */
 export interface AddressRange {
   readonly start: bigint;
   readonly end: bigint;
@@ -18,7 +18,7 @@ export interface AddressRange {
 
 /** Capabilities of the driver of a generation. Without a capability, its calls fail with the errno of the driver. */
 export interface AsicCapabilities {
-  /** Takes command submissions. Gaudi3 has no queue ids: INFO and MEMORY only. */
+  /** Accepts command submissions. Gaudi3 has no queue ids: INFO and MEMORY only. */
   readonly submits: boolean;
   /** STAGED_SUBMISSION flags. */
   readonly staged: boolean;
@@ -50,25 +50,25 @@ export interface DramProfile {
   readonly pageSize: bigint;
   /** Bytes from `base` that belong to driver and firmware. */
   readonly reservedSize: bigint;
-  /** Which base INFO reports: the first user byte (physical), or the start of the device MMU's range behind the physical one. */
+  /** Which base INFO reports: the first user byte (physical), or the start of the device MMU's range after the physical one. */
   readonly reportedBase: 'physicalUserBase' | 'dmmuStart';
-  /** End of the address space of the device MMU; undefined without one. {@link dmmuRange} is what the driver uses of it. */
+  /** End of the address space of the device MMU; undefined without one. The driver uses only {@link dmmuRange} of it. */
   readonly dmmuEnd: bigint | undefined;
-  /** Page size of the device MMU. A page of device memory takes a whole one. */
+  /** Page size of the device MMU. Every page of device memory occupies a whole one. */
   readonly dmmuPageSize: bigint;
 }
 
-/** Ranges from which the driver takes virtual addresses. */
+/** Ranges from which the driver allocates virtual addresses. */
 export interface VaProfile {
   /** Host memory in 4 KiB pages. */
   readonly host: AddressRange;
-  /** Host memory in 2 MiB pages; equal to `host` where there is no separate range. */
+  /** Host memory in 2 MiB pages; equal to `host` without a separate range. */
   readonly hostHuge: AddressRange;
-  /** Parts of the ranges above that the driver allocates for a hint only. */
+  /** Ranges within those above that the driver allocates only for a hint. */
   readonly reservedHost: readonly AddressRange[];
-  /** Parts of the device memory range that the driver allocates for a hint only. */
+  /** Ranges within the device memory range that the driver allocates only for a hint. */
   readonly reservedDram: readonly AddressRange[];
-  /** Bits of a hint that the device MMU takes for device memory. */
+  /** Bits of a hint that select device memory in the device MMU. */
   readonly dramHintMask: bigint;
 }
 
@@ -135,7 +135,7 @@ export interface InterruptProfile {
   readonly userInterruptCount: number;
   /** The interrupt that a TPC raises by an assertion; 0xFFFF for none. */
   readonly tpcInterrupt: number;
-  /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code has none. */
+  /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code cannot write to it. */
   readonly msixDoorbell: bigint | undefined;
 }
 
@@ -160,7 +160,7 @@ export interface EngineProfile {
   readonly rotatorCount: number;
 }
 
-/** Everything above for one generation. */
+/** The constants of one generation. */
 export interface AsicProfile {
   readonly name: AsicName;
   /** PCI vendor id is always {@link PCI_VENDOR_HABANALABS}. */
@@ -168,7 +168,7 @@ export interface AsicProfile {
   /** Other PCI device ids of the generation: secured parts and variants. */
   readonly otherPciDeviceIds: readonly number[];
   readonly cardName: string;
-  /** On-die memory as the user sees it, without the driver's part. */
+  /** On-die memory as the user sees it, without the range that the driver keeps. */
   readonly sram: AddressRange;
   /** Configuration space: the registers. */
   readonly cfg: AddressRange;
@@ -203,7 +203,7 @@ export const PCI_VENDOR_HABANALABS = 0x1da3;
 export const NO_USER_RESOURCE = 0xffff;
 
 /**
- * The DRAM size that INFO reports for `size` bytes of physical DRAM: the part that is not reserved, in whole pages.
+ * The DRAM size that INFO reports for `size` bytes of physical DRAM: whole pages of the unreserved range.
  * @param size bytes; a card may have less than its profile
  */
 export function reportedDramSize(dram: DramProfile, size: bigint): bigint {
@@ -238,7 +238,7 @@ export interface BlockRegister {
   readonly offset: number;
 }
 
-/** A block of registers that MEMORY MAP_BLOCK hands out. */
+/** A block of registers that MEMORY MAP_BLOCK maps for users. */
 export interface UserBlock {
   /** Name in the kernel's header, without prefix and suffix. */
   readonly name: string;

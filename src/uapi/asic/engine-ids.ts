@@ -15,14 +15,14 @@ const GAUDI_FIRST = { DMA: 0, MME: 8, TPC: 12, NIC: 20 } as const;
 const GAUDI2_DCORE_ENGINES = 11;
 const GAUDI2_IN_DCORE = { EDMA: 0, MME: 2, TPC: 3 } as const;
 const GAUDI2_OUTSIDE = { DCORE0_TPC_6: 44, PDMA: 45, ROT: 47, NIC: 51 } as const;
-/** All ids (GAUDI2_ENGINE_ID_SIZE): behind the 24 NICs follow PCIE, PSOC, ARC_FARM and KDMA. */
+/** Number of ids (GAUDI2_ENGINE_ID_SIZE): after the 24 NICs follow PCIE, PSOC, ARC_FARM and KDMA. */
 export const GAUDI2_ENGINES = 79;
 /** Cores that an engine command can name (CPU_ID_MAX): 6 schedulers, those of 25 TPCs, 2 MMEs, 8 EDMAs, 2 PDMAs, 2 rotators and 24 NICs. */
 export const GAUDI2_ENGINE_CORES = 69;
 /** Number of TPCs that every dcore has; dcore 0 has one more, whose id does not follow theirs. */
 const GAUDI2_DCORE_TPCS = 6;
 
-/** The engine behind a queue; {@link HL_RAZWI_NA_ENG_ID} for one without an id. */
+/** The engine of a queue; {@link HL_RAZWI_NA_ENG_ID} for one without an id. */
 export function engineIdOf(asic: AsicName, queue: QueueEntry): number {
   return asic === 'gaudi' ? gaudiEngineId(queue) : gaudi2EngineId(queue);
 }
@@ -32,7 +32,7 @@ function gaudiEngineId({ engine, engineIndex }: QueueEntry): number {
     case 'dma':
       return GAUDI_FIRST.DMA + engineIndex;
     case 'mme':
-      // The queues of MME_0 lead to engine 2, those of MME_1 to engine 0.
+      // The queues of MME_0 belong to engine 2, those of MME_1 to engine 0.
       return GAUDI_FIRST.MME + (engineIndex === 0 ? 2 : 0);
     case 'tpc':
       return GAUDI_FIRST.TPC + engineIndex;

@@ -1,8 +1,8 @@
 /**
- * Connections between the NIC ports of the cards, in servers whose wiring is public. Data and a look-up; the driver reports link states.
+ * Connections between the NIC ports of the cards, in servers whose wiring is public. The driver reports link states.
  *
- * HLS-2 (eight Gaudi2 on a baseboard): hcl/src/platform/gaudi2/connectivity_autogen_HLS2.cpp of the vendor's collective library. Cards are
- * counted by OCP module id. Scale-up ports come in seven groups of three; each group leads to one other card.
+ * HLS-2 (eight Gaudi2 on a baseboard): hcl/src/platform/gaudi2/connectivity_autogen_HLS2.cpp of the vendor's collective library. Cards are identified by
+ * OCP module id. Scale-up ports form seven groups of three; each group connects to one other card.
  */
 
 import { HL_SERVER_TYPE } from '../ioctl/device-status.ts';
@@ -15,7 +15,7 @@ export interface WiredPort {
 
 /** Cards in an HLS-2 server. */
 export const HLS2_CARDS = 8;
-/** Ports by group; the three that are missing (8, 22, 23) lead out of the server. */
+/** Ports by group; the three missing ones (8, 22, 23) connect outside the server. */
 const HLS2_GROUPS: readonly (readonly number[])[] = [
   [0, 1, 3],
   [2, 4, 5],
@@ -25,7 +25,7 @@ const HLS2_GROUPS: readonly (readonly number[])[] = [
   [16, 17, 18],
   [19, 20, 21],
 ];
-/** By module id: the module that each group leads to. */
+/** By module id: the module that each group connects to. */
 const HLS2_PEERS: readonly (readonly number[])[] = [
   [3, 7, 4, 2, 1, 6, 5],
   [2, 6, 5, 7, 0, 3, 4],
@@ -38,7 +38,7 @@ const HLS2_PEERS: readonly (readonly number[])[] = [
 ];
 
 /**
- * The far end of a port; undefined for a port that leads out of the server, and where the wiring of the server is not public.
+ * The far end of a port; undefined for a port that connects outside the server, and if the wiring of the server is not public.
  * @param serverType one of HL_SERVER_TYPE
  */
 export function wiredPort(serverType: number, moduleId: number, port: number): WiredPort | undefined {

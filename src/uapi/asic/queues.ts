@@ -12,7 +12,7 @@
  */
 export type QueueKind = 'external' | 'internal' | 'hw' | 'cpu';
 
-/** The engine behind a queue. On gaudi `dma` 0 and 1 are the PCI channels, 2 to 7 the HBM channels. */
+/** The engine of a queue. On gaudi `dma` 0 and 1 are the PCI channels, 2 to 7 the HBM channels. */
 export type EngineClass = 'dma' | 'pdma' | 'edma' | 'mme' | 'tpc' | 'nic' | 'rotator' | 'cpu';
 
 /** One queue. */
@@ -31,8 +31,8 @@ export interface QueueEntry {
   /** Id of the queue of stream 0 of the same QMAN. */
   readonly firstOfQman: number;
   /**
-   * Whether the driver takes submissions to the queue: false for the CPU queue, for NIC queues, which need the NIC driver, and for all streams of the PDMAs of
-   * gaudi2 but PDMA_0_0, PDMA_0_1 and PDMA_1_0 (gaudi2_is_queue_enabled of gaudi2.c, the same in Linux 6.1 and 6.12).
+   * Whether the driver accepts submissions to the queue: false for the CPU queue, for NIC queues, which need the NIC driver, and for the streams of the
+   * PDMAs of gaudi2 except PDMA_0_0, PDMA_0_1 and PDMA_1_0 (gaudi2_is_queue_enabled of gaudi2.c, the same in Linux 6.1 and 6.12).
    */
   readonly userUsable: boolean;
   /** Entries of the queue; a power of two. */
@@ -94,7 +94,7 @@ interface QmanGroup {
   readonly firstIndex?: number;
   readonly dcore?: number;
   readonly length?: number;
-  /** Number of streams that take submissions, from stream 0 on; omitted for all of them. */
+  /** Number of streams that accept submissions, from stream 0; omitted for all. */
   readonly usableStreams?: number;
   readonly streamMaster?: boolean;
 }

@@ -1,9 +1,9 @@
 /**
- * The register blocks of gaudi2 that MEMORY MAP_BLOCK hands to users, and the registers in them that public headers name.
+ * The register blocks of gaudi2 that users can map by MEMORY MAP_BLOCK, and their registers that public headers name.
  *
- * Which blocks, and their sizes: gaudi2_user_mapped_blocks_init, drivers/accel/habanalabs/gaudi2/gaudi2.c, Linux 6.12. Addresses:
- * include/gaudi2/asic_reg/gaudi2_blocks_linux_driver.h; registers: the *_regs.h files beside it. The memory of an ARC (DCCM) lies 0x8000 before
- * its registers (QM_ARC_AUX), but for those of the farm.
+ * Blocks and sizes: gaudi2_user_mapped_blocks_init, drivers/accel/habanalabs/gaudi2/gaudi2.c, Linux 6.12. Addresses:
+ * include/gaudi2/asic_reg/gaudi2_blocks_linux_driver.h; registers: the *_regs.h files next to it. The memory of an ARC (DCCM) is 0x8000 before its
+ * registers (QM_ARC_AUX), except for those of the farm.
  */
 
 import type { BlockRegister, UserBlock } from './asic-profile.ts';
@@ -42,7 +42,7 @@ const PCIE_DEC0_CMD = 0x4f00000;
 const NIC0_UMR0_0 = 0x5400000;
 const NIC0_QM_DCCM0 = 0x5410000;
 
-/** Registers that lie one word behind the other. */
+/** Consecutive registers of one word each. */
 function array(name: string, offset: number, count: number, first = 0): BlockRegister[] {
   return Array.from({ length: count }, (_, index) => ({
     name: `${name}_${first + index}`,
@@ -95,7 +95,7 @@ const acpEngine = (): BlockRegister[] => [
 /** Closely coupled memory of an ARC: data, no registers. */
 const memory = (): BlockRegister[] => [];
 
-/** A block whose registers are listed when they are read: 20,000 in all, which few processes look at. */
+/** A block whose registers are listed at the first access: there are 20,000 in all, which few processes read. */
 function block(name: string, offset: number, size: number, registersOf: () => readonly BlockRegister[]): UserBlock {
   return {
     name,
@@ -115,7 +115,7 @@ function memoriesOfArcs(): UserBlock[] {
   );
   const dcores = DCORES.flatMap((dcore) => {
     const shift = dcore * GAUDI2_DCORE_STRIDE;
-    // The seventh TPC of dcore 0 is the one beside PCIe.
+    // The seventh TPC of dcore 0 is next to PCIe.
     const tpcs = Array.from({ length: dcore === 0 ? 7 : 6 }, (_, tpc) =>
       dccm(`DCORE${dcore}_TPC${tpc}_QM_DCCM`, DCORE0_TPC0_QM_DCCM + tpc * ENGINE_STRIDE + shift),
     );
@@ -187,7 +187,7 @@ function decoders(): UserBlock[] {
   ];
 }
 
-/** The driver keeps the sync manager of dcore 0 to itself. */
+/** The driver does not let users map the sync manager of dcore 0. */
 function syncManagers(): UserBlock[] {
   return [1, 2, 3].flatMap((dcore) => {
     const shift = dcore * GAUDI2_DCORE_STRIDE;

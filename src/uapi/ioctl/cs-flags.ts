@@ -82,7 +82,7 @@ export type HlWaitCsStatus = (typeof HL_WAIT_CS_STATUS)[keyof typeof HL_WAIT_CS_
 
 /** `hl_wait_cs_out.flags`. */
 export const HL_WAIT_CS_STATUS_FLAG = {
-  /** Complete for so long that the driver has forgotten it. */
+  /** Completed so long ago that the driver has dropped its outcome. */
   GONE: 0x1,
   TIMESTAMP_VLD: 0x2,
 } as const;

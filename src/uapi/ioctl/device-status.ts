@@ -1,6 +1,6 @@
 /**
- * States of a card, the events that the driver reports for it, and types of servers. The driver decides when a state changes.
- * The C name of an entry is the object's name, `_` and the key, unless noted otherwise.
+ * States of a card, the events that the driver reports for it, and server types. The C name of an entry is the object's name, `_` and the key, unless
+ * noted otherwise.
  *
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */
@@ -10,15 +10,15 @@ export const HL_DEVICE_STATUS = {
   OPERATIONAL: 0,
   IN_RESET: 1,
   MALFUNCTION: 2,
-  /** Automatic reset is switched off. */
+  /** Automatic reset is disabled. */
   NEEDS_RESET: 3,
   IN_DEVICE_CREATION: 4,
   IN_RESET_AFTER_DEVICE_RELEASE: 5,
 } as const;
 
 /**
- * The driver's text for each state (`hdev->status`, drivers/accel/habanalabs/common/habanalabs_drv.c). Its sysfs attribute `status` begins with an upper-case
- * letter (status_show, sysfs.c).
+ * The driver's string for each state (`hdev->status`, drivers/accel/habanalabs/common/habanalabs_drv.c). Its sysfs attribute `status` starts with an
+ * upper-case letter (status_show, sysfs.c).
  */
 export const HL_DEVICE_STATUS_TEXT: ReadonlyMap<number, string> = new Map([
   [HL_DEVICE_STATUS.OPERATIONAL, 'operational'],

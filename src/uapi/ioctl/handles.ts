@@ -1,9 +1,9 @@
 /**
- * Handles and mmap cookies: the 64-bit values by which a file names command buffers, hardware blocks and timestamp buffers. Handles of MEMORY ALLOC are
+ * Handles and mmap cookies: 64-bit values that identify command buffers, hardware blocks and timestamp buffers of a file. Handles of MEMORY ALLOC are
  * plain small numbers instead.
  *
- * A cookie is a type in bits 59 to 63 and an id shifted by the page size: `type << 59 | id << 12`. It is passed to mmap as the offset.
- * Hot code keeps the two 32-bit words; an id below 2^20 sits in the low word, a larger one reaches into the high word.
+ * A cookie is a type in bits 59 to 63 and an id shifted by the page size: `type << 59 | id << 12`. It is passed to mmap as the offset. Hot code keeps the
+ * two 32-bit words; an id below 2^20 is in the low word, a larger one extends into the high word.
  * Source: drivers/accel/habanalabs/common/habanalabs.h and memory_mgr.c, Linux 6.12 (HL_MMAP_TYPE_*).
  */
 
@@ -49,7 +49,7 @@ export function handleHi(type: HandleType, id: number): number {
   return ((type << TYPE_SHIFT_IN_HI) | (id >>> (32 - PAGE_SHIFT))) >>> 0;
 }
 
-/** The type field of a cookie's high word; compare with {@link HandleType}, other values are no handles. */
+/** The type field of a cookie's high word; values that {@link HandleType} lacks are not handles. */
 export function handleType(hi: number): number {
   return hi >>> TYPE_SHIFT_IN_HI;
 }
@@ -69,7 +69,7 @@ export function packHandle(type: HandleType, id: number): bigint {
   return (BigInt(type) << BigInt(HANDLE_TYPE_SHIFT)) | (BigInt(id) << BigInt(PAGE_SHIFT));
 }
 
-/** Type and id of a cookie. Cold. The type may be none of {@link HandleType} when the value is no handle. */
+/** Type and id of a cookie. Cold. For a value that is not a handle, the type may be any number. */
 export function unpackHandle(handle: bigint): { readonly type: number; readonly id: bigint } {
   const unsigned = BigInt.asUintN(64, handle);
   return {

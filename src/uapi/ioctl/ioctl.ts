@@ -59,7 +59,7 @@ export function ioctlNumber(request: number): number {
   return request & 0xff;
 }
 
-/** The {@link IoctlIndex} of a request of either family; -1 for none. */
+/** The {@link IoctlIndex} of a request of either family; -1 for another request. */
 export function ioctlIndex(request: number): number {
   const type = ioctlType(request);
   if (type !== DRM_IOCTL_TYPE && type !== HABANALABS_IOCTL_TYPE) return -1;

@@ -42,7 +42,7 @@ export const HL_INFO_OP = {
   /** u64 mask of HL_NOTIFIER_EVENT, cleared by reading. */
   GET_EVENTS: 30,
   UNDEFINED_OPCODE_EVENT: 31,
-  /** Text; its length is returned in `user_buffer_actual_size`. */
+  /** A string; its length is returned in `user_buffer_actual_size`. */
   ENGINE_STATUS: 32,
   /** The first op that Linux 6.1 does not have. */
   PAGE_FAULT_EVENT: 33,
@@ -58,7 +58,7 @@ export const HL_INFO_OP = {
 /** One of the values of {@link HL_INFO_OP}. */
 export type HlInfoOp = (typeof HL_INFO_OP)[keyof typeof HL_INFO_OP];
 
-/** SYNC_MANAGER refuses a `dcore_id` from this one on. Source: habanalabs.h of the driver, Linux 6.12. */
+/** SYNC_MANAGER rejects a `dcore_id` of this or more. Source: habanalabs.h of the driver, Linux 6.12. */
 export const HL_MAX_DCORES = 8;
 
 /** Smallest buffer in bytes that ENGINE_STATUS accepts. Source: habanalabs_ioctl.c, Linux 6.12. */
@@ -67,7 +67,7 @@ export const HL_ENGINES_DATA_MIN_SIZE = 1024;
 /** Largest buffer in bytes that ENGINE_STATUS accepts. */
 export const HL_ENGINES_DATA_MAX_SIZE = 0x100000;
 
-/** Length of the answer of DRAM_REPLACED_ROWS: struct cpucp_hbm_row_replaced_rows_info of include/linux/habanalabs/cpucp_if.h, Linux 6.12. */
+/** Length of the result of DRAM_REPLACED_ROWS: struct cpucp_hbm_row_replaced_rows_info of include/linux/habanalabs/cpucp_if.h, Linux 6.12. */
 export const CPUCP_REPLACED_ROWS_BYTES = 264;
 
 /** Dcore numbers of gaudi in SYNC_MANAGER (`HL_GAUDI_<key>_DCORE`): west or east, south or north. */
@@ -86,9 +86,9 @@ export const HL_RAZWI = {
   LBW: 0x04,
   /** High-bandwidth fabric: memory. */
   HBW: 0x08,
-  /** A range register refused the access. */
+  /** A range register rejected the access. */
   RR: 0x10,
-  /** No block answers at the address. */
+  /** No block responds at the address. */
   ADDR_DEC: 0x20,
 } as const;
 
@@ -137,7 +137,7 @@ export const HL_MEM = {
   SHARED: 0x02,
   /** The address is one of the host. */
   USERPTR: 0x04,
-  /** Fail when the hint cannot be had. */
+  /** Fail if the hint is not available. */
   FORCE_HINT: 0x08,
   PREFETCH: 0x40,
 } as const;
@@ -162,13 +162,13 @@ export type HlCbOp = (typeof HL_CB_OP)[keyof typeof HL_CB_OP];
 
 /** Flags of the CB ioctl. */
 export const HL_CB_FLAGS = {
-  /** CREATE: map the buffer for the device; gaudi refuses. */
+  /** CREATE: map the buffer for the device; gaudi rejects it. */
   MAP: 0x1,
   /** INFO: return the device address instead of the usage count. */
   GET_DEVICE_VA: 0x2,
 } as const;
 
-/** Largest kernel command buffer in bytes: 2 MiB less room for two MSG_PROT packets. */
+/** Largest kernel command buffer in bytes: 2 MiB minus space for two MSG_PROT packets. */
 export const HL_MAX_CB_SIZE: number = 0x200000 - 32;
 
 /*

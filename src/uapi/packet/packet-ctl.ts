@@ -96,7 +96,7 @@ export const WregCtl = {
   OFFSET_MASK: 0x00ffff00,
 } as const;
 
-/** Bit of the control word of CP_DMA: the upper command processor runs the buffer itself; gaudi2 (hl-thunk). */
+/** Bit of the control word of CP_DMA: the upper command processor, not the lower one, runs the buffer; gaudi2 (hl-thunk). */
 export const CP_DMA_UPPER_CP = 0x20;
 
 /** Bit fields of the first word of REPEAT (hl-thunk). */
@@ -152,7 +152,7 @@ export interface LinDmaOptions extends PacketBarriers {
   readonly swapBytes?: 2 | 4 | 8 | undefined;
 }
 
-/** What a MSG_LONG or MSG_SHORT packet sends. */
+/** Options of a MSG_LONG or MSG_SHORT packet. */
 export interface MsgOptions extends PacketBarriers {
   /** Send a timestamp instead of the value. */
   readonly timestamp?: boolean | undefined;
@@ -222,7 +222,7 @@ export function fenceCfg(id: number, target: number, decrement: number): number 
   return ((id << FenceCfg.ID_SHIFT) | wait) >>> 0;
 }
 
-/** The opcode of a control word; may be none of {@link PacketOpcode}. */
+/** The opcode of a control word; may be a number that {@link PacketOpcode} lacks. */
 export function packetOpcode(ctl: number): number {
   return (ctl >>> PacketCtl.OPCODE_SHIFT) & 0x1f;
 }
@@ -270,7 +270,7 @@ export function linDmaWrComp(ctl: number): boolean {
   return (ctl & GaudiLinDmaCtl.WRCOMP_EN) !== 0;
 }
 
-/** What a message packet sends: 0 its value, 1 a timestamp. */
+/** The operation of a message packet: 0 sends its value, 1 a timestamp. */
 export function msgOperation(ctl: number): number {
   return (ctl & MsgCtl.OP_MASK) >>> MsgCtl.OP_SHIFT;
 }

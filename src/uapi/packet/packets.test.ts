@@ -43,7 +43,7 @@ describe('encoders', () => {
 });
 
 describe('sizes', () => {
-  it('are those of the packet structs, and 0 for what is no packet', () => {
+  it('are those of the packet structs, and 0 for an opcode without a packet', () => {
     const sizes = Array.from({ length: 32 }, (_, opcode) => packets.packetBytes(opcode));
     const named = [0, 8, 8, 16, 8, 16, 8, 16, 8, 24, 8, 8, 8, 8, 24, 16, 8, 0, 8, 16];
     expect(sizes).toEqual([...named, ...new Array<number>(32 - named.length).fill(0)]);

@@ -1,9 +1,9 @@
 /**
- * QMAN packets: their sizes and hot-path encoders that write into the words of a command buffer, without allocation. Control words come from
- * packet-ctl.ts, computed beforehand.
+ * QMAN packets: their sizes, and hot-path encoders that write into the words of a command buffer without allocation. Control words are computed beforehand
+ * by packet-ctl.ts.
  *
- * Encoders take the index of the first 32-bit word and return the index behind the packet. 64-bit values are two words, low first.
- * A negative or large number in a word is stored modulo 2^32, as a Uint32Array does.
+ * Encoders take the index of the first 32-bit word and return the index after the packet. 64-bit values are two words, low first. A negative or large
+ * number in a word is stored modulo 2^32, as a Uint32Array does.
  */
 
 import { PacketOpcode } from './packet-ctl.ts';

@@ -13,7 +13,7 @@ export type FieldKind = ScalarKind | `bytes[${number}]` | `u16[${number}]` | `u3
 /** The one header that declares a field or struct which is not in every header; `vendor` is Intel's out-of-tree header. */
 export type HeaderVersion = '6.1' | '6.12' | 'vendor';
 
-/** A field that needs more than its type: a member of a union, a nested member or a field of one header only. */
+/** A field that is a member of a union, a nested member, or exists in one header only. */
 export interface FieldSpec {
   readonly kind: FieldKind;
   /** Offset in bytes; needed for the members of a union. Without it the field follows the bytes laid out so far. */
@@ -41,7 +41,7 @@ type ValueOf<K> = K extends 'u64' | 's64'
 /** The decoded record of a struct: numbers, bigint for 64-bit fields, Uint8Array for bytes, plain arrays for arrays. */
 export type StructValues<F extends StructFields> = { -readonly [K in keyof F]: ValueOf<KindOf<F[K]>> };
 
-/** Where one field lies. */
+/** Position and size of a field. */
 export interface FieldLayout {
   readonly name: string;
   readonly cPath: string;
@@ -61,7 +61,7 @@ export interface ArgsUnion<I extends StructFields, O extends StructFields> {
   readonly size: number;
   readonly in: Struct<I>;
   readonly out: Struct<O>;
-  /** The word indices of `in`; those of the answer are `out.words`. */
+  /** The word indices of `in`; those of the result are `out.words`. */
   readonly words: Struct<I>['words'];
 }
 
@@ -121,9 +121,9 @@ export class Struct<F extends StructFields> {
   }
 
   /**
-   * Writes the struct at `offset` of `view`. Fields that are not given, and padding, become zero.
-   * Where fields of a union are given together, the last one of the table stays.
-   * @throws RangeError when a value does not fit its field or the struct does not fit the view; nothing is written then
+   * Writes the struct at `offset` of `view`. Omitted fields and padding become zero. If several fields of a union are given, the last one in the table
+   * wins.
+   * @throws RangeError if a value does not fit its field or the struct does not fit the view; nothing is written then
    */
   encode(values: Partial<StructValues<F>>, view: DataView, offset: number = 0): void {
     encodeStruct(this.#laidOut, values as Readonly<Record<string, FieldValue | undefined>>, view, offset);
@@ -185,7 +185,7 @@ function alignUp(value: number, alignment: number): number {
   return Math.ceil(value / alignment) * alignment;
 }
 
-/** A struct with the places of its fields. */
+/** A struct with the positions of its fields. */
 interface LaidOut {
   readonly cName: string;
   readonly size: number;

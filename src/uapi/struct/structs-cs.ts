@@ -61,7 +61,7 @@ const HL_CS_OUT_FIELDS = {
   seq: { kind: 'u64', at: 0 },
   handle_id: { kind: 'u32', at: 0 },
   count: { kind: 'u32', at: 4 },
-  /** 0 or the negative errno of the refusal. */
+  /** 0, or the negative errno of a rejected submission. */
   status: 'u32',
   /** Offset from CFG_BASE of the sync object, for SIGNAL and RESERVE_SIGNALS_ONLY. */
   sob_base_addr_offset: 'u32',
