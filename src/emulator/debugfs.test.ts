@@ -74,7 +74,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('the debugfs files of %s', (asic) =>
     expect(card.at(sob)).toBe('0x00001234\n');
   });
 
-  it('refuses addresses without memory and text that is no number', () => {
+  it('rejects addresses without memory and strings that are not numbers', () => {
     open();
     expect(card.at(0x10n << 56n)).toBe(-Errno.EINVAL);
     expect(card.put(0x10n << 56n, '1')).toBe(-Errno.EINVAL);

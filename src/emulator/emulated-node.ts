@@ -1,6 +1,4 @@
-/**
- * Emulated node: cards behind the driver port, in this process. Opening a card returns a file that implements the ioctls of the driver.
- */
+/** The emulated node: cards behind the driver port, in this process. Opening a card returns a file that implements the ioctls of the driver. */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
@@ -197,7 +195,7 @@ export class EmulatedNode implements DriverNode {
 
   #recover(card: Card): void {
     if (this.#engines.failed) {
-      const message = 'the DMA engines of this node have ended, and no card works without them: start another node';
+      const message = 'the DMA engines of this node have failed, so its cards no longer work: create another node';
       throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
     }
     card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
@@ -205,14 +203,14 @@ export class EmulatedNode implements DriverNode {
   }
 
   /**
-   * Loads what the cards need later: their engine threads, whose modules are read at the first transfer otherwise. For a process that outlives the files of its
-   * package.
+   * Loads what the cards need later, such as the modules of engine threads, which are otherwise read at the first transfer. For a process that outlives
+   * the files of its package.
    */
   prepare(): Promise<void> {
     return this.#engines.prepare();
   }
 
-  /** Resumes streams that wait for an engine that has finished, earlier than its event does. For a server, between two ioctls. */
+  /** Resumes streams that wait for a finished engine, before its event arrives. For a server, between two ioctls. */
   pump(): void {
     for (const card of this.#cards) if (card.device.processor.hasBlocked) card.progress();
   }

@@ -1,6 +1,4 @@
-/**
- * The emulated Gaudi node: a virtual habanalabs driver and device behind the driver port. Re-exports only.
- */
+/** The emulated Gaudi node: a virtual habanalabs driver and device behind the driver port. */
 
 export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';

@@ -33,7 +33,7 @@ describe('when the engines die', () => {
       expect(card.client.wait(seq, 60_000_000).result).toBe(dmaThreads === 0 ? -Errno.EBUSY : -Errno.EIO);
       expect(card.status).toBe(HL_DEVICE_STATUS.MALFUNCTION);
       expect(card.client.allocate(1).result).toBe(-Errno.EBUSY);
-      expect(() => card.node.inject(0, { kind: 'recover' })).toThrow(/the DMA engines of this node have ended/);
+      expect(() => card.node.inject(0, { kind: 'recover' })).toThrow(/the DMA engines of this node have failed/);
       expect(card.status).toBe(HL_DEVICE_STATUS.MALFUNCTION);
       expect(lines.length).toBeGreaterThan(0);
     });

@@ -35,8 +35,8 @@ describe('the places of cards', () => {
     ['a bus id twice', [{ busId: '0000:4d:00.0' }, { busId: '4d:00.0' }]],
     ['a module id twice', [{ moduleId: 1 }, { moduleId: 1 }]],
     ['a module id that the board does not have', [{ moduleId: 8 }]],
-    ['a NUMA node that is no number', [{ numaNode: -1 }]],
-    ['what is no identity', [null as never]],
+    ['a NUMA node that is not a number', [{ numaNode: -1 }]],
+    ['a value that is not an identity', [null as never]],
   ];
   it.each(refused)('refuse %s', (_what, identities) => {
     expect(() => createEmulatedNode({ cards: 2, identities })).toThrow(

@@ -1,9 +1,12 @@
-/** Places of the cards and RDMA devices of an emulated node, and identities of the cards: by default as in an HLS-2 class server, or from the options. */
+/**
+ * PCI locations of the cards and RDMA devices of an emulated node, and identities of the cards: by default those of an HLS-2 class server, or from the
+ * options.
+ */
 
 import { addressOfPath, parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
-/** Place of a card in its machine. */
+/** Location of a card in its machine. */
 export interface CardPlace {
   readonly minor: number;
   readonly busId: string;
@@ -16,13 +19,13 @@ export interface CardPlace {
 export interface CardIdentity {
   /** PCI address: `0000:33:00.0`. */
   readonly busId?: string | undefined;
-  /** Place on the baseboard, 0 to 7. It determines the wiring of the ports. */
+  /** Position on the baseboard, 0 to 7. It determines the wiring of the ports. */
   readonly moduleId?: number | undefined;
   /** NUMA node of the card. */
   readonly numaNode?: number | undefined;
 }
 
-/** The eight cards by minor: two below each of four switches. */
+/** The eight cards by minor: two behind each of four switches. */
 const PCI_PATHS: readonly string[] = [
   'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
   'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
@@ -34,15 +37,15 @@ const PCI_PATHS: readonly string[] = [
   'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
 ];
 
-/** Places of the cards on the baseboard. As in real servers, they are not in the order of the minors. */
+/** Module ids of the cards by minor. As in real servers, the order differs. */
 const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
-/** Number of sockets of the server. */
+/** Number of CPU sockets of the server. */
 const NUMA_NODES = 2;
 const NUMA_NODE_MAX = 1023;
 
 /**
- * Returns the places of the cards. The first four places of the server are on one socket; a node with fewer cards uses the module ids of the first places.
- * @param identities one whose bus id equals the default of a card applies to that card; the others apply to the remaining cards, in order
+ * Returns the locations of the cards. The first four locations are on one socket; a node with fewer cards uses the module ids of the first locations.
+ * @param identities an identity whose bus id is the default of a card applies to that card; the others apply to the remaining cards, in order
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */
 export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {
@@ -50,7 +53,7 @@ export function placesOf(count: number, identities: readonly CardIdentity[]): re
     throw invalidParam('count', `must be an integer from 0 to ${PCI_PATHS.length}`, count);
   }
   if (!Array.isArray(identities) || identities.length > count) {
-    throw invalidParam('identities', `must be at most one for each of the ${count} cards`, identities);
+    throw invalidParam('identities', `must have at most one entry for each of the ${count} cards`, identities);
   }
   const own = PCI_PATHS.slice(0, count).map((path) => printPciAddress(addressOfPath(path)));
   const given = assigned(identities.map(checked), own);
@@ -62,7 +65,7 @@ export function placesOf(count: number, identities: readonly CardIdentity[]): re
   });
 }
 
-/** Places of this number of RDMA devices: two below each switch, beside the cards there. */
+/** Locations of RDMA devices: two behind each switch, next to the cards. */
 export function nicPlacesOf(count: number): readonly Pick<CardPlace, 'pciPath' | 'numaNode'>[] {
   return PCI_PATHS.slice(0, count).map((path, index) => {
     const card = addressOfPath(path);
@@ -92,7 +95,7 @@ function assigned(identities: readonly CardIdentity[], own: readonly string[]): 
   for (const field of ['busId', 'moduleId'] as const) {
     const values = identities.map((identity) => identity[field]).filter((value) => value !== undefined);
     const twice = values.find((value, index) => values.indexOf(value) !== index);
-    if (twice !== undefined) throw invalidParam(`identities.${field}`, 'must be of one card only', twice);
+    if (twice !== undefined) throw invalidParam(`identities.${field}`, 'must be unique', twice);
   }
   const given: (CardIdentity | undefined)[] = own.map((busId) => identities.find((each) => each.busId === busId));
   for (const identity of identities) {
@@ -109,13 +112,13 @@ function freeModules(count: number, given: readonly (CardIdentity | undefined)[]
   return [...usual, ...others].filter((moduleId) => !taken.includes(moduleId));
 }
 
-/** The socket of the root bridge of a card; a card with its own root is on the socket that the server has for this minor. */
+/** The socket of the root bridge of a card; for a card with a separate root bridge, that of the minor in the default server. */
 function numaNodeOf(pciPath: string, minor: number): number {
   const place = PCI_PATHS.indexOf(pciPath);
   return (place < 0 ? minor : place) < PCI_PATHS.length / NUMA_NODES ? 0 : 1;
 }
 
-/** PCI path of a device: that of the server if it has a device at this address, else below a root of its own. */
+/** PCI path of a device: that of the default server for a known address, otherwise below a separate root bridge. */
 function pathOf(busId: string): string {
   const known = PCI_PATHS.find((path) => printPciAddress(addressOfPath(path)) === busId);
   return known ?? `pci${busId.slice(0, busId.lastIndexOf(':'))}/${busId}`;

@@ -1,8 +1,8 @@
 /**
  * The links of a node: the connections between NIC ports of cards, and their states.
  *
- * HLS-2 (gaudi2) is wired like the real server. The wiring of the other servers is not public: there, a card has the same number of ports to each
- * other card, in the order of the module ids.
+ * HLS-2 (gaudi2) is wired like the real server. The wiring of the other servers is not public: there, a card has the same number of ports to every other
+ * card, in the order of the module ids.
  */
 
 import type { PortLink } from '../../driver/port.ts';
@@ -72,7 +72,7 @@ export class LinkTable {
     return this.#ports[minor]!.filter((link) => !link.up && hasLink(link)).map(({ port }) => port);
   }
 
-  /** Unplugs a card: its links are down and cannot be taken up again. */
+  /** Unplugs a card: its links are down and cannot be brought up again. */
   unplug(minor: number): void {
     this.#removed.add(minor);
     for (const port of this.#ports[minor]!) {
@@ -82,22 +82,22 @@ export class LinkTable {
   }
 
   /**
-   * Takes links down or up, at both ends.
+   * Brings links down or up, at both ends.
    * @returns the ports of the card whose links were set
-   * @throws UcxError ERR_INVALID_PARAM for a port that is not connected, for a card without a link to this one, if one of the two cards was
-   * unplugged, and unless exactly one of `port` and `peer` is given
+   * @throws UcxError ERR_INVALID_PARAM for an unconnected port, for a card without a link to this one, if one of the two cards was unplugged, and unless
+   * exactly one of `port` and `peer` is given
    */
   set(minor: number, { port, peer }: LinkChoice, up: boolean): number[] {
     if ((port === undefined) === (peer === undefined)) {
       const given = port === undefined ? undefined : `port ${port} and peer ${peer}`;
-      throw invalidParam('link', 'must be named by its port, or by the peer for all links to that card', given);
+      throw invalidParam('link', 'must be selected either by port, or by peer for all links to that card', given);
     }
     const chosen = this.#ports[minor]!.filter((link) => {
       if (this.#isRemoved(link.card) || this.#isRemoved(link.far?.card)) return false;
       return port === undefined ? link.far?.card.minor === peer : link.port === port && hasLink(link);
     });
     if (chosen.length === 0 && port !== undefined) throw invalidParam('port', 'must be a port with a link', port);
-    if (chosen.length === 0) throw invalidParam('peer', 'must be another card of the node', peer);
+    if (chosen.length === 0) throw invalidParam('peer', 'must be a different card of the node', peer);
     for (const link of chosen) {
       link.up = up;
       if (link.far !== undefined) link.far.up = up;
@@ -137,12 +137,12 @@ function farEnd(profile: AsicProfile, moduleId: number, port: number): WiredPort
   return { moduleId: peer, port: scaleUp[back]! };
 }
 
-/* Initial scale-up links of a node, as options and text: all to all, except named pairs. */
+/** Initial scale-up links of a node, as options and as a string: all to all, except for some pairs. */
 
 /** Two cards by minor. */
 export type CardPair = readonly [number, number];
 
-const SYNTAX = 'must be full, or ^ and the pairs of cards without a link, such as ^0-1,2-5';
+const SYNTAX = 'must be full, or ^ followed by the pairs of cards without a link, such as ^0-1,2-5';
 const PAIR = /^(\d{1,2})-(\d{1,2})$/;
 
 /**
@@ -150,7 +150,7 @@ const PAIR = /^(\d{1,2})-(\d{1,2})$/;
  * @throws UcxError ERR_INVALID_PARAM for a card that does not exist, or a pair of a card with itself
  */
 export function checkLinks(absentLinks: readonly CardPair[], cards: number): void {
-  if (!Array.isArray(absentLinks)) throw invalidParam('absentLinks', 'must be a list of pairs', absentLinks);
+  if (!Array.isArray(absentLinks)) throw invalidParam('absentLinks', 'must be an array of pairs', absentLinks);
   for (const pair of absentLinks) {
     const known =
       Array.isArray(pair) &&
@@ -181,7 +181,7 @@ export function parseLinks(text: string): CardPair[] {
     });
 }
 
-/** The text that {@link parseLinks} reads. */
+/** The inverse of {@link parseLinks}. */
 export function printLinks(absentLinks: readonly CardPair[]): string {
   return absentLinks.length === 0 ? 'full' : `^${absentLinks.map((pair) => pair.join('-')).join(',')}`;
 }

@@ -1,4 +1,4 @@
-/** Open device nodes: the emulated driver runs their ioctls, which arrive through FUSE, on the memory of the calling thread. */
+/** Open device nodes: ioctls that arrive through FUSE run in the emulated driver, on the memory of the calling thread. */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
 import {
@@ -42,7 +42,7 @@ import {
   type Unanswered,
 } from './fuse-channel.ts';
 
-/** Words of the longest argument block, and of the shortest, in which the arguments of every ioctl of the driver fit. */
+/** Words of the longest argument block, and of the shortest, which has space for the arguments of every ioctl of the driver. */
 const BLOCK_WORDS_MAX = 4096;
 const BLOCK_WORDS_MIN = 32;
 /** Services for the open device nodes of a mount. */
@@ -50,25 +50,23 @@ export interface DeviceFilesInit {
   readonly node: EmulatedNode;
   readonly channel: FuseChannel;
   readonly log: LimitedLog;
-  /** Lets the event loop run, in which waits that have ended are answered. */
+  /** Lets the event loop run, which replies to waits that have ended. */
   readonly yieldToEventLoop: () => void;
 }
 
-/** An open device node. */
 interface OpenDevice {
   readonly device: DeviceNode;
   readonly file: EmulatedFile;
   readonly pid: number;
-  /** For a primary node: the file that its mappings map, and the id of that file in the kernel (FUSE passthrough). */
+  /** For a primary node: the file behind its mappings, and the id of that file in the kernel (FUSE passthrough). */
   readonly mmapFile: MmapFile | undefined;
   readonly backing: number;
 }
 
-/** The open device nodes of one mount. */
 export class DeviceFiles {
   readonly #init: DeviceFilesInit;
   readonly #open: Map<number, OpenDevice> = new Map();
-  /** The interruption of each waiting ioctl, by the number of its request. */
+  /** The interruption of each waiting ioctl, by request number. */
   readonly #waits: Map<number, Interruption> = new Map();
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   /** Views of the first words of {@link #block}, by the number of words. */
@@ -85,14 +83,14 @@ export class DeviceFiles {
     return this.#waits.size;
   }
 
-  /** Ends the wait that the current INTERRUPT request names, unless it has ended. */
+  /** Ends the wait that the current INTERRUPT request refers to, unless it has ended. */
   interrupt(): void {
     const { words } = this.#init.channel;
     const at = INTERRUPT_IN.UNIQUE / 4;
     this.#waits.get(keyOf(words[at]!, words[at + 1]!))?.raise();
   }
 
-  /** Answers the current request of the channel, about a device node. */
+  /** Replies to the current request of the channel, which concerns a device node. */
   answer(device: DeviceNode): void {
     const { channel } = this.#init;
     switch (channel.opcode) {
@@ -112,12 +110,12 @@ export class DeviceFiles {
         channel.fail(Errno.EINVAL);
         return;
       default:
-        // After ENOSYS for POLL or FLUSH the kernel sends no more of them: a device node is always ready, and closing a descriptor needs no message.
+        // After ENOSYS for POLL or FLUSH, the kernel sends no more of them: a device node is always ready, and closing a descriptor needs no message.
         channel.fail(Errno.ENOSYS);
     }
   }
 
-  /** Releases all: the file system is unmounted. */
+  /** Releases all files after the file system was unmounted. */
   close(): void {
     this.#closed = true;
     for (const handle of [...this.#open.keys()]) this.#release(handle);
@@ -131,7 +129,7 @@ export class DeviceFiles {
       const handle = this.#nextHandle++;
       this.#open.set(handle, opened);
       channel.answerWords[OPEN_OUT.HANDLE / 4] = handle;
-      // The kernel passes reads and writes to this process, which rejects them; only mappings go to the backing file.
+      // Reads and writes arrive here and are rejected; only mappings use the backing file.
       const kind = device.control ? OpenedFlag.NONSEEKABLE : OpenedFlag.PASSTHROUGH;
       channel.answerWords[OPEN_OUT.FLAGS / 4] = OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH | kind;
       channel.answerWords[OPEN_OUT.BACKING / 4] = opened.backing;
@@ -157,7 +155,7 @@ export class DeviceFiles {
       file = node.openMapped(device.minor, pid, mmapFile);
       return { device, file, pid, mmapFile, backing: openBacking(channel.fd, mmapFile.fd) };
     } catch (error) {
-      if (file !== undefined) log.warn(`mappings of device nodes are not possible: ${asError(error).message}`);
+      if (file !== undefined) log.warn(`cannot provide mappings of device nodes: ${asError(error).message}`);
       file?.close();
       mmapFile.close();
       throw error;
@@ -204,7 +202,7 @@ export class DeviceFiles {
     }
   }
 
-  /** The argument block: the bytes that the kernel has read from the program, then zeros. */
+  /** The argument block: the bytes that the kernel has read from the program, followed by zeros. */
   #takeBlock(request: number, inSize: number): ArgumentBlock {
     const { words } = this.#init.channel;
     const count = Math.max(BLOCK_WORDS_MIN, (ioctlSize(request) + 3) >>> 2);
@@ -213,13 +211,16 @@ export class DeviceFiles {
     const block = this.#block;
     for (let i = 0; i < given; i++) block[i] = words[from + i]!;
     for (let i = given; i < count; i++) block[i] = 0;
-    // Bytes behind the last one are those of an earlier request.
+    // Bytes after the last one are from an earlier request.
     if (inSize % 4 !== 0 && given > 0) block[given - 1]! &= (1 << (8 * (inSize % 4))) - 1;
     this.#blocks[count] ??= { address: NO_ADDRESS, words: block.subarray(0, count) };
     return this.#blocks[count];
   }
 
-  /** Pinned pages are used after the ioctl, when its thread may have ended: they are accessed in its address space. The kernel populates them at access. */
+  /**
+   * Pinned pages are used after the ioctl, when its thread may have ended: they are accessed through its address space. The kernel populates them on
+   * access.
+   */
   #preparePinning({ file }: OpenDevice, words: Uint32Array): void {
     const { tid } = this.#init.channel;
     const { address, byteLength } = pinnedPages(words);
@@ -231,17 +232,15 @@ export class DeviceFiles {
     try {
       return file.ioctl(request, block);
     } catch (error) {
-      this.#init.log.warn(`defect in an ioctl: ${asError(error).stack}`);
+      this.#init.log.warn(`unexpected error in an ioctl: ${asError(error).stack}`);
       return -Errno.EIO;
     }
   }
 
-  /** Runs an ioctl that takes a descriptor of the caller. An ioctl that returns one is rejected: a FUSE answer cannot contain a descriptor. */
+  /** Runs an ioctl that takes a descriptor of the caller. One that returns a descriptor is rejected, because a FUSE reply cannot contain one. */
   #withDescriptor({ file, pid }: OpenDevice, request: number, block: ArgumentBlock, use: DescriptorUse): number {
     if (use === DescriptorUse.GIVES) {
-      this.#init.log.warn(
-        `process ${pid} cannot export a dma-buf: a device node gives descriptors only to programs that gaudi-ucx run has started`,
-      );
+      this.#init.log.warn(`process ${pid} cannot export a dma-buf: start the program by gaudi-ucx run`);
       return file.recordFailure(request, block, -Errno.EOPNOTSUPP);
     }
     const word = takenWord(ioctlIndex(request));
@@ -251,7 +250,7 @@ export class DeviceFiles {
     block.words[word] = fd;
     const result = this.#run(file, request, block);
     if (fd >= 0) closeFd(fd);
-    // If the driver has left the argument unchanged, the program gets its own descriptor number back.
+    // If the driver has not changed the argument, the program gets its descriptor number back.
     if (block.words[word] === fd >>> 0) block.words[word] = given;
     return result;
   }
@@ -267,12 +266,12 @@ export class DeviceFiles {
       if (!this.#closed) this.#answer(unanswered, result, words, outSize);
     };
     file.ioctlAsync(request, { address: NO_ADDRESS, words }, interruption).then(settle, (error: unknown) => {
-      this.#init.log.warn(`defect in a wait: ${asError(error).stack}`);
+      this.#init.log.warn(`unexpected error in a wait: ${asError(error).stack}`);
       settle(-Errno.EIO);
     });
   }
 
-  /** Answers with the words as data: the kernel copies them into the arguments, also after a failure, as the driver does. */
+  /** Replies with the words as data: the kernel copies them into the arguments, even after a failure, as the driver does. */
   #answer(request: Unanswered, result: number, words: Uint32Array, outSize: number): void {
     const { channel } = this.#init;
     const { answerWords } = channel;
@@ -284,7 +283,7 @@ export class DeviceFiles {
   }
 }
 
-/** A duplicate of a descriptor of a process; -1 if it has no such descriptor; another negative errno. */
+/** Duplicates a descriptor of a process; returns -1 if the process has no such descriptor, or another negative errno. */
 function fetchDescriptor(pid: number, fd: number): number {
   let pidfd = -1;
   try {
@@ -298,7 +297,7 @@ function fetchDescriptor(pid: number, fd: number): number {
   }
 }
 
-/** The number of a request as a key; exact, because the kernel counts from 0 in steps of 2. */
+/** The number of a request as a key; exact, because the kernel counts up from 0 in steps of 2. */
 function keyOf(low: number, high: number): number {
   return joinWords(low, high);
 }

@@ -17,10 +17,10 @@ import { TreeFileSystem } from './file-system.ts';
 import { FuseChannel, FuseOp } from './fuse-channel.ts';
 import { ServedDevices, Supervisor } from './supervisor.ts';
 
-/** Requests of one mount that are served before those of others. */
+/** Requests of one mount that are served before other mounts get a turn. */
 const REQUESTS_PER_POLL = 16;
 
-/** Functions that the process provides for the service. */
+/** Callbacks to the process that runs the service. */
 export interface DeviceServiceHost {
   readonly node: EmulatedNode;
   readonly log: LimitedLog;
@@ -53,16 +53,16 @@ class Session {
     this.subscription = pollReadable(fd, wake);
   }
 
-  /** Answers waiting requests. Returns whether there were any. Throws SyscallError ENODEV once the file system is unmounted. */
+  /** Replies to waiting requests. Returns whether there were any. Throws SyscallError ENODEV once the file system is unmounted. */
   serve(): boolean {
     for (let served = 0; served < REQUESTS_PER_POLL; served++) {
       if (!this.channel.read()) return served > 0;
       try {
         this.#answer();
       } catch (error) {
-        // Every request is answered: otherwise its caller would wait for ever.
+        // Every request needs a reply: otherwise its caller would wait forever.
         if (isSyscallError(error) && error.syscall === 'write') throw error;
-        if (!isSyscallError(error)) this.#log.error(`defect in a request: ${asError(error).stack}`);
+        if (!isSyscallError(error)) this.#log.error(`unexpected error in a request: ${asError(error).stack}`);
         this.channel.fail(isSyscallError(error) ? error.errno : Errno.EIO);
       }
     }
@@ -90,7 +90,6 @@ interface Supervised {
   readonly subscription: PollSubscription;
 }
 
-/** The service. */
 export class DeviceService {
   readonly #host: DeviceServiceHost;
   readonly #served: ServedDevices;
@@ -102,7 +101,7 @@ export class DeviceService {
     this.#served = new ServedDevices(host.node, host.log);
   }
 
-  /** Whether there are mounts, or supervised programs: their filtered calls fail once this process ends. */
+  /** Whether there are mounts, or supervised programs, whose filtered calls would fail if this process ended. */
   get isUsed(): boolean {
     return this.#sessions.size > 0 || this.#supervised.size > 0;
   }
@@ -120,7 +119,7 @@ export class DeviceService {
   }
 
   /**
-   * Answers the filtered system calls of programs (DEVICE_FILTER). Takes ownership of the listener's descriptor.
+   * Handles the filtered system calls of programs (DEVICE_FILTER). Takes ownership of the listener's descriptor.
    * @throws SyscallError EMFILE
    */
   supervise(listener: number): void {
@@ -136,7 +135,7 @@ export class DeviceService {
     this.#supervised.add(supervised);
   }
 
-  /** Answers the waiting requests of the mounts. Returns whether there were any. */
+  /** Replies to the waiting requests of the mounts. Returns whether there were any. */
   poll(): boolean {
     let served = false;
     for (const session of this.#sessions) {
@@ -167,7 +166,7 @@ export class DeviceService {
   #end(session: Session): void {
     session.close();
     this.#sessions.delete(session);
-    // A later mount can have its number.
+    // A later mount can reuse the device number.
     const isReused = [...this.#sessions].some(({ device }) => device === session.device);
     if (!isReused) this.#served.fileSystems.delete(session.device);
     this.#host.onEnd();

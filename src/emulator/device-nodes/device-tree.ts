@@ -1,5 +1,5 @@
 /**
- * The files that a machine with the cards of a node has below /dev and /sys, as a tree of names, in the layouts of all kernels with the driver (see
+ * The files below /dev and /sys of a machine with the cards of a node, as a tree of names, in the layouts of all kernels with the driver (see
  * driver/kernel/discovery.ts). Reading a file of /sys reads the card.
  */
 
@@ -13,7 +13,7 @@ import type { EmulatedNode } from '../emulated-node.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
 const DEVICE_MAJOR = 261;
-/** Numbers of the files of device nodes begin here. */
+/** First inode number of device nodes. */
 const DEVICE_INO_FIRST = 0x4755_0000;
 const FOLDER_INO_FIRST = 1;
 /** Number of the hwmon device of the first card; lower numbers are left to the sensors of the machine. */
@@ -23,7 +23,6 @@ const DEBUG_FOLDER = 'debug';
 /** Base class of processing accelerators. */
 const PCI_CLASS = '0x120000';
 
-/** A folder. */
 export interface Folder {
   readonly kind: 'folder';
   readonly ino: number;
@@ -32,24 +31,23 @@ export interface Folder {
   readonly children: Map<string, TreeNode>;
 }
 
-/** A symbolic link. */
 export interface Link {
   readonly kind: 'link';
   readonly ino: number;
   readonly target: string;
-  /** The card that must be present; undefined for a link that stays. */
+  /** The card that must be present; undefined for a permanent link. */
   readonly minor: number | undefined;
 }
 
-/** A file with a text. */
+/** A file with contents. */
 export interface Attribute {
   readonly kind: 'attribute';
   readonly ino: number;
   /** Permission bits. */
   readonly mode: number;
-  /** Its contents; or a negative errno. Undefined for a file that cannot be opened for reading. */
+  /** Returns the contents, or a negative errno. Undefined for a file that cannot be opened for reading. */
   readonly read: (() => string | Uint8Array | number) | undefined;
-  /** The number of bytes written; or a negative errno. Undefined for a file that cannot be opened for writing. */
+  /** Returns the number of bytes written, or a negative errno. Undefined for a file that cannot be opened for writing. */
   readonly write: ((text: string) => number) | undefined;
 }
 
@@ -95,7 +93,7 @@ export class DeviceTree {
     return found?.kind === 'device' ? found : undefined;
   }
 
-  /** A file of a folder; undefined if there is none. A removed card stays on the PCI bus, without its device nodes and without a driver. */
+  /** A file of a folder; undefined if there is none. A removed card stays on the PCI bus, but has neither device nodes nor a driver. */
   lookup(folder: Folder, name: string): TreeNode | undefined {
     const found = folder.children.get(name);
     const minor = found?.kind === 'device' || found?.kind === 'link' ? found.minor : undefined;
@@ -113,13 +111,13 @@ export class DeviceTree {
     this.#text(`${device}/numa_node`, () => String(numaNode));
     this.#attributes(device, minor);
     this.#sensors(device, pciPath, place);
-    // The debugfs files are in the first folder since Linux 6.7, in the second before.
+    // The debugfs files are in the first folder since Linux 6.7, before that in the second.
     this.#debugFiles(`sys/kernel/debug/accel/${busId}`, minor);
     this.#debugFiles(`sys/kernel/debug/habanalabs/hl${minor}`, minor);
     this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`, minor);
     this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${pciPath}`);
     this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`, minor);
-    // The library derives the control node from the primary one: an even minor, and the next one.
+    // The library derives the control node from the primary one: the latter has an even minor, the control node the next one.
     const primary = 2 * minor;
     const names = [
       { cls: 'accel', folder: 'dev/accel', primaryName: `accel${minor}`, controlName: `accel_controlD${minor}` },
@@ -159,7 +157,7 @@ export class DeviceTree {
     }
   }
 
-  /** A file of sysfs with one line; its text is undefined once the card was removed. */
+  /** A sysfs file with one line; reading returns undefined once the card was removed. */
   #text(path: string, read: (() => string | undefined) | undefined, write?: (text: string) => number): void {
     const mode = (read === undefined ? 0 : 0o444) | (write === undefined ? 0 : 0o200);
     this.#put(path, {
@@ -202,7 +200,7 @@ export class DeviceTree {
     this.#put(path, { kind: 'link', ino: this.#nextIno++, target, minor });
   }
 
-  /** Adds a file, with the folders that lead to it. */
+  /** Adds a file and its parent folders. */
   #put(path: string, node: TreeNode): void {
     const names = path.split('/');
     const last = names.pop()!;
@@ -210,7 +208,7 @@ export class DeviceTree {
     for (const name of names) {
       let child = folder.children.get(name);
       if (child === undefined) {
-        // Debugfs, with device memory of all users, is the superuser's.
+        // Only the superuser may read debugfs, because it has the device memory of all users.
         child = this.#newFolder(name === DEBUG_FOLDER ? 0o700 : 0o755);
         folder.children.set(name, child);
       }

@@ -1,4 +1,4 @@
-/** The FUSE file system of a device tree: names, attributes of files, texts. */
+/** The FUSE file system of a device tree: names, file attributes, contents. */
 
 import { Errno } from '../../sys/index.ts';
 import type { Attribute, DeviceTree, Folder, TreeNode } from './device-tree.ts';
@@ -37,17 +37,16 @@ const ACCESS_MODE = 3;
 const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 8 };
 /** Size of a file in sysfs. */
 const PAGE_BYTES = 4096;
-/** Seconds for which the kernel may cache a name: short, because cards can be unplugged. */
+/** Time for which the kernel may cache a name, in seconds: short, because cards can be unplugged. */
 const VALID_SECONDS = 1;
 const NAME_MAX = 255;
 const BACKGROUND_MAX = 1024;
 const READAHEAD_BYTES = 4096;
 const decoder = new TextDecoder();
-/** Decodes the bytes that programs write to files: a character for each byte. */
+/** Decodes bytes that programs write to files: one character per byte. */
 const latin1 = new TextDecoder('latin1');
 const encoder = new TextEncoder();
 
-/** The requests about names and texts. */
 export class TreeFileSystem {
   readonly #tree: DeviceTree;
   readonly #channel: FuseChannel;
@@ -57,14 +56,14 @@ export class TreeFileSystem {
     this.#channel = channel;
   }
 
-  /** Answers the current request of the channel; returns false for one that is not about names and texts. */
+  /** Handles the current request of the channel; returns false if it does not concern names or contents. */
   answer(): boolean {
     const channel = this.#channel;
     if (channel.opcode === FuseOp.INIT) {
       this.#init();
       return true;
     }
-    // The kernel expects no answer to these.
+    // The kernel expects no reply to these.
     if (channel.opcode === FuseOp.FORGET || channel.opcode === FuseOp.BATCH_FORGET) return true;
     if (channel.opcode === FuseOp.STATFS) {
       this.#statfs();
@@ -85,7 +84,7 @@ export class TreeFileSystem {
         this.#lookup(node);
         return true;
       case FuseOp.GETATTR:
-      // Truncating on open has no effect on a device node, nor on a file of sysfs.
+      // Truncating on open has no effect on device nodes and sysfs files.
       case FuseOp.SETATTR:
         writeAttributes(channel, ATTR_OUT.ATTR, node);
         channel.send(ATTR_OUT.END);
@@ -120,7 +119,7 @@ export class TreeFileSystem {
     return true;
   }
 
-  /** An attribute that cannot be read or written cannot be opened for it, even by the superuser: kernfs_fop_open. */
+  /** Even the superuser cannot open an attribute for reading or writing that it does not support: kernfs_fop_open. */
   #openText({ read, write }: Attribute): void {
     const channel = this.#channel;
     const access = channel.view.getUint32(OPEN_IN.FLAGS, true) & ACCESS_MODE;
@@ -197,7 +196,7 @@ export class TreeFileSystem {
     channel.send(ENTRY_OUT.END);
   }
 
-  /** Entries from the offset of the request on, as many as have room. */
+  /** Writes as many entries from the offset of the request as fit. */
   #readFolder(folder: Folder): void {
     const channel = this.#channel;
     const { answerView, answerBytes } = channel;

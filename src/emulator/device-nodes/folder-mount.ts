@@ -30,7 +30,7 @@ export type ServeMount = (fuse: number, device: string) => void;
 export function mountDeviceTree(folder: string, serve: ServeMount): string {
   const fuse = openFuse();
   try {
-    // For all users, with permissions checked by the kernel; the root is a folder.
+    // Usable by all users, with permissions checked by the kernel; the root is a folder.
     const data = `fd=${fuse},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions`;
     mount(folder, { source: SOURCE, type: 'fuse', flags: MountFlag.NOSUID, data });
     const { device } = topmost(folder)!;
@@ -46,7 +46,7 @@ export function mountDeviceTree(folder: string, serve: ServeMount): string {
   }
 }
 
-/** File systems that this thread serves: a system call on one of them would block this thread for ever. */
+/** File systems that this thread serves: a system call on one of them would block this thread forever. */
 const served: Set<string> = new Set();
 
 /** A mounted device tree that its server removes. */
@@ -55,8 +55,8 @@ export class FolderMount {
   readonly #device: string;
 
   /**
-   * Mounts a device tree on a folder, and first removes a mount that a server has left there when it ended.
-   * @throws UcxError ERR_NODE_RUNNING if the server of a mount there is alive; SyscallError like {@link mountDeviceTree}
+   * Mounts a device tree on a folder, after removing a mount that an ended server has left there.
+   * @throws UcxError ERR_NODE_RUNNING if the server of a mount there still runs; SyscallError like {@link mountDeviceTree}
    */
   constructor(folder: string, serve: ServeMount) {
     removeDead(folder);
@@ -83,12 +83,12 @@ function removeDead(folder: string): void {
   throw new UcxError({
     code: 'ERR_NODE_RUNNING',
     status: Status.ALREADY_EXISTS,
-    message: `a node server has its device nodes at ${folder} already`,
+    message: `a node server already has its device nodes at ${folder}`,
     details: { path: folder },
   });
 }
 
-/** Whether the server of a mount answers. */
+/** Whether the server of a mount replies. */
 function isConnected(folder: string): boolean {
   try {
     statSync(folder);

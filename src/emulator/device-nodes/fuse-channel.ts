@@ -1,16 +1,15 @@
-/** The connection of a FUSE file system to the kernel: reads requests, and writes replies. */
+/** The connection of a FUSE file system to the kernel: reads requests and writes replies. */
 
 import { allocateScratch, Errno, readFuse, type ScratchBlock, SyscallError, writeFuse } from '../../sys/index.ts';
 
 const ANSWER_BYTES_MAX = 0x11000;
 
-/** A request whose answer may come later. */
+/** A request whose reply may come later. */
 export interface Unanswered {
   readonly uniqueLow: number;
   readonly uniqueHigh: number;
 }
 
-/** The connection. */
 export class FuseChannel {
   /** Descriptor of /dev/fuse, owned by this object. */
   readonly fd: number;
@@ -21,7 +20,7 @@ export class FuseChannel {
   readonly bytes: Uint8Array = this.#request.u8;
   readonly words: Uint32Array = this.#request.words;
   byteLength = 0;
-  /** The answer that is being written, header included: zeros until {@link send}. */
+  /** The reply that is being written, including its header; zeroed by {@link send}. */
   readonly answerView: DataView = this.#answer.view;
   readonly answerBytes: Uint8Array = this.#answer.u8;
   readonly answerWords: Uint32Array = this.#answer.words;
@@ -34,22 +33,22 @@ export class FuseChannel {
     return this.words[IN_HEADER.OPCODE / 4]!;
   }
 
-  /** Number of the file that the request is about. */
+  /** Inode number that the request refers to. */
   get node(): number {
     return this.words[IN_HEADER.NODE / 4]!;
   }
 
-  /** The thread that the kernel runs the request for; 0 if there is none. */
+  /** The thread for which the kernel sends the request; 0 if there is none. */
   get tid(): number {
     return this.words[IN_HEADER.PID / 4]!;
   }
 
-  /** Identifies the current request, so that it can be answered later. */
+  /** Identifies the current request, for a later reply. */
   get current(): Unanswered {
     return { uniqueLow: this.words[IN_HEADER.UNIQUE / 4]!, uniqueHigh: this.words[IN_HEADER.UNIQUE / 4 + 1]! };
   }
 
-  /** Bytes of the longest answer without its header. */
+  /** Bytes of the longest reply without its header. */
   get payloadMax(): number {
     return ANSWER_BYTES_MAX - OUT_HEADER.BYTES;
   }
@@ -66,12 +65,12 @@ export class FuseChannel {
     return count >= IN_HEADER.BYTES;
   }
 
-  /** Answers a request with an errno, or with 0 and no data. */
+  /** Replies with an errno, or with 0 and no data. */
   fail(errno: number, request: Unanswered = this.current): void {
     this.#send(OUT_HEADER.BYTES, -errno, request);
   }
 
-  /** Answers a request with the first `byteLength` bytes of the answer, header included, and clears them. */
+  /** Sends the first `byteLength` bytes of the reply, including its header, and clears them. */
   send(byteLength: number, request: Unanswered = this.current): void {
     this.#send(byteLength, 0, request);
     this.answerBytes.fill(0, OUT_HEADER.BYTES, byteLength);
@@ -90,21 +89,21 @@ export class FuseChannel {
     words[OUT_HEADER.UNIQUE / 4] = uniqueLow;
     words[OUT_HEADER.UNIQUE / 4 + 1] = uniqueHigh;
     const result = writeFuse(this.fd, this.#answer.address, byteLength);
-    // The caller was killed, or the file system was unmounted: no answer is expected.
+    // The caller was killed, or the file system was unmounted: no reply is expected.
     if (result === 0 || result === -Errno.ENOENT || result === -Errno.ENODEV) return;
     throw new SyscallError('write', -result, '/dev/fuse');
   }
 }
 
-/*
- * The protocol of /dev/fuse as data: request numbers, flags, and offsets of the fields in messages. Nothing here reads or writes.
+/**
+ * The protocol of /dev/fuse as data: request numbers, flags, and offsets of message fields.
  *
- * Source: include/uapi/linux/fuse.h, Linux 6.12 (protocol 7.41); later minors only add to it.
+ * Source: include/uapi/linux/fuse.h, Linux 6.12 (protocol 7.41); later minor versions only add to it.
  */
 /** Version of the protocol in these tables. */
 export const FUSE_VERSION = { MAJOR: 7, MINOR: 41 } as const;
 
-/** Requests of the kernel (enum fuse_opcode); others are answered with ENOSYS. */
+/** Requests of the kernel (enum fuse_opcode); the reply to others is ENOSYS. */
 export const FuseOp = {
   LOOKUP: 1,
   FORGET: 2,
@@ -128,7 +127,7 @@ export const FuseOp = {
 
 /** struct fuse_in_header: every request. */
 export const IN_HEADER = { LENGTH: 0, OPCODE: 4, UNIQUE: 8, NODE: 16, PID: 32, BYTES: 40 } as const;
-/** struct fuse_out_header: every answer. */
+/** struct fuse_out_header: every reply. */
 export const OUT_HEADER = { LENGTH: 0, ERROR: 4, UNIQUE: 8, BYTES: 16 } as const;
 
 /** struct fuse_init_in, after the header. */

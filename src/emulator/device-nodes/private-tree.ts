@@ -1,8 +1,8 @@
 /**
- * Merges a device tree with /dev and /sys, in a mount namespace of the calling thread: nothing outside the namespace changes.
+ * Merges a device tree with /dev and /sys in a mount namespace of the calling thread; nothing changes outside the namespace.
  *
- * The names are merged by overlay mounts. An overlay passes on neither ioctls nor writes: device nodes, and folders with files that programs write, are
- * therefore bind-mounted over their names in the overlay.
+ * Overlay mounts merge the names. They pass on neither ioctls nor writes, so device nodes and folders with writable files are bind-mounted over their
+ * names in the overlay.
  */
 
 import { existsSync, readdirSync, readlinkSync } from 'node:fs';
@@ -30,8 +30,8 @@ export function isInPrivateTree(): boolean {
 }
 
 /**
- * Gives the calling thread a mount namespace in which /dev and /sys have the files of a device tree besides their own. Programs that the thread starts
- * or becomes see the same.
+ * Gives the calling thread a mount namespace in which /dev and /sys also have the files of a device tree. Programs that the thread starts or executes see
+ * them too.
  * @throws SyscallError EPERM without CAP_SYS_ADMIN; others of mount(2)
  */
 export function enterPrivateTree(serve: ServeMount): void {
@@ -46,7 +46,7 @@ export function enterPrivateTree(serve: ServeMount): void {
   try {
     const oldDev = hold('/dev');
     const devMounts = holdMountsBelow('/dev', hold);
-    // The tree covers /dev until the overlay is mounted: every machine has this folder, and its previous contents stay reachable by descriptors.
+    // The tree covers /dev until the overlay is mounted: every machine has this folder, and descriptors keep its previous contents accessible.
     mountDeviceTree('/dev', serve);
     const newDev = hold('/dev/dev');
     const nodes = readdirSync('/dev/dev').map((name) => ({
@@ -66,7 +66,7 @@ export function enterPrivateTree(serve: ServeMount): void {
   }
 }
 
-/** Folders below `sys` of a tree with files that programs write: an overlay would reject the writes. */
+/** Folders below `sys` of a tree with writable files: an overlay would reject writes. */
 function writtenFolders(sys: string): readonly string[] {
   const sensors = readdirSync(join(sys, 'class/hwmon')).map((name) => {
     const link = readlinkSync(join(sys, 'class/hwmon', name));

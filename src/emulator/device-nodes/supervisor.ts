@@ -1,9 +1,9 @@
 /**
- * Executes the system calls of programs that a FUSE file cannot handle like a device node, selected by a seccomp filter. Calls on other files proceed
+ * Executes system calls of programs that a FUSE file cannot handle like a device node; a seccomp filter selects them. Calls on other files continue
  * unchanged.
  *
- * A program may change its memory after the supervisor has read it and before the call proceeds. That is harmless: a mapping reaches only the file of
- * the open device, and device-file.ts rejects an export that proceeds.
+ * A program may change its memory after the supervisor has read it and before the call continues. That is harmless: a mapping can only use the file of the
+ * open device, and device-file.ts rejects an export that continues.
  */
 
 import { readlinkSync } from 'node:fs';
@@ -52,7 +52,7 @@ const BLOCK_BYTES = 4096;
 const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
 const STATX_BASIC_STATS = 0x7ff;
 
-/** What a process serves to programs: its device nodes, and the file systems that have them. */
+/** The device nodes that a process serves to programs, and the file systems that contain them. */
 export class ServedDevices {
   readonly tree: DeviceTree;
   readonly node: EmulatedNode;
@@ -72,7 +72,7 @@ export class ServedDevices {
   }
 }
 
-/** A device node that a program has open. */
+/** A device node opened by a program. */
 interface Descriptor {
   readonly device: DeviceNode;
   readonly fileSystem: string;
@@ -90,7 +90,7 @@ export class Supervisor {
     this.#served = served;
   }
 
-  /** Answers one waiting call, if one waits. Returns false once no process has the filter any more. */
+  /** Handles one waiting call, if any. Returns false once no process has the filter any more. */
   serve(): boolean {
     const listener = this.#listener;
     const ready = pollNow(listener.fd, PollEvent.IN);
@@ -101,7 +101,7 @@ export class Supervisor {
       if (file === undefined) listener.proceed();
       else this.#answer(file);
     } catch (error) {
-      this.#served.log.warn(`defect in a system call: ${asError(error).stack}`);
+      this.#served.log.warn(`unexpected error in a system call: ${asError(error).stack}`);
       listener.answer(-1, Errno.EIO);
     }
     return true;
@@ -129,7 +129,7 @@ export class Supervisor {
     else this.#fstat(descriptor);
   }
 
-  /** The file that the call is about; undefined for none. */
+  /** The file of the call; undefined for none. */
   #file(): DescriptorFile | undefined {
     const fd = this.#fd;
     return fd < 0 ? undefined : descriptorFile(this.#listener.tid, fd);
@@ -140,8 +140,8 @@ export class Supervisor {
   }
 
   /**
-   * Whether the file is an attribute of a card: like sysfs and debugfs, they cannot be mapped. This process would wait for itself when it accessed such memory of
-   * the program. In the program they are in the file system of this process or in overlays of it, whose device numbers are their own.
+   * Whether the file is an attribute of a card, which cannot be mapped, like files of sysfs and debugfs. This process would wait for itself if it accessed
+   * such memory of the program. The program sees attributes in the file system of this process, or in overlays of it with other device numbers.
    */
   #isAttribute(fileSystem: string): boolean {
     if (this.#served.fileSystems.has(fileSystem)) return true;
@@ -149,7 +149,7 @@ export class Supervisor {
     try {
       path = readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`);
     } catch {
-      return false; // Closed by another thread: the call fails by itself.
+      return false; // Closed by another thread: the call fails anyway.
     }
     return path.startsWith('/sys/') && BigInt(deviceNumber(...numbersOf(fileSystem))) !== deviceOfPath('/sys');
   }
@@ -197,7 +197,7 @@ export class Supervisor {
   /** Whether the path of newfstatat or statx is empty: AT_EMPTY_PATH alone only allows that. */
   #isEmptyPath(): boolean {
     const address = this.#listener.argument(1);
-    // Linux 6.11 and newer take a null pointer for an empty path.
+    // Linux 6.11 and newer accept a null pointer as an empty path.
     if (address === 0) return true;
     const { address: target, u8 } = this.#scratch;
     return copyFromProcess(this.#listener.tid, address, target, 1) === 1 && u8[0] === 0;
@@ -210,7 +210,7 @@ export class Supervisor {
     listener.answer(written === byteLength ? 0 : -1, written === byteLength ? 0 : Errno.EFAULT);
   }
 
-  /** Checks a mapping like the driver, which rejects unknown offsets and lengths other than that of the buffer; then the kernel maps. */
+  /** Checks a mapping like the driver, which rejects unknown offsets and lengths that differ from that of the buffer; then the kernel maps. */
   #mmap({ device }: Descriptor): void {
     const listener = this.#listener;
     const file = this.#served.primary(device.minor);
@@ -241,7 +241,7 @@ export class Supervisor {
     else this.#export(file, request, address, byteLength);
   }
 
-  /** Exports a dma-buf, and gives its descriptor to the program. */
+  /** Exports a dma-buf, and passes its descriptor to the program. */
   #export(file: PrimaryFile, request: number, address: number, byteLength: number): void {
     const listener = this.#listener;
     const { words, address: local } = this.#scratch;
@@ -270,14 +270,15 @@ function deviceNumber(major: number, minor: number): number {
   return (minor & 0xff) | (major << 8) | ((minor & ~0xff) << 12);
 }
 
-/*
- * The filter for programs with emulated device nodes: which system calls their supervisor answers. The answers are in supervisor.ts.
+/**
+ * The seccomp filter for programs with emulated device nodes: the system calls that their supervisor (supervisor.ts) handles.
  *
  * | Call | Why |
  * | --- | --- |
  * | fstat, newfstatat and statx of a descriptor | A FUSE file has no device number |
- * | ioctl MEMORY of both families | A FUSE answer cannot contain a descriptor, as the export of a dma-buf returns |
- * | mmap of a file, but not of a program or library (MAP_DENYWRITE, which has no other effect) | The kernel maps the file behind a device node without asking, at any offset |
+ * | ioctl MEMORY of both families | A FUSE reply cannot contain the descriptor that the export of a dma-buf returns |
+ * | mmap of a file, except of a program or library (MAP_DENYWRITE, which has no other effect) | The kernel maps the file behind a device node at any
+ * offset, without a request |
  */
 
 /** Numbers of system calls on x86-64: arch/x86/entry/syscalls/syscall_64.tbl. */
@@ -310,7 +311,7 @@ const JUMP_EQUAL = 0x15;
 const JUMP_SET = 0x45;
 const RETURN = 0x06;
 
-/** An instruction that may jump to a label if its condition holds, or a label. */
+/** An instruction that jumps to a label if its condition holds, or a label. */
 type Line = { readonly code: number; readonly value: number; readonly to?: string } | string;
 
 const load = (offset: number): Line => ({ code: LOAD_WORD, value: offset });
@@ -376,5 +377,5 @@ function assemble(lines: readonly Line[]): readonly BpfInstruction[] {
   return instructions;
 }
 
-/** The filter. */
+/** The instructions, in the form that installSeccompFilter loads. */
 export const DEVICE_FILTER: readonly BpfInstruction[] = assemble(LINES);

@@ -65,7 +65,7 @@ class DeviceMemory {
     this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
     this.#fd = memfdCreate(`gaudi-${name}`, { sealing: true });
     const address = this.#map(name);
-    // Reduces page faults at first access; a kernel without huge shared pages refuses, which is harmless.
+    // Reduces page faults at first access; failure on a kernel without huge shared pages is harmless.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, { address, byteLength }, (offset, length) => {
       const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
@@ -83,14 +83,14 @@ class DeviceMemory {
   #map(name: string): number {
     try {
       ftruncate(this.#fd, this.#mappedBytes);
-      // Clients of a node server map parts of the file: if they could shrink it, an access to it would end the server.
+      // Clients of a node server map parts of the file: if they could shrink it, an access to it would crash the server.
       addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       return mapLarge(this.#fd, this.#mappedBytes);
     } catch (error) {
       closeFd(this.#fd);
       if (!isSyscallError(error) || error.errno !== Errno.ENOMEM) throw error;
       const what = `${this.#mappedBytes} bytes of address space for the ${name} of an emulated card`;
-      const advice = 'UCX_GAUDI_EMULATOR_HBM and UCX_GAUDI_EMULATOR_CARDS make it less, ulimit -v limits it';
+      const advice = 'reduce UCX_GAUDI_EMULATOR_HBM or UCX_GAUDI_EMULATOR_CARDS, or raise ulimit -v';
       throw new SyscallError(error.syscall, error.errno, `${what}; ${advice}`, error);
     }
   }
@@ -177,7 +177,7 @@ export class GaudiDevice {
     return opened;
   }
 
-  /** Stalls the engine of a queue, or resumes it (Stall.NONE): all its streams. Started transfers continue. A reset resumes it, too. */
+  /** Stalls the engine of a queue, with all its streams, or resumes it (Stall.NONE). Started transfers continue. A reset also resumes it. */
   stall(queueId: number, stall: Stall): void {
     const stream = this.stream(queueId);
     stream.stall = stall;
@@ -232,7 +232,7 @@ export class GaudiDevice {
     return target === Target.REGISTER ? this.registers.readRegister(map.offset) : 0;
   }
 
-  /** Forgets waiting command buffers, for a reset. Descriptors that are in channels are executed. */
+  /** Drops waiting command buffers, for a reset. Descriptors that are in channels are executed. */
   dropPending(): void {
     this.processor.reset();
     for (const stream of this.usedStreams()) stream.dropPending();

@@ -14,7 +14,7 @@ const PLAIN_REGISTERS_MAX = 65536;
 /** Bytes of the register block of an engine with its QMAN, which WREG_32 addresses. */
 const ENGINE_BLOCK_BYTES = 0x1_0000;
 
-/** Offset for MSG_SHORT without a base, and for WREG_32 of an unknown engine: no register. */
+/** Offset for MSG_SHORT without a base, and for WREG_32 of an unknown engine: matches no register. */
 const NO_BASE = -0x10_0000;
 
 /** Connections of a register file. */
@@ -212,7 +212,7 @@ export class RegisterFile {
   }
 }
 
-/** A file for one block. Other processes may receive it: one that shrinks under its mapping would end this process. */
+/** A file for one block. Other processes may receive it: if it could shrink under its mapping, an access would crash this process. */
 function newBlockFile(byteLength: number): number {
   const fd = memfdCreate('gaudi-registers', { sealing: true });
   ftruncate(fd, byteLength);

@@ -42,7 +42,7 @@ const CQ_INC_MODE_COUNTER = 1;
 /** MON_STATUS: the monitor is armed. */
 const STATUS_VALID = 1;
 
-/** Maximum number of monitors that one write may trigger in turn: a bound for monitors that trigger each other endlessly. */
+/** Limit of monitors that one write may trigger in turn, for monitors that trigger each other endlessly. */
 const FIRINGS_MAX = 1 << 16;
 
 /** Offsets of the completion queue registers from the first of them, in words. */

@@ -1,7 +1,7 @@
 /**
- * Injected faults of one card as data: kind and time. The driver carries out the faults.
+ * Injected faults of one card as data: kind and time. The driver executes them.
  *
- * Every fault counts its matching calls from the moment it was added, fires once, and is recorded when it does.
+ * A fault counts the matching calls after it was added, fires once, and is then recorded.
  */
 
 import { HL_DEVICE_STATUS, type HlDeviceStatus, IOCTL_NAMES, type IoctlName } from '../../uapi/index.ts';
@@ -31,7 +31,7 @@ export interface OpenFault {
   readonly errno: number;
 }
 
-/** The completion of the nth accepted submission is withheld: for a time, or for ever, so that the submission times out. */
+/** The completion of the nth accepted submission is withheld: for a time, or forever, so that the submission times out. */
 export interface CompletionFault {
   readonly kind: 'completion';
   /** 1 is the next one. Default 1. */
@@ -40,7 +40,7 @@ export interface CompletionFault {
   readonly delayNs?: number | undefined;
 }
 
-/** The nth accepted submission hangs its engines: neither it nor later work on its queues runs, for a time or for ever. */
+/** The nth accepted submission hangs its engines: neither it nor later work on its queues runs, for a time or forever. */
 export interface HangFault {
   readonly kind: 'hang';
   /** 1 is the next one. Default 1. */
@@ -58,13 +58,10 @@ export interface ExhaustionFault {
   readonly nth?: number | undefined;
 }
 
-/** A fault that is planned for a later call. */
+/** A fault planned for a later call. */
 export type PlannedFault = IoctlFault | OpenFault | CompletionFault | HangFault | ExhaustionFault;
 
-/**
- * A fault that affects the card at once: a hard reset, its removal, a status that persists, or the failure of the
- * engines, which the cards of a node share.
- */
+/** A fault that affects the card at once: a hard reset, its removal, a persistent status, or the failure of the engines, which the cards of a node share. */
 export type CardFault =
   | { readonly kind: 'engine-failure' }
   | { readonly kind: 'hard-reset' }
@@ -72,7 +69,7 @@ export type CardFault =
   | { readonly kind: 'malfunction' }
   | {
       readonly kind: 'status';
-      /** The status that persists. */
+      /** The persistent status. */
       readonly status: HlDeviceStatus;
     }
   | { readonly kind: 'recover' };
@@ -163,7 +160,7 @@ export class FaultPlan {
     this.#pending = [];
   }
 
-  /** Drops pending faults, and lets go of the submissions that earlier ones hold for ever. */
+  /** Drops pending faults, and releases the submissions that earlier faults hold forever. */
   recover(): void {
     this.clear();
     for (const { submission, seq, letGo } of this.#held.splice(0)) if (submission.seq === seq) letGo();
@@ -233,10 +230,7 @@ export class FaultPlan {
   }
 }
 
-/*
- * Parsing of faults from untrusted data, such as a message of another process: checks every field. When faults take effect is decided in
- * fault-plan.ts.
- */
+/** Parser for faults from untrusted data, such as a message of another process: checks every field. */
 
 type Fields = Readonly<Record<string, unknown>>;
 

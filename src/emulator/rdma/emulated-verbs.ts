@@ -48,7 +48,7 @@ export class EmulatedVerbs implements VerbsPort {
   }
 
   whyNoDevices(): string {
-    return 'the emulated node has no RDMA devices: UCX_GAUDI_EMULATOR_NICS, or --nics of node up, is their number';
+    return 'the emulated node has no RDMA devices: set their number by UCX_GAUDI_EMULATOR_NICS, or by --nics of node up';
   }
 
   open(name: string): VerbsContext {

@@ -24,9 +24,9 @@ import { EmulatedQp } from './queue/queue-pair.ts';
 import { EmulatedSrq } from './queue/receive-queue.ts';
 import type { RdmaDevice } from './rdma-device.ts';
 
-/** Maximum number of unread asynchronous events; beyond it the oldest is lost. */
+/** Limit of unread asynchronous events; beyond it the oldest is lost. */
 const EVENTS_MAX = 256;
-/** That of a fabric without partitions, with full membership. */
+/** Partition key of a fabric without partitions, with full membership. */
 const DEFAULT_PKEY = 0xffff;
 const PAGE_BYTES = 4096;
 
@@ -39,7 +39,7 @@ export class RdmaContext implements VerbsContext {
   readonly #events: AsyncEvent[] = [];
   /** Objects of this context, in the order of their creation. */
   readonly #objects: Set<VerbsObject> = new Set();
-  /** Called with an object that is destroyed. */
+  /** Called with an object after it was destroyed. */
   readonly destroyed: (object: object) => void = (object) => {
     this.#objects.delete(object as VerbsObject);
     this.device.destroyed(object);
@@ -120,7 +120,7 @@ export class RdmaContext implements VerbsContext {
 
   close(): void {
     if (this.#closed) return;
-    // An object is destroyed before the objects that it uses.
+    // Objects are destroyed before the objects that they use.
     for (const object of [...this.#objects].reverse()) object.close();
     this.#closed = true;
     this.device.unlisten(this.#listener);
@@ -202,7 +202,7 @@ class EmulatedPd implements ProtectionDomain {
     check(call, 'max_recv_sge', init.maxReceiveSge, [0, maxSge]);
     check(call, 'max_inline_data', init.maxInlineBytes, [0, device.inlineBytesMax]);
     if (device.qpCount >= maxQp) {
-      throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${maxQp} queue pairs (emulated)`);
+      throw new SyscallError(call, Errno.ENOMEM, `${device.name} has ${maxQp} queue pairs, the maximum (emulated)`);
     }
     const qp = new EmulatedQp(device, this, device.newQpNum(), { ...init });
     device.addQp(qp);
@@ -226,7 +226,7 @@ class EmulatedPd implements ProtectionDomain {
     check(call, 'length', byteLength, [1, limits.maxMrSize]);
     if (!isValidAccess(access)) throw invalid(call, `access 0x${access.toString(16)} is not permitted`);
     if (regions.size < limits.maxMr) return;
-    throw new SyscallError(call, Errno.ENOMEM, `${limits.maxMr} memory regions (emulated)`);
+    throw new SyscallError(call, Errno.ENOMEM, `${limits.maxMr} memory regions, the maximum (emulated)`);
   }
 
   #add(memory: DmaMemory, iova: number, access: number): MemoryRegion {
@@ -237,7 +237,7 @@ class EmulatedPd implements ProtectionDomain {
 
 function check(call: string, name: string, value: number, [min, max]: readonly [number, number]): void {
   if (!Number.isSafeInteger(value) || value < min || value > max) {
-    throw invalid(call, `${name} must be from ${min} to ${max}, and is ${value}`);
+    throw invalid(call, `${name} must be from ${min} to ${max}, got ${value}`);
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * The wire between processes of one machine and user: each port listens on a socket that is named after its GID, and packets to ports of other
- * processes go there. Packets to a port that does not exist, or whose process has ended, are lost. The names are abstract, so a killed process leaves
- * no file behind. The bytes of a packet between processes. The sender is not trusted: every field that a receiver relies on is checked.
+ * The wire between processes of one machine and user: each port listens on a socket named after its GID, to which other processes send packets. Packets to
+ * a port that does not exist, or whose process has ended, are lost. The names are abstract, so a killed process leaves no file behind. Senders are not
+ * trusted: every received field is checked.
  */
 
 import {
@@ -23,7 +23,7 @@ import { GID_BYTES } from '../../verbs/abi.ts';
 import { PAYLOAD_BYTES_MAX, Packet, PacketKind, Syndrome } from './queue/packet.ts';
 import { gidText, type LocalWire, type RdmaWire, type WirePort } from './wire.ts';
 
-/** Maximum number of connections from other processes to a port; further ones are closed, and their packets are lost. */
+/** Limit of connections from other processes to a port; further ones are closed, and their packets are lost. */
 export const INCOMING_MAX = 256;
 /** Maximum number of packets that are queued for a receiver; further ones are lost. Queue pairs stop sending once one packet is queued. */
 const QUEUED_MAX = 1024;
@@ -174,7 +174,7 @@ export class SocketWire implements RdmaWire {
         this.#removeIncoming(token, incoming);
         return;
       }
-      // A copy of the GID: an answer is encoded into the buffer that contains it.
+      // A copy of the GID: a reply is encoded into the buffer that contains it.
       port.deliver(this.#packet, source.slice());
     }
   }
@@ -209,7 +209,7 @@ export class SocketWire implements RdmaWire {
     source.close();
   }
 
-  /** The connection to a port, created if necessary; undefined if there is no such port. */
+  /** The connection to a port, created if necessary; undefined if the port does not exist. */
   #connected(gid: string): Outgoing | undefined {
     const known = this.#outgoing.get(gid);
     if (known !== undefined) return known;
@@ -231,7 +231,7 @@ export class SocketWire implements RdmaWire {
   }
 }
 
-/** A socket connected to a port; undefined if there is no such port: packets to it are lost, as on a real network. */
+/** A socket connected to a port; undefined if the port does not exist: packets to it are lost, as on a real network. */
 function connectTo(gid: string): UnixSocket | undefined {
   try {
     const socket = connectUnix(nameOf(gid), SocketType.SEQPACKET);
@@ -295,7 +295,7 @@ export function encodePacket(packet: Packet, sourceGid: Uint8Array, target: Data
 
 /**
  * Reads a packet.
- * @returns the GID of its sender, valid until the source is overwritten; undefined for bytes that are no packet of this version
+ * @returns the GID of its sender, valid until the source is overwritten; undefined for bytes that are not a packet of this version
  */
 export function decodePacket(source: DataView, byteLength: number, packet: Packet): Uint8Array | undefined {
   if (byteLength < HEADER_BYTES || source.getUint32(0, true) !== MAGIC) return undefined;

@@ -1,4 +1,4 @@
-/** The wire between emulated RDMA devices: carries packets to the port of a GID, in order, and loses those that lead nowhere. */
+/** The wire between emulated RDMA devices: delivers packets to the port of a GID, in order; packets to an unknown GID are lost. */
 
 import type { Packet } from './queue/packet.ts';
 
@@ -33,7 +33,7 @@ export interface RdmaWire {
   send(packet: Packet, sourceGid: Uint8Array, gid: Uint8Array): void;
 }
 
-/** The GID as text: the key of a port in maps. */
+/** The GID as a string: the key of a port in maps. */
 export function gidText(gid: Uint8Array): string {
   return Buffer.from(gid.buffer, gid.byteOffset, gid.byteLength).toString('latin1');
 }

@@ -58,6 +58,6 @@ export interface NodeStatus {
   readonly dmabufs: number;
   /** The cards, by minor. */
   readonly cards: readonly CardStatus[];
-  /** The connected clients: one entry per process. */
+  /** The connected clients, one entry per connection. */
   readonly clients: readonly ClientStatus[];
 }

@@ -18,12 +18,12 @@ import {
   ioctlIndex,
 } from '../../uapi/index.ts';
 
-/** Fields of an argument block by name, as hexadecimal texts. All members of a union are included. */
+/** Fields of an argument block by name, as hexadecimal strings. All members of a union are included. */
 export type RecordedFields = Readonly<Record<string, string>>;
 
 /** One line of a trace. */
 export interface IoctlRecord {
-  /** Nanoseconds from the start of the trace to the call, and from the call to its answer. */
+  /** Nanoseconds from the start of the trace to the call, and from the call to its return. */
   readonly timeNs: number;
   readonly durationNs: number;
   readonly pid: number;

@@ -1,4 +1,4 @@
-/** Recorder of ioctls: writes one line for each to a file or a stream, without waiting for the disk. */
+/** Recorder of ioctls: writes one line per ioctl to a file or a stream, without waiting for the disk. */
 
 import { constants, createWriteStream, openSync } from 'node:fs';
 import type { Writable } from 'node:stream';
@@ -7,7 +7,7 @@ import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { decodeIoctl, formatRecord } from './ioctl-record.ts';
 
-/** Maximum number of bytes that wait for a slow disk; beyond it the trace ends with a warning. */
+/** Limit of bytes that wait for a slow disk; beyond it the trace ends with a warning. */
 const PENDING_BYTES_MAX: number = 16 * 2 ** 20;
 const FILE_MODE = 0o600;
 
@@ -62,10 +62,10 @@ export class IoctlTracer {
     const record = decodeIoctl(who, request, { before, after: words }, result);
     this.#output.write(`${this.#isLive ? formatRecord(record) : JSON.stringify(record)}\n`);
     if (this.#output.writableLength > PENDING_BYTES_MAX)
-      this.#stop(`more than ${PENDING_BYTES_MAX} bytes wait to be written`);
+      this.#stop(`the output is too slow: more than ${PENDING_BYTES_MAX} bytes wait to be written`);
   }
 
-  /** Ends the trace; lines that wait are written before the process ends. Idempotent. */
+  /** Ends the trace; pending lines are written before the process ends. Idempotent. */
   close(): void {
     this.#stopped = true;
     if (!this.#isLive) this.#output.end();
@@ -74,7 +74,7 @@ export class IoctlTracer {
   #stop(reason: string): void {
     if (this.#stopped) return;
     this.#stopped = true;
-    this.#log.warn(`the trace of ioctls has ended: ${reason}`);
+    this.#log.warn(`the ioctl trace has ended: ${reason}`);
     if (!this.#isLive) this.#output.destroy();
   }
 }

@@ -5,7 +5,7 @@ import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { IoctlRecord, RecordedFields } from './ioctl-record.ts';
 
-/** Fields of the answer of each operation with values that the driver assigns; later arguments refer to these values. */
+/** Result fields of each operation whose values the driver assigns; later arguments refer to these values. */
 const GIVEN: Readonly<Record<string, readonly string[]>> = {
   'CB CREATE': ['cb_handle'],
   'CB INFO': ['device_va'],
@@ -52,7 +52,7 @@ const SPACES: Readonly<Record<string, string>> = {
 export interface TraceDifference {
   /** Number of the call in both traces, from 1. */
   readonly call: number;
-  /** The call in the first trace, without handles and addresses; `nothing` behind the end of the trace. */
+  /** The call in the first trace, without handles and addresses; `nothing` after the end of the trace. */
   readonly first: string;
   /** The call in the second trace, like {@link first}. */
   readonly second: string;
@@ -74,7 +74,7 @@ export function diffTraces(first: string, second: string): TraceDifference | und
   return undefined;
 }
 
-/** The calls of a trace as texts; handles, addresses and processes are numbered by their first appearance. Throws like {@link diffTraces}. */
+/** The calls of a trace as strings; handles, addresses and processes are numbered by their first appearance. Throws like {@link diffTraces}. */
 export function normalizeTrace(text: string): readonly string[] {
   const names = new Map<string, string>();
   let given = 0;

@@ -24,7 +24,7 @@ describe('faultOf', () => {
 
 it('a link that is not named, or twice, is refused in words', () => {
   const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
-  const rule = 'argument link must be named by its port, or by the peer for all links to that card';
+  const rule = 'argument link must be selected either by port, or by peer for all links to that card';
   expect(() => node.inject(0, { kind: 'link-down' })).toThrow(`${rule}, got nothing`);
   expect(() => node.inject(0, { kind: 'link-up', port: 3, peer: 1 })).toThrow(`${rule}, got "port 3 and peer 1"`);
   node.close();

@@ -260,7 +260,7 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
       const { stdout, stderr } = spawnSync(PYTHON!, [CHECKS, 'refused', place], { encoding: 'utf8' });
       expect([stdout, stderr]).toEqual(['done\n', '']);
       expect(readFileSync(`${socket}.log`, 'utf8')).toContain(
-        'gives descriptors only to programs that gaudi-ucx run has started',
+        'cannot export a dma-buf: start the program by gaudi-ucx run',
       );
     } finally {
       node('down');

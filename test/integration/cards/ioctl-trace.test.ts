@@ -90,7 +90,7 @@ describe('traces', () => {
       words[HL_MEM_ARGS.words.alloc_mem_size] = 2 ** 21;
       expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       const log = `${socket}.log`;
-      await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toMatch(/trace of ioctls has ended: ENOSPC/), TIMEOUT);
+      await vi.waitFor(() => expect(readFileSync(log, 'utf8')).toMatch(/ioctl trace has ended: ENOSPC/), TIMEOUT);
       words[HL_MEM_ARGS.words.op] = HL_MEM_OP.FREE;
       expect(file.ioctl(file.numbers.MEMORY, { address: NO_ADDRESS, words })).toBe(0);
       node.close();
@@ -131,7 +131,7 @@ describe('live lines on standard output', () => {
     server.stdout.destroy();
     await vi.waitFor(() => {
       expect(allocate()).toBe(0);
-      expect(texts.err).toMatch(/the trace of ioctls has ended: .*EPIPE/);
+      expect(texts.err).toMatch(/the ioctl trace has ended: .*EPIPE/);
     }, TIMEOUT);
     expect(allocate()).toBe(0);
     node.close();

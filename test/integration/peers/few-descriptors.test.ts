@@ -48,7 +48,7 @@ it('a limit of address space that the HBM of emulated cards exceeds is reported 
   try { createEmulatedNode(); } catch ({ code, message }) { console.log(code, message); }`;
   const { status, stdout } = underLimit('-v 40000000', program);
   expect(status).toBe(0);
-  expect(stdout).toMatch(/^ERR_SYSCALL_ENOMEM .* for the hbm of an emulated card; UCX_GAUDI_EMULATOR_HBM and /);
+  expect(stdout).toMatch(/^ERR_SYSCALL_ENOMEM .* for the hbm of an emulated card; reduce UCX_GAUDI_EMULATOR_HBM or /);
 });
 
 /** Runs a program with few descriptors; returns its output. */

@@ -1,10 +1,9 @@
 /**
- * Executes the packets of command buffers on the streams of one card: fetches them, and keeps the order of buffers and loops. The driver above it
- * checks permissions when it parses submissions.
+ * Executes the packets of command buffers on the streams of one card: fetches packets, and keeps the order of buffers and loops. The driver checks
+ * permissions when it parses submissions.
  *
- * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if
- * the stream is idle (linear-dma.ts). A stream that cannot continue (fence, full channel, registers behind data) is kept and retried by
- * {@link CommandProcessor.pump}.
+ * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and passed to the stream's channel; small ones run in this thread if the stream is
+ * idle (linear-dma.ts). A stream that is blocked (fence, full channel, registers after data) is kept and retried by {@link CommandProcessor.pump}.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
@@ -35,7 +34,7 @@ import { DmaCores } from './dma-core.ts';
 import { LinearDma, SwappedDma } from './linear-dma.ts';
 import { PacketExecutor } from './packet-executor.ts';
 
-/** Buffers of CP_DMA that a lower command processor queues; beyond it the upper one waits. */
+/** CP_DMA buffers that a lower command processor queues; beyond it the upper one is blocked. */
 const LOWER_BUFFERS_MAX = 1024;
 
 /** Dependencies of a command processor, provided by its card. */
@@ -52,7 +51,7 @@ export interface CommandProcessorOptions {
   readonly traffic: CardTraffic;
   /** Writes 32 bits to any device address. */
   readonly writeWord: (high: number, low: number, value: number) => void;
-  /** Called when a pass has ended before all work was done: {@link CommandProcessor.pump} has to be called soon. */
+  /** Called when a pass ends before all work is done: {@link CommandProcessor.pump} must be called soon. */
   readonly onWorkLeft: () => void;
 }
 
@@ -77,7 +76,7 @@ export class CommandProcessor {
   readonly #executor: PacketExecutor;
   readonly #budget: WorkBudget = new WorkBudget();
   readonly #fetch: PacketFetch = new PacketFetch();
-  /** The buffer that a submission starts. Reused: only a buffer that has to wait gets its own object. */
+  /** The buffer that a submission starts. Reused: only a blocked buffer gets a separate object. */
   readonly #direct: PendingBuffer = directBuffer();
   /** Streams with pending buffers. */
   readonly #blocked: Set<Stream> = new Set();
@@ -109,7 +108,7 @@ export class CommandProcessor {
     });
   }
 
-  /** True if a stream waits for a fence, for its channel or behind another buffer. */
+  /** True if a stream is blocked by a fence, its channel or another buffer. */
   get hasBlocked(): boolean {
     return this.#blocked.size > 0;
   }
@@ -133,7 +132,7 @@ export class CommandProcessor {
     this.#reportWorkLeft();
   }
 
-  /** Retries every waiting stream until none makes progress. Arbiters grant when nothing else can run. */
+  /** Retries every blocked stream until none makes progress. Arbiters grant when nothing else can run. */
   pump(): void {
     if (this.#blocked.size === 0) return;
     this.#budget.begin();
@@ -143,7 +142,7 @@ export class CommandProcessor {
     this.#reportWorkLeft();
   }
 
-  /** Forgets the waiting streams, for a reset. */
+  /** Drops the blocked streams, for a reset. */
   reset(): void {
     this.#blocked.clear();
   }
@@ -154,7 +153,7 @@ export class CommandProcessor {
     this.#swappedDma.close();
   }
 
-  /** Runs a buffer on the lower command processor of the stream; returns false while that has no room. */
+  /** Runs a buffer on the lower command processor of the stream; returns false while its queue is full. */
   #fetchLower(stream: Stream, job: Job, words: Int32Array, index: number): boolean {
     const lower = stream.lower!;
     if (lower.pending.length >= LOWER_BUFFERS_MAX) return false;
@@ -206,7 +205,7 @@ export class CommandProcessor {
     return granted;
   }
 
-  /** Runs a waiting stream; returns true if it executed at least one packet or finished a buffer. */
+  /** Runs a blocked stream; returns true if it executed a packet or finished a buffer. */
   #advance(stream: Stream): boolean {
     let progress = false;
     for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
@@ -233,7 +232,7 @@ export class CommandProcessor {
     return buffer.offset === end && this.#decoded(stream, job);
   }
 
-  /** Called when all packets of a job are executed or in the channel. Returns false while the channel has no room for the completion time stamp. */
+  /** Called when all packets of a job are executed or in the channel. Returns false while the channel has no free entry for the completion time stamp. */
   #decoded(stream: Stream, job: Job): boolean {
     if (job.stampAddress !== 0) {
       const channel = job.channelOf(stream, this.#options.engines);
@@ -345,13 +344,13 @@ function directBuffer(): PendingBuffer {
   return { job: new Job(), memory: undefined, high: 0, low: 0, offset: 0, end: 0, isHeld: undefined, isStarted: false };
 }
 
-/** The buffer that a CP_DMA packet names. */
+/** The buffer that a CP_DMA packet refers to. */
 function fetchedBuffer(job: Job, words: Int32Array, index: number): PendingBuffer {
   const place = { high: words[index + 3]!, low: words[index + 2]!, end: words[index]! >>> 0 };
   return { job, memory: undefined, ...place, offset: 0, isHeld: undefined, isStarted: false };
 }
 
-/** Copies a waiting buffer, which the program may change after the submission: the part that is not executed, or all of it if it has a loop. */
+/** Copies a blocked buffer, which the program may change after the submission: the part that was not executed, or all of it if it has a loop. */
 function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
   const from = cp.hasLoops ? 0 : rest.offset;
   const bytes = memory.window(from).u8.slice(from, rest.end);
@@ -359,10 +358,7 @@ function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): Pe
   return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
 }
 
-/*
- * Provides the words of the current packet to the command processor: in a window of its memory, or in a small copy if there is no window or the
- * packet spans two pieces. It does not interpret packets or addresses.
- */
+/** The words of the current packet: in a window of its memory, or in a small copy without a window or if the packet spans two memories. */
 
 /** Bytes of the longest packet. */
 const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
@@ -370,7 +366,6 @@ const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
 /** Bytes that one system call reads ahead from the memory of another process: all packets of most command buffers. */
 const AHEAD_BYTES = 4096;
 
-/** The current packet. */
 class PacketFetch {
   /** The words of the packet, from {@link index} on; words beyond the fetched bytes do not belong to it. */
   words: Int32Array;
@@ -395,7 +390,7 @@ class PacketFetch {
     this.#aheadMemory = undefined;
   }
 
-  /** Makes the packet at byte `offset` of a memory current; at least `byteLength` bytes are there. */
+  /** Makes the packet at byte `offset` of a memory current; at least `byteLength` bytes follow there. */
   show(memory: PhysicalMemory, offset: number, byteLength: number): void {
     const inWindow = windowIndex(offset);
     if (memory.hasWindows && (inWindow & 3) === 0 && inWindow <= WINDOW_BYTES - PACKET_BYTES_MAX) {

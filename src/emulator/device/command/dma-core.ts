@@ -1,6 +1,6 @@
 /**
- * The registers of the DMA cores, behind the queue managers: a write to COMMIT starts the transfer that the other registers describe; a completion message
- * follows if it is enabled. The bytes are moved like those of LIN_DMA packets.
+ * The registers of the DMA cores of the queue managers: a write to COMMIT starts the transfer that the other registers describe, followed by a completion
+ * message if it is enabled. The bytes are moved like those of LIN_DMA packets.
  *
  * Source, Linux 6.12: include/gaudi/asic_reg/dma0_core_regs.h and dma0_core_masks.h, gaudi_memset_device_memory and gaudi_dma_core_transfer of gaudi.c;
  * include/gaudi2/asic_reg/dcore0_edma0_core_ctx_regs.h and arc_farm_kdma_ctx_masks.h, gaudi2_send_job_to_kdma of gaudi2.c. The meaning of sizes and

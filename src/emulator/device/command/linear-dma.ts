@@ -1,8 +1,8 @@
 /**
- * The LIN_DMA packet: copies and fills between all memories that a card reaches. It translates a transfer and passes it to the channel
- * of the stream; the engines move the bytes, or this thread if they are few and the stream is idle.
+ * The LIN_DMA packet: copies and fills between all memories that a card reaches. It translates a transfer and passes it to the channel of the stream; the
+ * engines move the bytes, or this thread if they are few and the stream is idle.
  *
- * A transfer that spans translations is checked as a whole before its first byte moves. If it has more pieces than the channel has free entries, the
+ * A transfer that spans translations is checked as a whole before its first byte moves. If it has more slices than the channel has free entries, the
  * stream records its progress and continues later.
  */
 
@@ -202,11 +202,11 @@ export class LinearDma {
   }
 }
 
-/*
- * LIN_DMA of gaudi2 that reverses the bytes of every element. Elements may span translations, so it reads slices, swaps them and writes them, in
- * the thread of the command processor.
+/**
+ * LIN_DMA of gaudi2 that reverses the bytes of every element. Elements may span translations, so it reads slices, swaps them and writes them, in the
+ * thread of the command processor.
  *
- * Source: endian_swap of packet_lin_dma, gaudi2_packets.h, Linux 6.12. Bytes behind the last whole element are copied as they are (inferred).
+ * Source: endian_swap of packet_lin_dma, gaudi2_packets.h, Linux 6.12. Bytes after the last whole element are copied unchanged (inferred).
  */
 
 /** Bytes of a slice, a multiple of every element size; units of the work budget that a slice takes. */

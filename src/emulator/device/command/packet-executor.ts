@@ -1,9 +1,9 @@
 /**
  * The effect of each packet on the memories and registers of a card, and on the command processor that executes it.
  *
- * Layouts: gaudi_packets.h and gaudi2_packets.h, Linux 6.12, and for predicates, WREG, LOAD_AND_EXE, CP_DMA and CB_LIST those of hl-thunk, whose tests
- * show their effects (tests/common/command_submission.c). Packets that access registers or load data wait until the stream has drained,
- * which satisfies every barrier.
+ * Layouts: gaudi_packets.h and gaudi2_packets.h, Linux 6.12; for predicates, WREG, LOAD_AND_EXE, CP_DMA and CB_LIST those of hl-thunk, whose tests show
+ * their effects (tests/common/command_submission.c). Packets that access registers or load data wait until the stream has drained, which satisfies every
+ * barrier.
  */
 
 import {
@@ -43,7 +43,7 @@ import type { RegisterFile } from '../register-file.ts';
 import type { DmaCores } from './dma-core.ts';
 import type { LinearDma, PacketOutcome, SwappedDma } from './linear-dma.ts';
 
-/** Runs a command buffer that a packet names; returns false if there is no free space or the turn is over. */
+/** Runs a command buffer that a packet refers to; returns false if the queue is full or the budget of the pass is used up. */
 export type BufferStart = (stream: Stream, job: Job, words: Int32Array, index: number) => boolean;
 
 /** Connections of an executor. */
@@ -142,7 +142,7 @@ export class PacketExecutor {
     return 'blocked';
   }
 
-  /** LIN_DMA: a copy or a fill, with the completion message of the engine if it is to send one. */
+  /** LIN_DMA: a copy or a fill, with the completion message of the engine if it is enabled. */
   #transfer(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const { dmaCores, registers } = this.#options;
     const { cp } = stream;

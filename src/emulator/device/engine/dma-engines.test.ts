@@ -82,7 +82,7 @@ async function started(threads: number): Promise<readonly Worker[]> {
   const online: Promise<unknown>[] = [];
   const onWorker = (worker: Worker): void => {
     workers.push(worker);
-    // On a busy machine, a worker may be online before the test goes on.
+    // On a busy machine, a worker may be online before the test continues.
     online.push(once(worker, 'online'));
   };
   process.on('worker', onWorker);

@@ -48,13 +48,13 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const NS_PER_US = 1000;
-/** Time after which a thread that has not stopped is looked for: it is in the middle of a slice, or dead. */
+/** Interval of checks for a thread that has not stopped: it is in the middle of a slice, or has failed. */
 const STOP_LOOK_MS = 1000;
-/** Looks after which a thread is left alone: an access to memory of another process need not return. */
+/** Checks after which a thread is abandoned: an access to memory of another process may never return. */
 const STOP_LOOKS_MAX = 30;
-/** Limit of the wait of an exiting process for a thread that is still loading its modules. */
+/** Time for which an exiting process waits for a thread that is still loading its modules. */
 const LOAD_TIMEOUT_MS = 10_000;
-/** Limit of one wait for progress: progress that the request did not cover is noticed after this time. */
+/** Limit of one wait for progress: progress that the request missed is noticed after this time. */
 const PROGRESS_WAIT_MS_MAX = 1;
 
 /** An ordered queue of descriptors. */
@@ -108,7 +108,7 @@ export class DmaChannel {
     return RING_SLOTS - ((this.#written - Atomics.load(this.#words, this.#consumerWord)) | 0);
   }
 
-  /** Writes a copy of `byteLength` bytes (below 2^32) between host virtual addresses. The caller has checked the room. */
+  /** Writes a copy of `byteLength` bytes (below 2^32) between host virtual addresses. The caller has checked for a free slot. */
   copy(source: number, destination: number, byteLength: number): void {
     this.#write(Opcode.COPY, source | 0, highOf(source), destination, byteLength);
   }
@@ -154,7 +154,7 @@ export class DmaChannel {
 /** Module of the threads. */
 const THREAD = './engine-thread';
 
-/** Whether engines can have threads: not in a program that was bundled with this package into other files, where the module of the threads is missing. */
+/** Whether engines can have threads: not if this package was bundled into other files, without the module of the threads. */
 export function hasEngineThread(): boolean {
   return hasWorker(import.meta.url, THREAD);
 }
@@ -185,8 +185,8 @@ class Engine {
       worker.once('exit', resolve);
     });
     worker.unref();
-    // Node interrupts running threads when the process exits, and an interrupt while a thread loads or calls koffi aborts
-    // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated): so the thread ends by itself before that.
+    // Node.js interrupts running threads when the process exits, and an interrupt while a thread loads or calls koffi aborts
+    // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated), so the thread ends earlier.
     const forget = atExit(() => {
       this.stop();
       this.#awaitLoaded();
@@ -199,7 +199,7 @@ class Engine {
     return this.words[CONTROL_STATE] === EngineState.ENDED;
   }
 
-  /** Marks the engine as ended: its thread is dead, or its program has failed. */
+  /** Marks the engine as ended: its thread or its program has failed. */
   markEnded(): void {
     Atomics.store(this.words, CONTROL_STATE, EngineState.ENDED);
   }
@@ -361,7 +361,7 @@ export class DmaEngines {
     });
     this.#subscription.unref();
     const onError = (error: Error): void => {
-      log.error(`dma engine thread died: ${error.stack ?? error.message}`);
+      log.error(`DMA engine thread failed: ${error.stack ?? error.message}`);
       this.#onProgress();
     };
     const progress = this.#progress.buffer;
@@ -378,7 +378,7 @@ export class DmaEngines {
       }
     } catch (error) {
       engine.markEnded();
-      this.#options.log.error(`dma engine died: ${String(error)}`);
+      this.#options.log.error(`DMA engine failed: ${String(error)}`);
     }
     return false;
   }

@@ -1,4 +1,4 @@
-/** Body of one engine thread: serves every channel, spins while there is work, then sleeps. A thread entry, not for import. */
+/** Entry point of one engine thread: serves every channel, spins while there is work, then sleeps. */
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { addressOf, EventFd, gettid, schedYield } from '../../../sys/index.ts';

@@ -1,9 +1,8 @@
 /**
- * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU. Its callers check permissions, and
- * copy.
+ * Address decoder for the engines of one card: HBM, SRAM, registers, or host memory through the MMU.
  *
- * Addresses are passed as two 32-bit words and results are (memory, offset). A lookup stores its result in fields of the map
- * instead of an object, because it runs several times per packet and must not allocate.
+ * Addresses are passed as two 32-bit words and results are (memory, offset). A lookup stores its result in fields of the map instead of an object, because
+ * it runs several times per packet and must not allocate.
  */
 
 import { distanceFrom } from '../../../ucs/type/int64.ts';

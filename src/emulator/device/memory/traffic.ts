@@ -34,7 +34,7 @@ export class LinkTraffic {
   }
 }
 
-/** Least time over which throughput is measured: that of firmware, which measures at a query (CPUCP_PACKET_PCIE_THROUGHPUT_GET in cpucp_if.h, Linux 6.12). */
+/** Minimum time over which throughput is measured: that of firmware, which measures at a query (CPUCP_PACKET_PCIE_THROUGHPUT_GET in cpucp_if.h, Linux 6.12). */
 const WINDOW_NS = 10e6;
 const NS_PER_S = 1e9;
 
@@ -74,8 +74,8 @@ export class CardTraffic {
   }
 
   /**
-   * The throughput between card and host since the last reading; the same again within 10 ms. A card cannot measure during a query, as firmware does: no
-   * engine without a thread would run meanwhile.
+   * The throughput between card and host since the last reading; within 10 ms the previous result. Unlike firmware, an emulated card cannot measure during
+   * a query, because engines without a thread would not run meanwhile.
    */
   throughputAt(nowNs: number): PcieThroughput {
     const elapsedNs = nowNs - this.#measuredNs;

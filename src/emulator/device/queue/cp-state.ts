@@ -1,7 +1,7 @@
 /**
- * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. Limit of the
- * work that command processors repeat in one pass: chained buffers, loops, rows of strided transfers. Commands may repeat them endlessly, until the
- * submission times out; between the passes, the thread of the command processors serves other requests.
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. Also the budget of
+ * work that command processors repeat in one pass (chained buffers, loops, rows of strided transfers), because commands may repeat it until the submission
+ * times out: between passes, the thread serves other requests.
  */
 
 import type { StridedTransfer } from './strided-transfer.ts';
@@ -10,7 +10,6 @@ import type { StridedTransfer } from './strided-transfer.ts';
 const SCALARS = 4;
 const NO_LOOP = -1;
 
-/** The state. */
 export class CpState {
   /** Bit n is predicate n. Predicate 0 is always set. */
   predicates = 1;
@@ -68,12 +67,11 @@ export class CpState {
 /** Units of one pass: about a millisecond. */
 const PASS_UNITS = 1024;
 
-/** A budget. */
 export class WorkBudget {
   #left = PASS_UNITS;
   #exhausted = false;
 
-  /** Whether {@link take} has refused since the pass began: there is work for another one. */
+  /** Whether {@link take} has failed since the pass began, so that there is work for another one. */
   get exhausted(): boolean {
     return this.#exhausted;
   }

@@ -1,7 +1,7 @@
 /**
- * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the DMA engines. The arbiter of one
- * QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time, by priority, then in order of requests. Its caller
- * detects the quiet period, in which no other stream can run.
+ * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the DMA engines. Also the arbiter of a
+ * QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time, by priority, then in order of requests, when no other
+ * stream can run.
  */
 
 import type { QueueEntry } from '../../../uapi/index.ts';
@@ -12,11 +12,11 @@ import { CpState } from './cp-state.ts';
 /** Number of fence counters of a command processor (QMAN CP_FENCE0..3). */
 const FENCES = 4;
 
-/** What a stalled engine does not execute: new transfers, or packets at all. */
+/** What a stalled engine does not execute: new transfers, or any packets. */
 export const Stall = { NONE: 0, TRANSFERS: 1, PACKETS: 2 } as const;
 export type Stall = (typeof Stall)[keyof typeof Stall];
 
-/** Number of fetched command buffers of a job at which those that are done are first removed. */
+/** Number of fetched command buffers of a job at which completed ones are first removed. */
 const FETCHED_MIN = 64;
 
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
@@ -159,7 +159,7 @@ export class Stream {
     if (this.chained.length > 0) this.pending.unshift(...this.chained.splice(0));
   }
 
-  /** Forgets waiting buffers. Descriptors in the channel are executed all the same. */
+  /** Drops waiting buffers. Descriptors in the channel are still executed. */
   dropPending(): void {
     this.pending.length = 0;
     this.chained.length = 0;

@@ -1,6 +1,6 @@
 /**
- * Device memory behind dma-bufs, as the RDMA devices of an emulated node access it: of its cards, read and written across the PCIe fabric of the node,
- * and of foreign devices, as a memfd sealed against shrinking, which udmabuf requires.
+ * Device memory behind dma-bufs, as RDMA devices of an emulated node access it. Memory of the node's cards is read and written over the emulated PCIe
+ * fabric; a foreign device is represented by a memfd sealed against shrinking, which udmabuf requires.
  */
 
 import {
@@ -26,7 +26,7 @@ class CardDmaMemory implements DmaMemory {
   readonly byteLength: number;
   readonly #dmabuf: ExportedDmabuf;
   readonly #offset: number;
-  /** Keeps the dma-buf alive. */
+  /** Keeps the dma-buf open. */
   readonly #fd: number;
   /** False once the card was closed, reset or removed. */
   #attached = true;
@@ -92,7 +92,7 @@ class ForeignDmaMemory implements DmaMemory {
   }
 }
 
-/** Whether a descriptor stands for the dma-buf of a foreign device, for a range that is inside it. */
+/** Whether a descriptor represents the dma-buf of a foreign device that contains a range. */
 function isForeign(fd: number, offset: number, byteLength: number): boolean {
   try {
     const isWhole = (getSeals(fd) & SealFlag.SHRINK) !== 0 && byteLength <= VIEW_LENGTH_MAX;
@@ -109,12 +109,11 @@ function isForeign(fd: number, offset: number, byteLength: number): boolean {
  */
 export function dmabufOf(dmabufs: DmabufRegistry, fd: number, offset: number, byteLength: number): ExportedDmabuf {
   const dmabuf = dmabufs.find(fd);
-  if (typeof dmabuf === 'number')
-    throw callError(dmabuf, `descriptor ${fd} is none of a dma-buf of a card of this node`);
+  if (typeof dmabuf === 'number') throw callError(dmabuf, `descriptor ${fd} is not a dma-buf of a card of this node`);
   if (!dmabuf.isOnBus) throw callError(Errno.ENODEV, `the card of descriptor ${fd} was reset or removed`);
   if (offset + byteLength <= dmabuf.byteLength) return dmabuf;
   const range = `${byteLength} bytes at ${offset}`;
-  throw callError(Errno.EINVAL, `${range} are not inside the dma-buf of ${dmabuf.byteLength} bytes`);
+  throw callError(Errno.EINVAL, `${range} exceed the dma-buf of ${dmabuf.byteLength} bytes`);
 }
 
 /** The dma-bufs of the cards in this process, and of foreign devices. */

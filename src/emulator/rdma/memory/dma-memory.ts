@@ -1,7 +1,6 @@
 /**
- * Memory that an emulated RDMA device accesses by DMA: pinned host memory of this process, and memory of emulated cards behind dma-bufs. The memory
- * regions of an emulated RDMA device: their keys, and the accesses that they permit. A scatter/gather list of a work request, copied when the request
- * is posted, and the copies between its memory and packets.
+ * Memory that an emulated RDMA device accesses by DMA: pinned host memory of this process, and memory of emulated cards behind dma-bufs. Also the memory
+ * regions with their keys and permitted accesses, and scatter/gather lists of work requests, which are copied when a request is posted.
  */
 
 import { Errno, memcpy, PAGE_SIZE, readAddressSpace, SyscallError, writeAddressSpace } from '../../../sys/index.ts';
@@ -15,9 +14,9 @@ import { pinOwnPages } from '../../driver/memory/pinned-memory.ts';
 /** Memory of one region. */
 export interface DmaMemory {
   readonly byteLength: number;
-  /** Copies bytes of the memory to an address of this process; false if they are no longer accessible. The range must be inside the memory. */
+  /** Copies bytes of the memory to an address of this process; returns false if the memory is not accessible any more. The range must be inside the memory. */
   read(offset: number, target: number, byteLength: number): boolean;
-  /** Copies bytes at an address of this process into the memory; false if it is no longer accessible. */
+  /** Copies bytes at an address of this process into the memory; returns false if the memory is not accessible any more. */
   write(offset: number, source: number, byteLength: number): boolean;
   /** Ends the access. */
   release(): void;
@@ -144,7 +143,7 @@ export function isValidAccess(access: number): boolean {
 export function wordIndex(block: VerbsBlock, address: number): number {
   const offset = address - block.address;
   if (offset < 0 || offset >= block.u8.byteLength || offset % 4 !== 0) {
-    throw new RangeError(`0x${address.toString(16)} is not inside the block of the work request`);
+    throw new RangeError(`address 0x${address.toString(16)} is outside the block of the work request`);
   }
   return offset / 4;
 }

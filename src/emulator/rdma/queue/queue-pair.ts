@@ -91,7 +91,7 @@ export class EmulatedQp extends QpShared implements QueuePair {
     return errno;
   }
 
-  /** Sends pending packets as far as limits and wire permit. For RC, responses come before requests. */
+  /** Sends pending packets as far as limits and the wire permit. For RC, responses come before requests. */
   pump(): void {
     if (this.type === QpType.UD) this.#sendDatagrams();
     else {
@@ -167,7 +167,7 @@ export class EmulatedQp extends QpShared implements QueuePair {
     if (starts && sqPsn !== undefined) this.#requester.start(sqPsn);
   }
 
-  /** The errno of a work request that this type does not support; 0 for one that it does. */
+  /** The errno for an unsupported work request; 0 for a supported one. */
   #objection({ opcode, byteLength, addressHandle }: SendWqe): number {
     if (this.type === QpType.RC) return opcode <= WrOpcode.ATOMIC_FETCH_AND_ADD ? 0 : Errno.EINVAL;
     const isSend = opcode === WrOpcode.SEND || opcode === WrOpcode.SEND_WITH_IMM;
@@ -211,14 +211,14 @@ export class EmulatedQp extends QpShared implements QueuePair {
     }
   }
 
-  /** Receives a datagram; it is lost if its Q_Key differs, or if the next posted receive has no room for it. */
+  /** Receives a datagram; it is lost if its Q_Key differs, or if the next posted receive is too short. */
   #receiveDatagram(packet: Packet, sourceGid: Uint8Array): void {
     const { payload, payloadBytes, sourceQpNum, immediate, flags } = packet;
     const wqe = this.receives.first;
     if (wqe === undefined || packet.qkey !== this.#qkey) return;
     if (GRH_BYTES + payloadBytes > wqe.sges.byteLength) return;
     const { regions } = this.device;
-    // The payload is copied first, because the header is then built in its place.
+    // The payload is copied first, because the header is then built in its buffer.
     let isStored = wqe.sges.scatter(regions, this.receivePd, GRH_BYTES, payload.address, payloadBytes);
     payload.u8.fill(0, 0, GRH_BYTES);
     payload.u8.set(sourceGid, GRH_SOURCE_GID);

@@ -22,7 +22,7 @@ export class ReceiveRing {
   /** The entries, created at first use. */
   readonly #ring: (ReceiveWqe | undefined)[];
   readonly #maxSge: number;
-  /** Receives that are in no place of the ring. */
+  /** Receives that are not in the ring. */
   readonly #spare: ReceiveWqe[] = [];
   #head = 0;
   #count = 0;
@@ -57,7 +57,7 @@ export class ReceiveRing {
     return taken;
   }
 
-  /** The end of a receive of {@link detach}. */
+  /** Returns a receive of {@link detach}. */
   release(wqe: ReceiveWqe): void {
     this.#spare.push(wqe);
   }

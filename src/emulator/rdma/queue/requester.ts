@@ -1,6 +1,6 @@
 /**
- * The requester of an emulated RC queue pair: sends the packets of work requests in order, and completes them by acknowledgements and responses. Lost packets
- * are sent again (go-back-N) after a time-out or a negative acknowledgement, until the retries are exhausted.
+ * The requester of an emulated RC queue pair: sends the packets of work requests in order, and completes them by acknowledgements and responses. Lost
+ * packets are resent (go-back-N) after a time-out or a NAK, until the retries are exhausted.
  */
 
 import type { Timer } from '../../../ucs/sys/clock.ts';
@@ -75,7 +75,7 @@ export class Requester {
         this.#failAt(wqe, WcStatus.LOC_PROT_ERR);
         break;
       }
-      // An answer may have arrived inside the call, and have advanced or reset the position.
+      // A reply may have arrived inside the call, and have advanced or reset the position.
       if (queue.next === position && wqe.sent === this.#packetsToSend(wqe)) queue.next += 1;
     }
     this.#isPumping = false;
@@ -179,7 +179,7 @@ export class Requester {
     return responses > 0 || psnDistance(this.#ackedPsn, psn) < WINDOW;
   }
 
-  /** Reads and atomic operations that were sent and are not answered. */
+  /** Number of reads and atomic operations that were sent and have no response yet. */
   #openResponses(): number {
     let count = 0;
     for (let position = this.#queue.head; position < this.#queue.next; position++) {
@@ -307,7 +307,7 @@ export class Requester {
     if (!this.#qp.sendCq.push({ ...entry, sourceQp: 0, flags: 0, immediate: 0 })) this.#qp.fail();
   }
 
-  /** Sends everything again that is not acknowledged. */
+  /** Resends everything that is not acknowledged. */
   #goBack(): void {
     const queue = this.#queue;
     queue.next = queue.head;

@@ -1,6 +1,6 @@
 /**
- * The responder of an emulated RC queue pair: executes requests once, in the order of their sequence numbers, and replies. A request repeated because
- * its reply was lost gets the reply again; atomic operations from a record of their results.
+ * The responder of an emulated RC queue pair: executes requests once, in the order of their sequence numbers, and replies. If a request is repeated
+ * because its reply was lost, the reply is sent again, for atomic operations from a record of their results.
  */
 
 import { AccessFlag, AsyncEventType, WcFlag, WcOpcode, WcStatus } from '../../../verbs/abi.ts';
@@ -9,7 +9,7 @@ import { type Packet, PacketFlag, PacketKind, psnAfter, psnDistance, Syndrome } 
 import type { ReceiveWqe } from './receive-queue.ts';
 import type { QpShared } from './shared.ts';
 
-/** A read that is being answered. */
+/** A read whose responses are being sent. */
 interface ReadJob {
   readonly address: number;
   readonly rkey: number;
@@ -39,7 +39,7 @@ export class Responder {
   /** The receive of a send of several packets, from its first to its last: other queue pairs of a shared queue take later ones meanwhile. */
   #receiving: ReceiveWqe | undefined;
   readonly #reads: ReadJob[] = [];
-  /** An acknowledgement that waits for the answers of reads before it. */
+  /** An acknowledgement that waits for the responses of earlier reads. */
   #delayedAck: number | undefined;
   readonly #atomics: AtomicResult[] = [];
   #isPumping = false;
@@ -54,7 +54,7 @@ export class Responder {
     this.#expectedPsn = psn;
   }
 
-  /** @returns the receive of a send whose end has not come */
+  /** @returns the receive of a send whose end has not arrived */
   reset(): ReceiveWqe | undefined {
     const begun = this.#receiving;
     this.#receiving = undefined;
@@ -236,11 +236,11 @@ export class Responder {
     this.#answerAtomic(result);
   }
 
-  /** Answers a request that was executed before. */
+  /** Replies again to a request that was executed before. */
   #repeat(packet: Packet): void {
     const { kind, psn } = packet;
     if (kind === PacketKind.READ_REQUEST) {
-      // It may overlap a read that is being answered: the requester ignores the late answers of that read.
+      // It may overlap a read whose responses are being sent: the requester ignores the late responses of that read.
       if (this.#reads.length < this.#qp.maxDestRdAtomic * 2) this.#answerRead(packet, true);
     } else if (kind === PacketKind.COMPARE_SWAP || kind === PacketKind.FETCH_ADD) {
       const result = this.#atomics.find((each) => each.psn === psn);
@@ -248,7 +248,7 @@ export class Responder {
     } else this.#acknowledge(psnAfter(this.#expectedPsn, -1));
   }
 
-  /** Answers a read after the reads before it. */
+  /** Responds to a read after the reads before it. */
   #answerRead({ psn, rkey, remoteAddress, dmaLength }: Packet, isRepeated: boolean): void {
     const packets = Math.max(1, Math.ceil(dmaLength / this.#qp.mtu));
     if (!isRepeated) this.#expectedPsn = psnAfter(psn, packets);
@@ -262,13 +262,13 @@ export class Responder {
     if ((flags & PacketFlag.ACK_REQUEST) !== 0) this.#acknowledge(psn);
   }
 
-  /** Acknowledges everything up to `psn`, after the answers of earlier reads. */
+  /** Acknowledges everything up to `psn`, after the responses of earlier reads. */
   #acknowledge(psn: number): void {
     if (this.#reads.length > 0) this.#delayedAck = psn;
     else this.#answer(psn, Syndrome.ACK);
   }
 
-  /** Refuses a request: the connection ends. */
+  /** Sends a NAK for a request: the connection ends. */
   #refuse(psn: number, syndrome: Syndrome): void {
     this.#answer(psn, syndrome);
     const { device, qpNum } = this.#qp;

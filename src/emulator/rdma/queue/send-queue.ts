@@ -31,7 +31,7 @@ export class SendWqe {
   psn = 0;
   packets = 0;
   hasStarted = false;
-  /** Packets that were sent, and responses that have arrived. */
+  /** Number of packets sent, and of responses received. */
   sent = 0;
   received = 0;
 
@@ -48,7 +48,7 @@ export class SendWqe {
     return this.opcode === WrOpcode.ATOMIC_CMP_AND_SWP || this.opcode === WrOpcode.ATOMIC_FETCH_AND_ADD;
   }
 
-  /** Whether a response with data ends it. */
+  /** Whether a response with data completes it. */
   get hasResponse(): boolean {
     return this.isRead || this.isAtomic;
   }
@@ -59,7 +59,6 @@ export class SendWqe {
   }
 }
 
-/** The ring. */
 export class SendQueue {
   readonly maxInlineBytes: number;
   /** The entries, created at first use. */
@@ -86,8 +85,8 @@ export class SendQueue {
 
   /**
    * Copies a chain of work requests.
-   * @param check the errno of a request that the queue pair does not support; 0 if it does
-   * @returns 0 or an errno, with the first requests of the chain posted
+   * @param check returns the errno for an unsupported request; 0 for a supported one
+   * @returns 0 or an errno; the requests before the rejected one are posted
    */
   post(block: VerbsBlock, offset: number, check: (wqe: SendWqe) => number): number {
     let at = offset / 4;

@@ -1,6 +1,6 @@
 /**
- * The state that queue pairs share: with their emulated RDMA device the port on the wire, with its faults and delays, memory, address handles and
- * timers; with their requester and responder the queues and the attributes of the connection.
+ * State shared by queue pairs. With their emulated RDMA device: the port on the wire with its faults and delays, memory, address handles and timers. With
+ * their requester and responder: the queues and the attributes of the connection.
  */
 
 import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
@@ -14,13 +14,12 @@ import type { EmulatedCq } from './completion-queue.ts';
 import { Packet } from './packet.ts';
 import { EmulatedSrq, ReceiveRing } from './receive-queue.ts';
 
-/** Packets that are delayed. */
 interface Delayed {
   readonly packet: Packet;
   readonly gid: Uint8Array;
 }
 
-/** What the queue pairs of a device use of it. */
+/** The members of a device that its queue pairs use. */
 export class RdmaShared {
   readonly clock: Clock;
   readonly timers: DeviceTimers;
@@ -49,12 +48,12 @@ export class RdmaShared {
     this.gid = gid ?? randomGid();
   }
 
-  /** The destination GID of an address handle; undefined if the device has no such handle. */
+  /** The destination GID of an address handle; undefined for an unknown handle. */
   destinationOf(handle: number): Uint8Array | undefined {
     return this.handles.get(handle);
   }
 
-  /** Whether the wire to a port accepts another packet now. If not, the device calls the queue pairs again when it does. */
+  /** Whether the wire to a port accepts another packet now. If not, the device pumps the queue pairs again once it does. */
   canSend(gid: Uint8Array): boolean {
     return this.wire.canSend(gid);
   }
@@ -84,7 +83,7 @@ export class RdmaShared {
     this.#listeners.add(listener);
   }
 
-  /** The end of {@link listen}. */
+  /** Reverts {@link listen}. */
   unlisten(listener: (event: AsyncEvent) => void): void {
     this.#listeners.delete(listener);
   }
@@ -118,7 +117,7 @@ function randomGid(): Uint8Array {
 
 const NO_GID: Uint8Array = new Uint8Array(GID_BYTES);
 
-/** What requester and responder of a queue pair share. */
+/** State that the requester and responder of a queue pair share. */
 export abstract class QpShared {
   readonly device: RdmaShared;
   readonly qpNum: number;
@@ -171,7 +170,6 @@ export abstract class QpShared {
   }
 }
 
-/** How a receive ended. */
 export interface ReceiveResult {
   readonly status: WcStatus;
   readonly opcode: number;
@@ -188,7 +186,7 @@ interface Pending {
   readonly onDue: () => void;
 }
 
-/** The timers. A real device counts time by itself; therefore timers also end when the program polls: it may never return to the event loop. */
+/** The timers. A real device counts time without the host; therefore timers also end when the program polls: it may never return to the event loop. */
 class DeviceTimers {
   readonly #clock: Clock;
   readonly #pending: Set<Pending> = new Set();
@@ -213,7 +211,7 @@ class DeviceTimers {
     };
   }
 
-  /** Ends the timers whose time has come. */
+  /** Ends the timers that are due. */
   progress(): void {
     if (this.#pending.size === 0) return;
     const nowNs = this.#clock.nowNs();
