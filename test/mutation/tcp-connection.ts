@@ -362,8 +362,8 @@ export const TCP_CONNECTION: Area = {
     ),
     inInbound('if (status >= 0) return `NACK', 'if (status > 0) return `NACK', 'a NACK has the status of a failure'),
     inInbound(
-      'this.#answered(this.puts, count, Status.OK) ?',
-      'this.#answered(this.puts, count, Status.OK) || true ?',
+      'this.#answered(this.puts, count, Status.OK)\n',
+      'this.#answered(this.puts, count, Status.OK) || true\n',
       'a peer acknowledges the messages sent to it',
     ),
     inInbound(

@@ -132,7 +132,7 @@ describe('the summary of a profile', () => {
     expect(() => readProfile('/dev/zero')).toThrow(
       expect.objectContaining({
         code: 'ERR_INVALID_PARAM',
-        message: expect.stringMatching(/^argument file .*no device/),
+        message: expect.stringMatching(/^argument file .*not a device/),
       }),
     );
   });

@@ -122,7 +122,7 @@ describe('libibverbs', () => {
     () => {
       const verbs = new Libibverbs(library as LibibverbsFunctions);
       const devices = verbs.devices();
-      if (devices.length === 0) expect(verbs.whyNoDevices()).toMatch(/^libibverbs (finds|lists) no RDMA device/);
+      if (devices.length === 0) expect(verbs.whyNoDevices()).toMatch(/^libibverbs (finds no|cannot list) RDMA device/);
       expect(devices.every(({ name }) => name.length > 0)).toBe(true);
       expect(() => verbs.open('no_such_device')).toThrow(expect.objectContaining({ code: 'ERR_SYSCALL_ENODEV' }));
     },
