@@ -190,6 +190,7 @@ export {
   tcpBind,
   tcpClose,
   tcpConnect,
+  tcpConnectError,
   tcpError,
   tcpIsEstablished,
   tcpListen,

@@ -24,11 +24,12 @@ import {
   packSockaddr,
   SOCKADDR_BYTES_MAX,
   SyscallError,
+  tcpConnectError,
 } from '../../sys/index.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 import type { Timer } from '../../ucs/sys/clock.ts';
-import { checkStatus, closedError, statusError, type UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { checkStatus, closedError, statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
 import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
 import {
   UCP_CONN_REQUEST_ATTR,
@@ -292,7 +293,7 @@ export class SocketEndpoints {
     }
     void endpoint.close({ force: true });
     if (failure === Status.UNREACHABLE) request.error = unreachable(options, this.#core.context.features);
-    if (failure === Status.NOT_CONNECTED) request.error = notListening(options);
+    if (failure === Status.NOT_CONNECTED) request.error = tcpConnectError(Errno.ECONNREFUSED, options);
     // Same status as with the native engine.
     request.end(failure === Status.NOT_CONNECTED ? Status.UNREACHABLE : failure);
   }
@@ -334,20 +335,23 @@ export class SocketEndpoints {
 }
 
 function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError {
-  const why = `no reply within ${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
-  return statusError(Status.TIMED_OUT, `connect to ${printSocketAddress(listener)} (${why})`);
-}
-
-/** Nothing listens at the address (ECONNREFUSED). */
-function notListening(listener: SocketAddress): UcxError {
-  return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (nothing listens there)`);
+  const limit = `${answerTimeoutNs / 1e9} s, see UCX_TCP_CM_ANSWER_TIMEOUT`;
+  return connectFailure(Status.TIMED_OUT, `no reply from ${printSocketAddress(listener)} within ${limit}`);
 }
 
 /** The listener replied; if nothing listened, the status would be another one. */
 function unreachable(listener: SocketAddress, features: number): UcxError {
   const own = FEATURES.filter((feature) => (featureBits([feature]) & features & ~UCP_FEATURE.WAKEUP) !== 0).join(', ');
-  const why = `lanes do not match: use the same option features as the listener; this context has ${own}`;
-  return statusError(Status.UNREACHABLE, `connect to ${printSocketAddress(listener)} (${why})`);
+  const remedy = `use the same option features as the listener; this context has ${own}`;
+  return connectFailure(
+    Status.UNREACHABLE,
+    `the lanes of ${printSocketAddress(listener)} and this context do not match: ${remedy}`,
+  );
+}
+
+/** The reason of a failed attempt, for the error of its request. */
+function connectFailure(status: Status, message: string): UcxError {
+  return new UcxError({ code: `ERR_${statusName(status)}`, status, message });
 }
 
 function listen(worker: WorkerCore, address: SocketAddress, { callback, index }: ClientCallback): number {

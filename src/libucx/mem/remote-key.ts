@@ -374,7 +374,11 @@ export function unpackEnvelope(packed: Uint8Array, kind: PackedKind): Envelope {
     );
   }
   const version = view.getUint32(at + 8, true);
-  if (version !== VERSION) throw malformed(kind, `has version ${version}, but this library supports ${VERSION}`);
+  if (version !== VERSION)
+    throw malformed(
+      kind,
+      `has version ${version}, but this library supports ${VERSION}: use the same version of gaudi-ucx at both ends`,
+    );
   if (view.getUint32(at + 12, true) !== crc32(packed.subarray(0, at + 12))) {
     throw malformed(kind, 'has a wrong checksum');
   }

@@ -118,7 +118,14 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
   if (connect(fd, block.address, packSockaddr(address, block)) === 0) return true;
   const code = errno();
   if (code === Errno.EINPROGRESS || code === Errno.EINTR) return false;
-  throw new SyscallError('connect', code, printAddress(address));
+  throw tcpConnectError(code, address);
+}
+
+/** The error of an attempt to connect that has failed with an errno, with the remedy if nothing listens at the address. */
+export function tcpConnectError(code: number, address: InetAddress): SyscallError {
+  const remedy =
+    code === Errno.ECONNREFUSED ? ': nothing listens there, start the listener first or check the port' : '';
+  return new SyscallError('connect', code, `${printAddress(address)}${remedy}`);
 }
 
 /**

@@ -92,7 +92,9 @@ export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
   const end = byteLength - CHECKSUM_BYTES;
   if (view.getUint32(0, true) !== MAGIC) throw malformed('has a wrong magic number: not created by worker.address()');
   if (view.getUint8(4) !== VERSION)
-    throw malformed(`has version ${view.getUint8(4)}, but this library supports only ${VERSION}`);
+    throw malformed(
+      `has version ${view.getUint8(4)}, but this library supports only ${VERSION}: use the same version of gaudi-ucx at both ends`,
+    );
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const flags = view.getUint16(AT_FLAGS, true);
   return {

@@ -97,6 +97,16 @@ export class ResourceFilter {
     return excludedBy(DEVICE_VARIABLES[deviceType], this.#devices[deviceType]);
   }
 
+  /** The lists that exclude something, as `UCX_TLS=tpc`. */
+  get settings(): string[] {
+    const lists = Object.entries(DEVICE_VARIABLES).map(
+      ([type, variable]) => [variable, this.#devices[type as DeviceType]] as const,
+    );
+    return [['UCX_TLS', this.#transports] as const, ...lists]
+      .filter(([, { mode }]) => mode !== 'all')
+      .map(([variable, { mode, items }]) => `${variable}=${mode === 'deny' ? '^' : ''}${items.join(',')}`);
+  }
+
   /** A hint for each transport in UCX_TLS that only the UCX library or a machine with RDMA devices has. */
   hints(): string[] {
     if (!this.namesTransports) return [];

@@ -65,7 +65,7 @@ export class Resources {
       for (const component of options.components) openComponent(component, options, filter, { mds, absent });
       if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
       if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
-      if (mds.length === 0) throw noTransport([...filter.rejections, ...absent], filter.hints());
+      if (mds.length === 0) throw noTransport(filter, absent);
       for (const warning of warningsOf(absent)) options.log.warn(warning);
     } catch (error) {
       for (const { md } of mds) md.close();
@@ -191,12 +191,14 @@ function servicesOf(
   };
 }
 
-function noTransport(rejections: readonly Rejection[], hints: readonly string[]): UcxError {
-  const reasons = rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+function noTransport(filter: ResourceFilter, absent: readonly Absence[]): UcxError {
+  const reasons = [...filter.rejections, ...absent].map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+  const settings = filter.settings.length === 0 ? '' : ` with ${filter.settings.join(', ')}`;
+  const remedy = "'gaudi-ucx info -d' lists the transports and devices of this machine";
   return new UcxError({
     code: 'ERR_NO_TRANSPORT',
     status: Status.NO_DEVICE,
-    message: [`no transport is left to use (${reasons})`, ...hints].join('; '),
+    message: [`no transport is usable${settings} (${reasons})`, ...filter.hints(), remedy].join('; '),
     details: { reasons },
   });
 }

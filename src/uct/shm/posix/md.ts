@@ -196,7 +196,7 @@ export function checkPosixFolder(config: PosixConfig): void {
     throw new UcxError({
       code: 'ERR_NO_DEVICE',
       status: Status.NO_DEVICE,
-      message: `no shared memory in ${folder}: ${error.message}`,
+      message: `no shared memory in ${folder}: ${error.message}; enlarge or repair it, or set UCX_POSIX_DIR to another folder`,
       cause: error,
     });
   }

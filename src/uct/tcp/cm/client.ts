@@ -8,13 +8,12 @@
 import {
   AddressFamily,
   familyOf,
-  printAddress,
   ReadyFor,
   SocketOption,
-  SyscallError,
   setSocketOption,
   tcpClose,
   tcpConnect,
+  tcpConnectError,
   tcpError,
   tcpLocalAddress,
   tcpRemoteAddress,
@@ -205,7 +204,7 @@ export class ClientAttempt implements ConnectAttempt, CmTarget {
 
   #onConnected(): number {
     const code = tcpError(this.#fd);
-    if (code !== 0) return this.#unreachable(new SyscallError('connect', code, printAddress(this.#address)));
+    if (code !== 0) return this.#unreachable(tcpConnectError(code, this.#address));
     try {
       // Throws if the connection is not established.
       tcpRemoteAddress(this.#fd);
