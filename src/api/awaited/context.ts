@@ -1,4 +1,4 @@
-/** The parts of a context that all engines share: its workers, and closing. */
+/** The implementation of a context that all engines share: its workers, and closing. */
 
 import { mergeStats, type StatsNode } from '../../ucs/stats/stats-node.ts';
 import { closedError } from '../../ucs/type/error.ts';
@@ -33,7 +33,7 @@ export abstract class ClosableContext<W extends Worker = Worker> {
 
   abstract packRkey(handle: MemoryHandle): Uint8Array;
 
-  /** A key for endpoints of its workers to themselves: it permits everything, whatever peers may do with the memory. */
+  /** A key for endpoints of its workers to themselves: it permits every access, regardless of the protection for peers. */
   abstract packOwnRkey(handle: MemoryHandle): Uint8Array;
 
   protected abstract newWorker(options: WorkerOptions): W;

@@ -1,5 +1,5 @@
 /**
- * The awaited operations of an endpoint over its nbx operations, its errors and its end, the same for every engine. The engines implement put and get,
+ * The awaited operations of an endpoint on top of its nbx operations, its errors and its closing, the same for every engine. Engines implement put and get,
  * which need engine-specific flushes.
  */
 
@@ -170,7 +170,7 @@ abstract class AwaitedEndpoint {
     return receivedBytes;
   }
 
-  /** Checks the argument. An engine whose data are copies has nothing else to do. */
+  /** Checks the argument. Engines that return copies need nothing else. */
   streamDataRelease(data: Uint8Array): void {
     if (!isBytes(data)) throw invalidParam('data', 'must be a Uint8Array', data);
   }
@@ -233,7 +233,7 @@ abstract class AwaitedEndpoint {
 /** An endpoint that can be closed. */
 export abstract class ClosableEndpoint extends AwaitedEndpoint {
   protected readonly errorHandling: ErrorHandling = new ErrorHandling();
-  /** Whether it is closed with `force`: operations that only the peer can end are not waited for. */
+  /** Whether it is closed with `force`: operations that only the peer can end are not awaited. */
   protected isForced = false;
   #closed = false;
   #closing: Promise<void> | undefined = undefined;
@@ -244,7 +244,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     return this.#closed;
   }
 
-  /** Runs an awaited put or get of one piece, without a notification. */
+  /** Runs an awaited put or get of one range, without a notification. */
   protected abstract transfer(
     name: 'put' | 'get',
     local: LocalMemory,
@@ -252,12 +252,12 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult>;
 
-  /** Whether a value is an endpoint, and not only an object with its prototype. */
+  /** Whether a value is an endpoint, and not merely an object with its prototype. */
   static isGenuine(value: unknown): value is ClosableEndpoint {
     return typeof value === 'object' && value !== null && #closing in value;
   }
 
-  /** Calls back when its connection has ended, or when it is closed here. */
+  /** Calls back when the connection has ended, or when the endpoint is closed here. */
   onEnded(callback: () => void): Disposable {
     return this.errorHandling.onEnded(callback);
   }
@@ -265,7 +265,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   /** Closes the endpoint, which accepts no more operations; called once. */
   protected abstract shutDown(): Promise<void>;
 
-  /** Called when it is closed with `force`, also while it is being closed. */
+  /** Called when the endpoint is closed with `force`, also while it is already closing. */
   protected abstract onForced(): void;
 
   put(local: LocalBuffer, rkey: RemoteKey, options: PutOptions = {}): Promise<TransferResult> {
@@ -316,9 +316,9 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     return this.#closing;
   }
 
-  /** Closes it; with `force` if awaited operations have not ended: the program has left the block that waits for them. */
+  /** Closes the endpoint; with `force` if awaited operations have not ended, because the program has left the block that awaits them. */
   async [Symbol.asyncDispose](): Promise<void> {
-    // Those that have ended settle.
+    // Promises of operations that have ended settle first.
     if (this.awaited > 0) await nextTurn();
     await this.close({ force: this.awaited > 0 });
   }
@@ -328,7 +328,10 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     if (this.#closed) throw closedError('endpoint');
   }
 
-  /** Checks the parameters of nbx operations. @param names those of the operation, if it has more than a request has @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  /**
+   * Checks the parameters of nbx operations. @param names parameters of the operation, if it has more than a request @throws UcxError ERR_CLOSED,
+   * ERR_INVALID_PARAM
+   */
   protected check(params: RequestParams | undefined, names?: readonly string[]): void {
     if (this.#closed) throw closedError('endpoint');
     checkParams(params, names);
@@ -348,26 +351,26 @@ function stateOf(status: Status, closedByPeer: boolean | undefined): string {
 const TRANSFER_OPTIONS = ['offset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
 const OPTIONS_OF = { get: TRANSFER_OPTIONS, put: [...TRANSFER_OPTIONS, 'notify', 'notifyId'] } as const;
 
-/** Bytes of local memory that is not checked yet. */
+/** Bytes of unchecked local memory. */
 export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
-    throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
+    throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of ranges', local);
   }
   if (!isList(local)) return byteLengthOf(local);
   return local.reduce((sum, piece) => {
     const { memory, offset = 0, byteLength } = piece ?? {};
-    // An invalid one may be a bigint or a symbol, which cannot be added.
+    // An invalid length may be a bigint or a symbol, which cannot be added.
     const bytes = byteLength === undefined ? bytesFrom(byteLengthOf(memory), offset) : byteLength;
     return typeof bytes === 'number' ? sum + bytes : sum;
   }, 0);
 }
 
-/** The memory of an awaited message, and the range of it that is moved. @throws UcxError ERR_INVALID_PARAM */
+/** The memory of an awaited message, and its range. @throws UcxError ERR_INVALID_PARAM */
 export function rangeOf(local: MessageBuffer): readonly [local: LocalBuffer, offset: number, byteLength: number] {
   return isPiece(local) ? rangeOfPiece(local) : [local, 0, lengthOf(local)];
 }
 
-/** The tag of a message. Null is no default: its check refuses it, as everywhere. */
+/** The tag of a message. Null is not replaced by the default: the check rejects it, as everywhere. */
 export function tagOf({ tag = 0 }: { readonly tag?: Tag | undefined }): Tag {
   return tag;
 }
@@ -378,7 +381,7 @@ export function resultOf({ transport, device, protocol }: Outcome, byteLength: n
 }
 
 /**
- * Fills in the defaults of an awaited put or get. Memory and key are checked when it starts: an invalid one gives length 0 and offset 0 here.
+ * Fills in the defaults of an awaited put or get. Memory and key are checked when the operation starts: invalid ones result in length 0 and offset 0 here.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function resolveTransfer(
@@ -404,7 +407,7 @@ function offsetOf(remoteAddress: bigint, rkey: RemoteKey): number {
   return typeof start === 'bigint' ? Number(remoteAddress - start) : Number.NaN;
 }
 
-/** Bytes of the longest chunk. */
+/** Maximum chunk length in bytes. */
 const CHUNK_BYTES_MAX = 65_536;
 
 /** Yields received bytes until the peer closes. Throws the failure of a receive in all other cases. */

@@ -1,4 +1,4 @@
-/** The end of a loop over messages of peers: by a signal, or with the connection of an endpoint. */
+/** The end of a loop over messages of peers: by a signal, or when the connection of an endpoint ends. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, statusError, throwIfAborted } from '../../ucs/type/error.ts';
@@ -48,7 +48,7 @@ export class LoopEnd implements Disposable {
     if (endpoint === undefined) return false;
     const { closed, closedByPeer, status } = endpoint;
     if (closed || closedByPeer === true) return true;
-    if (status !== Status.OK) throw statusError(status, 'the connection that the loop waits for');
+    if (status !== Status.OK) throw statusError(status, 'loop until the end of a connection');
     return false;
   }
 

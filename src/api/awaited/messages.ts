@@ -1,5 +1,5 @@
 /**
- * Received messages of a worker until the program takes them: an active message with its header and data, valid during the call unless the handler
+ * Received messages of a worker before the program consumes them: an active message with its header and data, valid during the call unless the handler
  * retains it; the queues behind `for await` over active messages; the notifications of puts.
  */
 
@@ -25,9 +25,9 @@ export interface MessageOwner<S extends object = object, W extends object = obje
   endpointTo(sender: S): Endpoint;
   /** Discards the data of a rendezvous and notifies the sender. */
   releaseData(message: ReceivedMessage<S, W>): void;
-  /** Whether the sender has taken back a message whose data it has. Engines without it cannot. */
+  /** Whether the sender has withdrawn a rendezvous. Engines without withdrawal omit it. */
   isWithdrawn?(message: ReceivedMessage<S, W>): boolean;
-  /** Called when a message leaves its queue. Engines without it do not count the memory of queues. */
+  /** Called when a message leaves its queue. Engines that do not count the memory of queues omit it. */
   messageTaken?(message: ReceivedMessage<S, W>): void;
   receiveData(message: ReceivedMessage<S, W>, given: GivenMemory, params: RequestParams | undefined): Status | Request;
   awaitData(message: ReceivedMessage<S, W>, local: MessageBuffer, signal: AbortSignal | undefined): Promise<number>;
@@ -42,13 +42,13 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   id = 0;
   /** The connection on which it arrived; for the engine. */
   sender: S | undefined = undefined;
-  /** Memory that holds header and data. */
+  /** Memory with header and data. */
   source: Uint8Array = NO_BYTES;
-  /** First byte of the header in `source`. */
+  /** Offset of the header in `source`. */
   headerOffset = 0;
   /** Length of the header in bytes. */
   headerLength = 0;
-  /** First byte of the data in `source`. */
+  /** Offset of the data in `source`. */
   dataOffset = 0;
   /** Bytes of the data, received or not. */
   byteLength = 0;
@@ -58,7 +58,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   isTaken = false;
   /** True for the object that is passed to handlers; false for a retained one. */
   isView = true;
-  /** True once the handler has returned: the object belongs to the next message. */
+  /** True once the handler has returned: the object is reused for the next message. */
   isOver = false;
   /** Bytes of the sender's credit that it occupies; for the engine. */
   cost = 0;
@@ -83,7 +83,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
   }
 
-  /** See EagerAmMessage. @throws UcxError ERR_INVALID_PARAM for a rendezvous, for programs without types */
+  /** See EagerAmMessage. @throws UcxError ERR_INVALID_PARAM for a rendezvous, in programs without type checks */
   get data(): Uint8Array {
     if (this.isOver) throw this.#over();
     if (this.waiting !== undefined) {
@@ -102,7 +102,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return this.#owner.endpointTo(this.sender!);
   }
 
-  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
+  /** Keeps the message after the handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
   retain(): ReceivedMessage<S, W> {
     if (this.isOver) throw this.#over();
     const copy = new ReceivedMessage<S, W>(this.#owner);
@@ -130,7 +130,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return copy;
   }
 
-  /** Whether its sender has taken it back: a queue drops it. */
+  /** Whether its sender has withdrawn it: a queue drops it. */
   get isWithdrawn(): boolean {
     return this.waiting !== undefined && this.#owner.isWithdrawn?.(this) === true;
   }
@@ -143,7 +143,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
 
   /**
    * Receives the data into local memory (ucp_am_recv_data_nbx), once.
-   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or on the second call
    */
   receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#checkFirst();
@@ -167,21 +167,21 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   async into(local: MessageBuffer, options: MessageDataOptions = {}): Promise<number> {
     const signal = signalOf(options);
     this.#checkFirst();
-    // The operation may have to wait, and this object may be reused by then.
+    // The operation may have to wait, and this object may be reused meanwhile.
     const kept = this.isView ? this.retain() : this;
     if (kept === this) this.#isAwaited = true;
     else this.isReceived = true;
     try {
       return await this.#owner.awaitData(kept, local, signal);
     } catch (error) {
-      // If the receive was refused at its start, the data can be received again; a copy that only this call has is released.
+      // If the receive was rejected at its start, the data can be received again; a copy that only this call has is released.
       if (kept === this) this.#isAwaited = false;
       else kept.release();
       throw error;
     }
   }
 
-  /** Discards a message that {@link retain} has kept: the sender of a rendezvous waits until its data is received or discarded. */
+  /** Discards a message kept by {@link retain}: the sender of a rendezvous waits until its data is received or discarded. */
   release(): void {
     if (this.isReceived || this.#isAwaited) return;
     this.isReceived = true;
@@ -190,7 +190,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
 
   #checkFirst(): void {
     if (this.isOver) throw this.#over();
-    if (this.isReceived || this.#isAwaited) throw invalidParam('message', 'must be received once', this.id);
+    if (this.isReceived || this.#isAwaited) throw invalidParam('message', 'must be received only once', this.id);
   }
 
   #over(): UcxError {
@@ -201,7 +201,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   isReceived = false;
 }
 
-/** @throws UcxError ERR_NO_MEMORY if the length, which the sender has chosen, cannot be allocated */
+/** @throws UcxError ERR_NO_MEMORY if the length, which is chosen by the sender, cannot be allocated */
 function roomFor(byteLength: number): Uint8Array {
   try {
     return new Uint8Array(byteLength);
@@ -211,7 +211,7 @@ function roomFor(byteLength: number): Uint8Array {
 }
 
 showAs(ReceivedMessage, 'AmMessage', ({ id, isOver, headerLength, byteLength, isRendezvous }) =>
-  // After its handler the object belongs to the next message.
+  // After its handler, the object belongs to the next message.
   isOver ? {} : { id, headerBytes: headerLength, byteLength, isRendezvous: isRendezvous ? 'yes' : undefined },
 );
 
@@ -224,7 +224,7 @@ export interface MessageHandlers {
   setHandler(id: number, handler: MessageHandler | undefined): void;
 }
 
-/** Messages that have arrived, until they are taken: copies, whose memory counts as the sender's credit meanwhile. */
+/** Arrived messages before the program consumes them: copies, whose memory is not returned to the sender's credit yet. */
 class ArrivedMessages {
   readonly #driver: ProgressDriver;
   readonly #messages: ReceivedMessage[] = [];
@@ -260,7 +260,7 @@ class ArrivedMessages {
 
   /** Resolves with the next arrival, or with {@link wake}; drives progress meanwhile. */
   async arrival(): Promise<void> {
-    // Before driving starts, because a message may arrive at once.
+    // Before driving starts, because a message may arrive immediately.
     const arrival = new Promise<void>((resolve) => {
       this.#waiting.push(resolve);
     });
@@ -282,7 +282,7 @@ class ArrivedMessages {
 
 /** The messages of one id, from its creation until the loop ends or the signal fires. Messages are copies that belong to the loop. */
 class KeptMessages implements MessageQueue {
-  /** Marks the object as bound to the thread that made it. */
+  /** Marks the object as bound to the thread that created it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #am: MessageHandlers;
   readonly #id: number;
@@ -345,7 +345,7 @@ class KeptMessages implements MessageQueue {
     await this.return();
   }
 
-  /** Whether its connection has ended, which closes it. @throws UcxError */
+  /** Whether the connection of the loop has ended, which closes the queue. @throws UcxError */
   #hasEnded(): boolean {
     try {
       if (!this.#end.hasEnded()) return false;
@@ -391,10 +391,11 @@ export class MessageQueues {
     return queue;
   }
 
-  /** Refuses a handler for an id whose messages a queue gets. @throws UcxError ERR_INVALID_PARAM */
+  /** Rejects a handler for an id with an open queue. @throws UcxError ERR_INVALID_PARAM */
   checkHandler(id: number): void {
     for (const queue of this.#open) {
-      if (queue.id === id) throw invalidParam('id', 'must have no open queue: close that of worker.messages first', id);
+      if (queue.id === id)
+        throw invalidParam('id', 'must have no open queue: close the queue of worker.messages first', id);
     }
   }
 
@@ -409,11 +410,11 @@ export class Notifications {
   readonly #driver: ProgressDriver;
   readonly #arrived: ArrivedMessages;
   #handler: NotificationHandler | undefined = undefined;
-  /** Loops that have begun. */
+  /** Number of loops that have begun. */
   #loops = 0;
   #closed = false;
 
-  /** @param serve sets the handler of the messages that carry notifications in their headers */
+  /** @param serve sets the handler of the messages with notifications in their headers */
   constructor(driver: ProgressDriver, serve: (handler: MessageHandler) => void) {
     this.#driver = driver;
     this.#arrived = new ArrivedMessages(driver);
@@ -438,7 +439,7 @@ export class Notifications {
       try {
         this.#handler(notification);
       } catch (error) {
-        // The others come before those that arrive from now on.
+        // The remaining ones come before those that arrive later.
         this.#driver.onThrown(error);
       }
     }
@@ -464,12 +465,12 @@ export class Notifications {
 
   #take(): Notification | undefined {
     const message = this.#arrived.take();
-    // One that has come as an offer has no data, but its sender waits.
+    // A rendezvous notification has no data, but its sender waits.
     message?.release();
     return message === undefined ? undefined : notificationOf(message);
   }
 
-  /** Ends all loops, and discards the notifications that were not taken. */
+  /** Ends all loops, and discards unconsumed notifications. */
   close(): void {
     this.#closed = true;
     this.#arrived.clear();

@@ -7,7 +7,7 @@ import { addAbortCallback, checkSignal, removeAbortCallback } from '../contract/
 import type { Request, RequestParams } from '../contract/request.ts';
 import type { ProgressDriver } from '../progress/progress-driver.ts';
 
-/** The result of an operation: its carrier (undefined if no bytes moved), and the received message. */
+/** The result of an operation: transport, device and protocol (undefined if no bytes moved), and the received message. */
 export interface Outcome {
   readonly protocol: string | undefined;
   readonly transport: string | undefined;
@@ -18,7 +18,7 @@ export interface Outcome {
   readonly receivedBytes: number;
   /** Tag of the received message. */
   readonly senderTag: bigint;
-  /** Word before an atomic operation. */
+  /** Value of the word before an atomic operation. */
   readonly atomicResult: bigint;
 }
 
@@ -54,7 +54,7 @@ interface ResultSlot {
   notify: () => void;
 }
 
-/** The cause of a failed operation, if the engine knows it; the request is undefined for an operation that ended at once. */
+/** The cause of a failed operation, if the engine knows it; the request is undefined for an operation that ended in its call. */
 export type CauseOf = (status: Status, request: Request | undefined) => unknown;
 
 /** The awaited operations of one worker. */
@@ -62,7 +62,7 @@ export class PromiseTier {
   readonly #driver: ProgressDriver;
   readonly #causeOf: CauseOf;
   #running = 0;
-  /** Operations that wait for a free request, in order, and the number of those that were granted one and have not continued yet. */
+  /** Operations that wait for a free request, in order, and the number of operations that were granted one and have not continued yet. */
   readonly #waiting: (() => void)[] = [];
   #granted = 0;
   readonly #idle: (() => void)[] = [];
@@ -73,19 +73,20 @@ export class PromiseTier {
   }
 
   /**
-   * Runs an operation to its end. One that is carried out in spite of an abort has its result: a program that repeats what was aborted does nothing twice.
-   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) if it was not carried out because `signal` fired, as soon as no
-   *   transport uses the caller's memory any more
+   * Runs an operation to its end. If it is executed despite an abort, its promise resolves, so that a program that repeats aborted operations repeats nothing
+   * that was done.
+   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) if it was not executed because `signal` fired, as soon as no transport
+   * uses the caller's memory
    */
   async run(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
     if (signal !== undefined) checkSignal(signal);
-    // After the operations that already wait for a request.
+    // It follows the operations that already wait for a request.
     let hasWaited = this.#waiting.length + this.#granted > 0;
     if (hasWaited) await this.#awaitRequest(signal, true);
     for (;;) {
       throwIfAborted(signal);
       const started = this.#start(start);
-      // An operation that waited before stays in front; a new one is queued last.
+      // An operation that has waited before stays in front; a new one is queued last.
       if (started.returned === Status.NO_RESOURCE) {
         await this.#awaitRequest(signal, !hasWaited);
         hasWaited = true;
@@ -99,7 +100,7 @@ export class PromiseTier {
     }
   }
 
-  /** A request was freed: the first waiting operation continues. */
+  /** Called when a request was freed: the first waiting operation continues. */
   requestFreed(): void {
     const next = this.#waiting.shift();
     if (next === undefined) return;
@@ -112,7 +113,7 @@ export class PromiseTier {
     this.#driver.wake();
   }
 
-  /** Runs a function that awaits several operations, and counts it as one for {@link idle}. */
+  /** Runs a function with several awaited operations, which {@link idle} waits for. */
   async track<T>(run: () => Promise<T>): Promise<T> {
     this.#running += 1;
     try {
@@ -123,7 +124,7 @@ export class PromiseTier {
     }
   }
 
-  /** Runs an operation, and counts it for {@link idle}. */
+  /** Runs an operation, which {@link idle} waits for. */
   runTracked(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
     return this.track(() => this.run(what, signal, start));
   }
@@ -146,7 +147,7 @@ export class PromiseTier {
     while (!isDone()) await this.#driver.step();
   }
 
-  /** Waits for a free request. @param isNew false for an operation that waited before: it stays in front */
+  /** Waits for a free request. @param isNew false for an operation that has waited before: it stays in front */
   async #awaitRequest(signal: AbortSignal | undefined, isNew: boolean): Promise<void> {
     let cancel: () => void = () => {};
     const granted = new Promise<void>((resolve) => {
@@ -171,7 +172,7 @@ export class PromiseTier {
     if (signal?.aborted === true) this.requestFreed();
   }
 
-  /** Starts an operation; if it is in progress, its result goes to the slot. */
+  /** Starts an operation; if it is in progress, its result is stored in the slot. */
   #start(start: StartOperation): Started {
     const slot: ResultSlot = { result: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
@@ -183,11 +184,11 @@ export class PromiseTier {
     try {
       const returned = start({ noImmediateCompletion: true, callback });
       const isEnded = typeof returned === 'number' && returned !== Status.NO_RESOURCE;
-      // One without bytes, or on a connection that has failed, has ended without the request that it was granted, which goes to the next one.
+      // An operation without bytes, or on a failed connection, has ended without using the request that it was granted, which the next operation gets.
       if (isEnded && slot.result === undefined) this.requestFreed();
       return { slot, returned };
     } catch (error) {
-      // A request that this operation was granted goes to the next one.
+      // The next operation gets the request that this one was granted.
       this.requestFreed();
       throw error;
     }
@@ -200,10 +201,10 @@ export class PromiseTier {
 
   async #awaitEnd(request: Request, slot: ResultSlot, signal: AbortSignal | undefined): Promise<void> {
     const cancel = (): void => {
-      // After its end, the request belongs to another operation.
+      // After the end of the operation, the request belongs to another one.
       if (slot.result === undefined) request.cancel();
     };
-    // Before driving starts, because the operation may end at once.
+    // Before driving starts, because the operation may end immediately.
     const ended = new Promise<void>((resolve) => {
       slot.notify = resolve;
     });
@@ -228,7 +229,7 @@ function outcomeOf(request: Request): Outcome {
   return { protocol, transport, device, byteLength, receivedBytes, senderTag, atomicResult };
 }
 
-/** The signal of options that have only a signal. @throws UcxError ERR_INVALID_PARAM */
+/** The signal of options without other fields. @throws UcxError ERR_INVALID_PARAM */
 export function signalOf(options: { readonly signal?: AbortSignal | undefined }): AbortSignal | undefined {
   checkOptions(options, 'options', ['signal']);
   if (options.signal !== undefined) checkSignal(options.signal);

@@ -1,6 +1,6 @@
 /**
- * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. Connecting to listeners: checking
- * the options, and trying the addresses of a host in turn.
+ * The implementation of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. Also connecting to listeners:
+ * checks the options, and tries the addresses of a host in turn.
  */
 
 import { isIP } from 'node:net';
@@ -62,7 +62,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   protected readonly event: WorkerEvent;
   /** Set by {@link shutDown} when operations can no longer be started. */
   protected isClosed = false;
-  /** Whether automatic progress has begun, or never will. */
+  /** Whether automatic progress has begun, or is disabled. */
   #isAttended: boolean;
   #closing: Promise<void> | undefined = undefined;
   #isInProgress = false;
@@ -100,12 +100,12 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   ): Status | Request;
   /** Drives all outstanding operations; returns like {@link progress}. */
   protected abstract advance(): number;
-  /** The notifications that have arrived. */
+  /** Notifications that have arrived. */
   protected abstract readonly arrivedNotifications: Notifications;
   /** Closes the worker; called once. */
   protected abstract shutDown(): Promise<void>;
 
-  /** Whether a value is a worker, and not only an object with its prototype. */
+  /** Whether a value is a worker, and not merely an object with its prototype. */
   static isGenuine(value: unknown): value is AwaitedWorker {
     return typeof value === 'object' && value !== null && #closing in value;
   }
@@ -119,7 +119,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
   }
 
   progress(): number {
-    // A transport is in the middle of delivering what the callback is called for.
+    // A transport is delivering the message or completion of this callback.
     if (this.#isInProgress) throw nestedProgress();
     this.#isInProgress = true;
     this.progressCalls = (this.progressCalls + 1) & PROGRESS_CALLS_MASK;
@@ -133,7 +133,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
     return count;
   }
 
-  /** Peers, or operations of this worker, may need progress from now on: the worker makes it by itself, unless the program wants to. */
+  /** Starts automatic progress, unless the program makes progress: peers, or operations of this worker, may need it. */
   attend(): void {
     if (this.#isAttended) return;
     this.#isAttended = true;
@@ -245,7 +245,7 @@ export abstract class AwaitedWorker<S extends object = object, W extends object 
       endpoints.push(endpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that was established in spite of an abort is kept until it is closed.
+    // A connection established despite an abort is kept until it is closed.
     await this.promises.runTracked(what, signal, (params) => this.connectNbx({ ...options, onConnected }, params));
     return endpoints[0]!;
   }
@@ -302,7 +302,7 @@ export function checkConnectOptions(options: ConnectNbxOptions): void {
 }
 
 /**
- * Connects to the first address that answers.
+ * Connects to the first address that responds.
  * @param connect connects to one address
  * @throws UcxError ERR_INVALID_PARAM, ERR_UNREACHABLE; the error of `connect` for the last address, or an error that does not depend on the address
  */
@@ -315,14 +315,14 @@ async function connectToFirst(
   checkErrorHandling(options, CONNECT_OPTIONS);
   const { address, host, port, signal } = options;
   if (address === undefined && host === undefined) {
-    throw invalidParam('address', 'must be given, or host instead of it', address);
+    throw invalidParam('address', 'must be set, unless host is', address);
   }
   if (address !== undefined && host !== undefined) {
-    throw invalidParam('host', 'must be left out beside address, which is its numeric form', host);
+    throw invalidParam('host', 'must not be combined with address, which is its numeric form', host);
   }
   if (signal !== undefined) checkSignal(signal);
   if (typeof address === 'string' && isIP(address) === 0) {
-    throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address (a name is the option host)', address);
+    throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address (use option host for a name)', address);
   }
   if (address !== undefined) checkSocketAddress({ address, port }, 1);
   const addresses = address === undefined ? await addressesOf(host!, signal) : [address];

@@ -7,7 +7,7 @@ import type { Endpoint } from './endpoint.ts';
 import type { LocalBuffer, MessageBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';
 
-/** Number of handler ids: valid ids are below it. */
+/** Number of handler ids: valid ids are smaller. */
 export const AM_IDS = 65_536;
 
 /** Checks the id of an active message. @param argument its name in the error @throws UcxError ERR_INVALID_PARAM */
@@ -20,7 +20,7 @@ export function isAmId(id: number): boolean {
   return Number.isInteger(id) && id >= 0 && id < AM_IDS;
 }
 
-/** Longest header, so that header and key fit into one message. */
+/** Maximum header length, so that header and key fit into one message. */
 export const AM_HEADER_BYTES_MAX = 4096;
 
 /** Checks the header of an active message. @throws UcxError ERR_INVALID_PARAM */
@@ -37,8 +37,8 @@ export interface MessageDataOptions {
 }
 
 /**
- * Properties of both kinds of messages. Their data is received once, by one of the methods. After the handler only a message of {@link AmMessageBase.retain} has
- * them: the others throw ERR_INVALID_PARAM. An async handler takes what it needs before its first `await`.
+ * Properties of both kinds of messages. Their data is received once, by one of the methods. After the handler, only messages from {@link
+ * AmMessageBase.retain} are valid: others throw ERR_INVALID_PARAM. An async handler must read what it needs before its first `await`.
  */
 export interface AmMessageBase {
   /** Handler id. */
@@ -48,14 +48,15 @@ export interface AmMessageBase {
   /** The header: in a handler, a view that is valid during the call. */
   readonly header: Uint8Array;
   /**
-   * The endpoint to the sender. @throws UcxError ERR_UNREACHABLE if the sender, a program that uses libucp directly, did not request a reply endpoint
+   * The endpoint to the sender.
+   * @throws UcxError ERR_UNREACHABLE if the sender, a program that uses libucp directly, did not request a reply endpoint
    */
   readonly replyEndpoint: Endpoint;
 
   /**
    * Receives the data into new memory. In a handler, call it before the handler returns; the promise may be awaited later.
-   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY if the process has not enough memory; ERR_CANCELED if the
-   *   sender has withdrawn the message; the failure of the transfer; AbortError
+   * @throws UcxError ERR_INVALID_PARAM on the second call; ERR_NO_MEMORY if the process has not enough memory; ERR_CANCELED if the sender has withdrawn the
+   * message; the failure of the transfer; AbortError
    */
   bytes(options?: MessageDataOptions): Promise<Uint8Array>;
 
@@ -63,19 +64,19 @@ export interface AmMessageBase {
   text(options?: MessageDataOptions): Promise<string>;
 
   /**
-   * Receives the data into memory of any type, or a list of pieces.
-   * @returns the bytes received
+   * Receives the data into memory of any type, or a list of ranges.
+   * @returns the number of bytes received
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short; see {@link bytes}
    */
   into(local: MessageBuffer, options?: MessageDataOptions): Promise<number>;
 
   /**
    * The form of {@link into} without a promise (ucp_am_recv_data_nbx).
-   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or on the second call
    */
   receiveNbx(local: LocalBuffer, offset: number, byteLength: number, params?: RequestParams): Status | Request;
 
-  /** Keeps the message beyond its handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
+  /** Keeps the message after its handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
   retain(): AmMessage;
 
   /** Discards the data of a retained message: the sender of a rendezvous waits until its data is received or discarded. Idempotent. */
@@ -100,8 +101,8 @@ export interface RendezvousAmMessage extends AmMessageBase {
 export type AmMessage = EagerAmMessage | RendezvousAmMessage;
 
 /**
- * Handler of active messages, called inside `progress()`. It may send; see Worker.progress for an error of it. The object is reused for the next message: after
- * the handler only the result of `retain()` is valid.
+ * Handler of active messages, called inside `progress()`. It may send; for errors that it throws see Worker.progress. The object is reused for the next
+ * message: after the handler, only the result of `retain()` is valid.
  */
 export type AmCallback = (message: AmMessage) => void;
 

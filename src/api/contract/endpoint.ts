@@ -24,14 +24,14 @@ import type {
 /** Options of an endpoint. */
 export interface EndpointOptions {
   /**
-   * Behaviour if the peer fails: `peer` (the default) ends every operation with its status, when the keepalive notices
-   * (UCX_KEEPALIVE_INTERVAL) or the transport does (UCX_TCP_PEER_TIMEOUT of silence; UCX_RC_RETRY_COUNT repetitions after UCX_RC_TIMEOUT each), and calls
-   * `onError`; with `none` the peer is not monitored, and its failure is not reported.
+   * Behaviour if the peer fails. `peer` (the default): when the keepalive (UCX_KEEPALIVE_INTERVAL) or the transport (after UCX_TCP_PEER_TIMEOUT of silence;
+   * after UCX_RC_RETRY_COUNT retries with UCX_RC_TIMEOUT each) detects the failure, every operation ends with its status, and `onError` is called. `none`:
+   * the peer is not monitored, and its failure is not reported.
    */
   readonly errorHandling?: 'peer' | 'none' | undefined;
   /**
-   * Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. {@link Endpoint.closedByPeer} tells whether the
-   * peer has closed it or is gone.
+   * Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. {@link Endpoint.closedByPeer} shows whether
+   * the peer has closed it or failed.
    */
   readonly onError?: ((endpoint: Endpoint, status: Status) => void) | undefined;
 }
@@ -39,25 +39,25 @@ export interface EndpointOptions {
 /** Options of an endpoint to a worker address. */
 export interface AddressEndpointOptions extends EndpointOptions {
   /**
-   * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. They
-   * cannot be checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
+   * The address comes from a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. They
+   * cannot be validated, not even by libucp: invalid bytes end this process. Only with the engine `libucx`. Default false.
    */
   readonly rawAddress?: boolean | undefined;
 }
 
-/** Address and length of the memory behind a remote key of another program, which libucp does not know. */
+/** Address and length of the memory behind a remote key of another program, which libucp does not include in the key. */
 export interface RawRemoteMemory {
   /** Address of the first byte at the owner, which the owner sends together with the key. */
   readonly address: number | bigint;
-  /** Accessible bytes: operations beyond them are refused here. */
+  /** Accessible bytes: operations beyond them are rejected locally. */
   readonly byteLength: number;
 }
 
 /** Options of unpacking a remote key. */
 export interface RkeyOptions {
   /**
-   * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid bytes may
-   * end this process. With the engine `libucx` only.
+   * The key comes from a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be validated, not even by libucp: invalid bytes may
+   * end this process. Only with the engine `libucx`.
    */
   readonly raw?: RawRemoteMemory | undefined;
 }
@@ -70,13 +70,13 @@ export interface EndpointAttributes {
   readonly remoteAddress: SocketAddress | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
+  /** The lane for messages, such as `posix/memory`; undefined if there is none, or if it is unknown. */
   readonly messageTransport: string | undefined;
 }
 
 /** Options of closing an endpoint. */
 export interface CloseOptions {
-  /** Ends operations that wait for the peer with CANCELED instead of waiting for it. */
+  /** Ends operations that wait for the peer with CANCELED, instead of waiting for them. */
   readonly force?: boolean | undefined;
 }
 
@@ -87,15 +87,15 @@ export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 
 /** Options of an awaited put or get. */
 export interface TransferOptions {
-  /** Byte of the local memory to start at. Default 0. */
+  /** Offset in the local memory. Default 0. */
   readonly offset?: number | undefined;
-  /** Bytes to move. Default: what the local memory has from `offset` on. */
+  /** Bytes to move. Default: all of the local memory from `offset` on. */
   readonly byteLength?: number | undefined;
-  /** Byte of the remote memory to start at. Default 0. */
+  /** Offset in the remote memory. Default 0. */
   readonly remoteOffset?: number | undefined;
   /** An address inside the remote memory, instead of `remoteOffset`. */
   readonly remoteAddress?: bigint | undefined;
-  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
+  /** Cancels the operation: its promise rejects with an AbortError, or resolves if the operation is executed nevertheless (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -109,7 +109,7 @@ export interface PutOptions extends TransferOptions {
 
 /** Options of an awaited message. */
 export interface SendOptions {
-  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
+  /** Cancels the operation: its promise rejects with an AbortError, or resolves if the operation is executed nevertheless (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -141,13 +141,13 @@ export interface StreamRecvOptions extends SendOptions {
 
 /** Options of an awaited atomic operation. */
 export interface AtomicOptions {
-  /** Byte of the remote memory, a multiple of the word. Default 0. */
+  /** Offset in the remote memory, a multiple of the word size. Default 0. */
   readonly remoteOffset?: number | undefined;
   /** Bits of the word. Default 64. */
   readonly bits?: 32 | 64 | undefined;
   /** For cswap: the expected value of the word. */
   readonly compare?: number | bigint | undefined;
-  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
+  /** Cancels the operation: its promise rejects with an AbortError, or resolves if the operation is executed nevertheless (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -155,7 +155,7 @@ export interface AtomicOptions {
 export interface TransferResult {
   /** Bytes that were moved. */
   readonly byteLength: number;
-  /** Transport that moved the bytes; undefined if there were none, or if messages carried them. */
+  /** Transport that moved the bytes; undefined if there were none, or if messages transferred them. */
   readonly transport: string | undefined;
   /** Device that moved them, such as `gaudi0`. */
   readonly device: string | undefined;
@@ -164,9 +164,10 @@ export interface TransferResult {
 }
 
 /**
- * An endpoint. Bytes that an operation has accepted (it returned OK, or its request has ended) leave this process with the next progress of its
- * worker, and at the latest when the running job of the event loop, or the process, ends: make progress before a call that blocks the thread
- * (Atomics.wait, spawnSync). Only a flush confirms that puts have arrived; of messages it says that they have left: an answer of the peer, or {@link tagSendSync}, says more.
+ * An endpoint. Bytes that an operation has accepted (it returned OK, or its request has ended) leave this process with the next progress of its worker, and
+ * at the latest at the end of the current job of the event loop, or of the process: call progress before a call that blocks the thread (Atomics.wait,
+ * spawnSync). Only a flush confirms that puts have arrived. For messages, a flush confirms that they were sent; use a reply of the peer, or {@link
+ * tagSendSync}, to confirm more.
  */
 export interface Endpoint extends AsyncDisposable {
   /** True after `close()`. */
@@ -174,35 +175,35 @@ export interface Endpoint extends AsyncDisposable {
   /** OK, or why the connection has ended without being closed here. */
   readonly status: Status;
   /**
-   * How the connection has ended: true if the peer announced it, by closing its endpoint, worker or context; false if it did not, for example because
-   * its process was killed. Undefined while the connection exists, and if it is unknown: over libucp it is known only of peers that use this
-   * library too, with the feature `am`, and by socket address only if the program of the client has not chosen a `clientId`.
+   * How the connection has ended: true if the peer announced it, by closing its endpoint, worker or context; false if it did not, for example because its
+   * process was killed. Undefined while the connection exists, and if unknown: over libucp, it is only known for peers that also use this library, with the
+   * feature `am`; for connections by socket address, only if the client program has not chosen a `clientId`.
    */
   readonly closedByPeer: boolean | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
+  /** The lane for messages, such as `posix/memory`; undefined if there is none, or if it is unknown. */
   readonly messageTransport: string | undefined;
 
   /** Attributes of the endpoint (ucp_ep_query). */
   query(): EndpointAttributes;
 
   /**
-   * The lanes with the roles that they can have, and the protocols of messages from host memory, as text in the layout of `ucx_info -e` (ucp_ep_print_info). Over libucp that of libucp.
-   * @throws UcxError ERR_CLOSED; the failure of an endpoint that has failed, over libucp
+   * The lanes with their possible roles, and the protocols of messages from host memory, as text in the layout of `ucx_info -e` (ucp_ep_print_info); over
+   * libucp, the text of libucp.
+   * @throws UcxError ERR_CLOSED; over libucp the failure of a failed endpoint
    */
   printInfo(): string;
 
   /**
-   * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
-   * reused; flush waits for remote completion.
-   * @param local host bytes, mapped memory, or a list of pieces (UCP_DATATYPE_IOV) whose bytes are one range of remote memory in order; must not be changed,
-   *   detached or transferred until the request has ended. `offset` and `byteLength` are 0 with a list of pieces
+   * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be reused; flush waits
+   * for remote completion.
+   * @param local host bytes, mapped memory, or a list of ranges (UCP_DATATYPE_IOV) that are written to one remote range in order; must not be changed,
+   * detached or transferred until the request has ended. `offset` and `byteLength` are 0 with a list
    * @param byteLength bytes; 0 moves nothing
-   * @param remoteOffset byte of the memory behind `rkey`
-   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker
-   *   are in use
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; no bytes have moved then
+   * @param remoteOffset offset in the memory behind `rkey`
+   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker are in use
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; then no bytes were moved
    */
   putNbx(
     local: LocalBuffer,
@@ -224,16 +225,17 @@ export interface Endpoint extends AsyncDisposable {
   ): Status | Request;
 
   /**
-   * Checks a list of puts or gets once, to move it many times: `putListNbx` and `getListNbx` then allocate and check nothing but liveness.
+   * Checks a list of puts or gets once, to move it many times: `putListNbx` and `getListNbx` then allocate nothing, and only check that memory and keys are
+   * still valid.
    * @param list its host memory must be mapped
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; `details.entry` is the number of the entry
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; `details.entry` is the index of the entry
    */
   prepareList(operation: 'put' | 'get', list: readonly TransferEntry[], options?: ListCheckOptions): PreparedList;
 
   /**
-   * Writes a list of blocks, of any memories and keys of this endpoint, as one operation.
-   * @param list at most 2^20 blocks; one without bytes ends at once
-   * @returns see {@link putNbx}. A failed request has the error with the number of the entry; blocks before it may have been moved then
+   * Writes a list of blocks, with any memory and keys of this endpoint, as one operation.
+   * @param list at most 2^20 blocks; a list without bytes ends in its call
+   * @returns see {@link putNbx}. A failed request has the error with the index of the entry; the blocks before it may have been moved
    * @throws UcxError as {@link prepareList}, before anything has moved
    */
   putListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
@@ -242,17 +244,17 @@ export interface Endpoint extends AsyncDisposable {
   getListNbx(list: readonly TransferEntry[] | PreparedList, params?: ListParams): Status | Request;
 
   /**
-   * Sends a notification, behind those of all puts and lists that were started before.
+   * Sends a notification, which arrives after those of all earlier puts and lists.
    * @param bytes at most 4096; copied
    * @returns see {@link putNbx}
    */
   notifyNbx(bytes: Uint8Array, params?: NotifyParams): Status | Request;
 
   /**
-   * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
+   * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the previous value of the word.
    * @param operation add, and, or, xor, swap, or cswap with `params.compare`
-   * @param value integer of the word's bits
-   * @param remoteOffset byte of the remote memory, a multiple of the word
+   * @param value integer with the size of the word
+   * @param remoteOffset offset in the remote memory, a multiple of the word size
    * @returns see {@link putNbx}
    */
   atomicNbx(
@@ -265,7 +267,7 @@ export interface Endpoint extends AsyncDisposable {
 
   /**
    * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be reused.
-   * @param local bytes, mapped memory of any type, or a list of pieces; `offset` and `byteLength` are 0 with a list
+   * @param local bytes, mapped memory of any type, or a list of ranges; `offset` and `byteLength` are 0 with a list
    * @param tag 0 to 2^64 - 1
    */
   tagSendNbx(
@@ -287,7 +289,7 @@ export interface Endpoint extends AsyncDisposable {
 
   /**
    * Sends an active message (ucp_am_send_nbx).
-   * @param id of the handler at the peer, 0 to 65535
+   * @param id id of the peer's handler, 0 to 65535
    * @param header at most 4096 bytes; copied
    */
   amSendNbx(
@@ -302,19 +304,19 @@ export interface Endpoint extends AsyncDisposable {
   /** Sends bytes of the stream (ucp_stream_send_nbx). */
   streamSendNbx(local: LocalBuffer, offset: number, byteLength: number, params?: RequestParams): Status | Request;
 
-  /** Receives bytes of the stream (ucp_stream_recv_nbx): the available ones, at least one, or all of the memory with `waitAll`. */
+  /** Receives bytes of the stream (ucp_stream_recv_nbx): the available ones, at least one, or as many as the memory holds with `waitAll`. */
   streamRecvNbx(local: LocalBuffer, offset: number, byteLength: number, params?: StreamRecvParams): Status | Request;
 
   /**
    * Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. The program may
-   * keep the memory, transfer it to a thread, or give it back by {@link streamDataRelease}.
+   * keep the memory, transfer it to a thread, or return it by {@link streamDataRelease}.
    */
   streamRecvData(): Uint8Array | undefined;
 
   /**
-   * Gives back the memory of bytes of the stream, which is then used for later ones (ucp_stream_data_release): a program that does so makes no garbage. It
-   * must not read the bytes any more. Possible after the endpoint is closed, too.
-   * @param data what {@link streamRecvData} has returned; other memory, and memory that was given back before, stays as it is
+   * Returns the memory of received stream bytes for reuse (ucp_stream_data_release), which avoids garbage. The program must not read the bytes afterwards.
+   * Also possible after the endpoint is closed.
+   * @param data the result of {@link streamRecvData}; other memory, and memory that was already returned, is ignored
    * @throws UcxError ERR_INVALID_PARAM if it is not a Uint8Array
    */
   streamDataRelease(data: Uint8Array): void;
@@ -335,13 +337,13 @@ export interface Endpoint extends AsyncDisposable {
    */
   unpackRkey(packed: Uint8Array, options?: RkeyOptions): RemoteKey;
 
-  /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
+  /** Lists the candidates for an operation, the selected ones by size, and why the others were rejected. */
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation;
 
   /**
    * Writes local bytes to remote memory and waits until they have arrived.
-   * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not
-   *   cancelled, and the promise settles when it no longer uses the local memory
+   * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not cancelled,
+   * and the promise settles once it no longer uses the local memory
    * @example
    * ```ts
    * const { transport, byteLength } = await endpoint.put(new Uint8Array(4096).fill(42), rkey, { remoteOffset: 4096 });
@@ -362,7 +364,7 @@ export interface Endpoint extends AsyncDisposable {
 
   /**
    * Writes a list of blocks and waits until all have arrived. See {@link putListNbx}.
-   * @throws UcxError whose details, or those of its cause, name the entry that failed; AbortError
+   * @throws UcxError whose details, or those of its cause, name the failed entry; AbortError
    * @example
    * ```ts
    * const pages = [3, 17, 4].map((page, i) => ({ local: memory, offset: page * 4096, rkey, remoteOffset: i * 4096, byteLength: 4096 }));
@@ -375,16 +377,16 @@ export interface Endpoint extends AsyncDisposable {
   getList(list: readonly TransferEntry[] | PreparedList, options?: ListOptions): Promise<TransferResult>;
 
   /**
-   * Sends a notification; resolves when it is on its way. See {@link notifyNbx}.
+   * Sends a notification; resolves when it was sent. See {@link notifyNbx}.
    * @example
    * ```ts
-   * await endpoint.notify(Buffer.from('done')); // the peer takes it from worker.notifications()
+   * await endpoint.notify(Buffer.from('done')); // the peer receives it by worker.notifications()
    * ```
    */
   notify(bytes: Uint8Array, options?: NotifyOptions): Promise<void>;
 
   /**
-   * Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}.
+   * Changes a word of remote memory atomically; resolves with the previous value. See {@link atomicNbx}.
    * @example
    * ```ts
    * const before = await endpoint.atomic('add', 1, rkey, { remoteOffset: 8 });
@@ -414,10 +416,10 @@ export interface Endpoint extends AsyncDisposable {
   amSend(id: number, local: MessageBuffer, options?: AmSendOptions): Promise<TransferResult>;
 
   /**
-   * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory was lost meanwhile, or with
-   * IO_ERROR, because a card could not read it, a part of it may have been sent, and the stream goes on with the next send: close the endpoint then.
-   * `signal` cancels it until its first bytes are sent. Later it waits for the peer to read, or for the end of the endpoint (`close({ force: true })`): the
-   * stream would have a gap.
+   * Sends bytes of the stream; resolves when the local memory can be reused. If it ends with INVALID_ADDR, because its memory became invalid, or with
+   * IO_ERROR, because a card could not read it, some of the bytes may have been sent, and the next send would continue the stream after them: close the
+   * endpoint. `signal` cancels the send until its first bytes are sent. After that, the send waits until the peer reads, or the endpoint closes (`close({
+   * force: true })`), because the stream would have a gap.
    * @example
    * ```ts
    * await endpoint.streamSend(Buffer.from('some bytes'));
@@ -445,19 +447,19 @@ export interface Endpoint extends AsyncDisposable {
    */
   stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
 
-  /** Waits until all earlier operations have reached remote memory, and their notifications are sent. `signal` ends only the wait. */
+  /** Waits until all earlier operations have reached remote memory, and their notifications were sent. `signal` ends only the wait. */
   flush(options?: SendOptions): Promise<void>;
 
   /**
-   * Closes the endpoint: waits until earlier operations have ended; with `force`, operations that only the peer
-   * could end are ended with CANCELED. Idempotent; failures of earlier operations are not reported here.
-   * @throws UcxError ERR_INVALID_PARAM for invalid options: the endpoint then stays open
+   * Closes the endpoint: waits until earlier operations have ended; with `force`, operations that only the peer could end are cancelled (CANCELED).
+   * Idempotent; failures of earlier operations are not reported here.
+   * @throws UcxError ERR_INVALID_PARAM for invalid options: then the endpoint stays open
    */
   close(options?: CloseOptions): Promise<void>;
 
   /**
-   * Closes the endpoint at the end of an `await using` block; with `force` if awaited operations have not ended by then, as the program has left them. So
-   * an exception leaves the block also if the peer never answers.
+   * Closes the endpoint at the end of an `await using` block; with `force` if awaited operations have not ended by then. So an exception leaves the block
+   * even if the peer never replies.
    */
   [Symbol.asyncDispose](): Promise<void>;
 }

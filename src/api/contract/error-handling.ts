@@ -1,4 +1,4 @@
-/** Error handling of an endpoint: the callbacks for a connection that ends. */
+/** Error handling of an endpoint: the callbacks for the end of its connection. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -37,18 +37,18 @@ export class ErrorHandling {
     this.#options = { ...options };
   }
 
-  /** Calls back at the end of the connection. */
+  /** Calls back when the connection ends. */
   onEnded(callback: () => void): Disposable {
     this.#onEnded.add(callback);
     return { [Symbol.dispose]: () => this.#onEnded.delete(callback) };
   }
 
-  /** The connection has ended, or its endpoint is being closed. */
+  /** Called when the connection has ended, or its endpoint is being closed. */
   end(): void {
     for (const callback of this.#onEnded) callback();
   }
 
-  /** Calls the callback of the application, once. @param worker keeps an error of it */
+  /** Calls the callback of the application, once. @param worker handles an error that it throws */
   report(endpoint: Endpoint, status: Status, worker: { onThrown(error: unknown): void }): void {
     if (this.#hasReported) return;
     this.#hasReported = true;

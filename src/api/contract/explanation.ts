@@ -1,6 +1,6 @@
 /**
- * The result of explain(), for every engine: which protocol is used for which sizes, the other candidates, why they were rejected, and its text. The
- * interface of an engine, which runs the operations of a context.
+ * The result of explain(), for every engine: the protocol for each size, the other candidates and why they were rejected, and its text. Also the description
+ * of the engine that runs the operations of a context.
  */
 
 /** A rejected transport or protocol. */
@@ -9,7 +9,7 @@ export interface RejectedProtocol {
   readonly transport: string;
   /** Undefined if the transport as a whole is rejected. */
   readonly protocol: string | undefined;
-  /** Why it is not used. */
+  /** Reason of the rejection. */
   readonly reason: string;
 }
 
@@ -23,13 +23,13 @@ export interface SizeWinner {
   readonly estimatedNs: number | undefined;
   /** Bytes per second, by the same model. */
   readonly bandwidth: number | undefined;
-  /** A factor of the estimate besides the attributes of the transport. */
+  /** A factor of the estimate in addition to the attributes of the transport. */
   readonly note?: string | undefined;
 }
 
 /** A candidate that was not chosen. */
 export interface SizeLoser extends RejectedProtocol {
-  /** Estimated time; undefined if it cannot move the bytes. */
+  /** Estimated time; undefined if it does not support the size. */
   readonly estimatedNs?: number | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface SizeLoser extends RejectedProtocol {
 export interface SizeExplanation {
   /** Size of the operation in bytes. */
   readonly bytes: number;
-  /** Undefined if no candidate can move so many bytes. */
+  /** Undefined if no candidate supports the size. */
   readonly winner: SizeWinner | undefined;
   /** Candidates that were not chosen, with the reason. */
   readonly losers: readonly SizeLoser[];
@@ -55,7 +55,7 @@ export interface ChosenProtocol {
   readonly transport: string;
   /** Estimated time at the smallest size of the range, in nanoseconds: from the cost model, not measured; undefined if the engine has no model. */
   readonly estimatedNs: number | undefined;
-  /** A factor of the estimate besides the attributes of the transport, such as `2 of 3 links up`. */
+  /** A factor of the estimate in addition to the attributes of the transport, such as `2 of 3 links up`. */
   readonly note?: string | undefined;
 }
 
@@ -106,7 +106,7 @@ export function explanationText(
     const text = row.map((cell, column) => cell.padEnd(widths[column]!)).join(' | ');
     lines.push(`| ${text.padEnd(width)} |`);
   }
-  if (rows.length === 0) lines.push(`| ${'no transport can do it'.padEnd(width)} |`);
+  if (rows.length === 0) lines.push(`| ${'no transport supports it'.padEnd(width)} |`);
   lines.push(line);
   for (const { transport, protocol, reason } of explanation.rejected) {
     lines.push(`not used: ${transport}${protocol === undefined ? '' : ` ${protocol}`}: ${reason}`);
@@ -121,7 +121,7 @@ export type EngineName = 'native' | 'libucx';
 export interface Engine {
   /** Name of the engine. */
   readonly name: EngineName;
-  /** Its release, such as `1.13.1` for libucp. */
+  /** Version of the engine, such as `1.13.1` for libucp. */
   readonly version: string;
   /** Why this engine was selected. */
   readonly reason: string;

@@ -1,7 +1,7 @@
 /**
  * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`, until the program
- * accepts or rejects each (ucp_conn_request_h). The callbacks of AbortSignals are shared by all operations of a thread: one listener for each signal,
- * because Node warns about a signal with more than ten.
+ * accepts or rejects each (ucp_conn_request_h). Callbacks of AbortSignals share one listener per signal in a thread, because Node.js warns about a signal
+ * with more than ten.
  */
 
 import { lookup } from 'node:dns/promises';
@@ -15,32 +15,32 @@ import type { ClientRequest, SocketAddress, SocketListener } from '../../uct/api
 import type { Endpoint, EndpointOptions } from './endpoint.ts';
 import { checkErrorHandling } from './error-handling.ts';
 
-/** Default length of the queue of the socket. */
+/** Default backlog of listen(2). */
 const BACKLOG_DEFAULT = 128;
 const BACKLOG_MAX = 65_535;
 
 /** Options of a listener. */
 export interface ListenerOptions {
-  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` for every device, `::` for both families (over libucp, IPv6 only). */
+  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` for all interfaces, `::` for both address families (over libucp, IPv6 only). */
   readonly address?: string | undefined;
-  /** Default 0: a free port. */
+  /** Default 0: any free port. */
   readonly port?: number | undefined;
-  /** Length of the queue of the socket for connections that are not accepted yet; the kernel may keep a few more. Default 128. */
+  /** Backlog of listen(2); the kernel may queue a few more connections. Default 128. */
   readonly backlog?: number | undefined;
   /** Called with each request, inside progress. Without it, {@link Listener.next} or `for await` returns the requests. */
   readonly onConnection?: ((request: ConnectionRequest) => void) | undefined;
   /**
-   * Closes the listener when it fires, as the `signal` of `net.Server.listen` does: a `for await` over it ends, without an error. A signal that has fired
-   * already is an AbortError of `worker.listener`.
+   * Closes the listener when it fires, as the `signal` of `net.Server.listen` does: a `for await` over it ends without an error. If the signal has already
+   * fired, `worker.listener` throws an AbortError.
    */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Attributes of a listener (ucp_listener_attr_t). */
 export interface ListenerAttributes extends SocketAddress {
-  /** Length of the queue of the socket, as passed to listen(2). */
+  /** Backlog as passed to listen(2). */
   readonly backlog: number;
-  /** Unanswered requests. */
+  /** Number of requests that were neither accepted nor rejected. */
   readonly waiting: number;
 }
 
@@ -81,28 +81,28 @@ export function checkListenerOptions(options: ListenerOptions): CheckedListenerO
 export interface Driver {
   begin(): void;
   end(): void;
-  /** A callback of the application has thrown this. */
+  /** Called with an error that a callback of the application has thrown. */
   onThrown(error: unknown): void;
 }
 
 /** A listener. */
 export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
-  /** @internal Marks the object as bound to the thread that made it. */
+  /** @internal Marks the object as bound to the thread that created it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;
   readonly #driver: Driver;
   readonly #onClose: (listener: Listener) => void;
   readonly #abort: Disposable | undefined;
-  /** Unanswered requests. */
+  /** Requests that were neither accepted nor rejected. */
   readonly #unanswered: Set<ConnectionRequest> = new Set();
-  /** Unanswered requests that were not returned yet. */
+  /** Requests that were not returned to the program yet. */
   #queue: ConnectionRequest[] = [];
   /** Pending calls of next. */
   readonly #waiting: Set<() => void> = new Set();
   #closed = false;
 
-  /** @internal Made by Worker.listener, whose parameter `listen` opens the socket. */
+  /** @internal Created by Worker.listener, whose parameter `listen` opens the socket. */
   constructor(
     options: CheckedListenerOptions,
     driver: Driver,
@@ -117,7 +117,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     this.#abort = signal === undefined ? undefined : addAbortListener(signal, () => this.#end());
   }
 
-  /** The address of the options. */
+  /** The address to listen on. */
   get address(): string {
     return this.#socket.address.address;
   }
@@ -140,15 +140,19 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   }
 
   /**
-   * The next request, in order of arrival; undefined when the listener has closed. Progress is driven while it is awaited: like
-   * `worker.serve`, this keeps the process alive.
+   * The next request, in order of arrival; undefined when the listener has closed. Progress is driven while it is awaited, which keeps the process alive, as
+   * `worker.serve` does.
    * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal` has fired: that of the listener closes it
    */
   async next(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<ConnectionRequest | undefined> {
     checkOptions(options, 'options', ['signal']);
     const { signal } = options;
     if (this.#options.onConnection !== undefined) {
-      throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);
+      throw invalidParam(
+        'onConnection',
+        'must not be set if requests are taken by next() or for await',
+        this.#options.onConnection,
+      );
     }
     if (signal !== undefined && !(signal instanceof AbortSignal)) {
       throw invalidParam('signal', 'must be an AbortSignal', signal);
@@ -162,12 +166,12 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     }
   }
 
-  /** The requests until the listener closes, by its signal too. Ending the loop does not close the listener. */
+  /** The requests until the listener closes, also by its signal. Ending the loop does not close the listener. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest, void, void> {
     for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
   }
 
-  /** Stops listening and rejects the unanswered requests. Endpoints stay open. Idempotent, never fails. */
+  /** Stops listening and rejects the pending requests. Endpoints stay open. Idempotent, never fails. */
   close(): Promise<void> {
     this.#end();
     return Promise.resolve();
@@ -221,7 +225,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   async #arrival(signal: AbortSignal | undefined): Promise<void> {
     let listener: Disposable | undefined;
     let wake: () => void = () => undefined;
-    // Before driving starts, because a request may arrive at once.
+    // Before driving starts, because a request may arrive immediately.
     const arrival = new Promise<void>((resolve) => {
       wake = resolve;
       this.#waiting.add(wake);
@@ -247,12 +251,12 @@ export interface ConnectionRequestAttributes {
   readonly clientId: bigint | undefined;
 }
 
-/** The client behind a request. */
+/** The client of a request. */
 export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
 
-/** A request. It is answered once, by accept or reject; one without an answer is rejected when the listener closes. */
+/** A connection request. The program accepts or rejects it once; otherwise it is rejected when the listener closes. */
 export class ConnectionRequest {
-  /** @internal Marks the object as bound to the thread that made it. */
+  /** @internal Marks the object as bound to the thread that created it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #listener: Listener;
   readonly #request: AskingClient;
@@ -262,7 +266,7 @@ export class ConnectionRequest {
 
   /**
    * @internal Created for listeners.
-   * @param listener the one that it is for
+   * @param listener its listener
    * @param accept creates the endpoint of an accepted client
    */
   constructor(
@@ -282,7 +286,7 @@ export class ConnectionRequest {
     return this.#request.clientAddress;
   }
 
-  /** False once it was answered, the client has disconnected, or the listener has closed. */
+  /** False once it was accepted or rejected, the client has disconnected, or the listener has closed. */
   get live(): boolean {
     return this.#request.live;
   }
@@ -294,15 +298,19 @@ export class ConnectionRequest {
   }
 
   /**
-   * Creates the endpoint to the client. It can be used at once: operations that need the client wait until its half of the connection has attached, and
-   * end with CONNECTION_RESET or ENDPOINT_TIMEOUT if the client disconnects instead. It stays open after the client has left: a server closes it then, by
+   * Creates the endpoint to the client. It can be used immediately: operations that need the client wait until the client has connected its half, and end
+   * with CONNECTION_RESET or ENDPOINT_TIMEOUT if it disconnects instead. The endpoint stays open after the client has left; a server closes it then, by
    * `accept({ onError: (client) => void client.close() })`.
-   * @throws UcxError ERR_NOT_CONNECTED if the client has disconnected or was answered; ERR_UNREACHABLE with the reason of every transport, the client
-   *   is rejected then; ERR_INVALID_PARAM, ERR_CLOSED
+   * @throws UcxError ERR_NOT_CONNECTED if the client has disconnected, or was accepted or rejected before; ERR_UNREACHABLE with the reason of every
+   * transport: the client is then rejected; ERR_INVALID_PARAM, ERR_CLOSED
    */
   accept(options: EndpointOptions = {}): Endpoint {
     checkErrorHandling(options);
-    if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
+    if (!this.live)
+      throw statusError(
+        Status.NOT_CONNECTED,
+        'accept a client that has disconnected, or was accepted or rejected before',
+      );
     try {
       return this.#accept(options);
     } finally {
@@ -311,14 +319,14 @@ export class ConnectionRequest {
   }
 
   /**
-   * Rejects the client: its attempt ends with the status (ucp_listener_reject). No effect on a request that is not live.
+   * Rejects the client: its connection attempt ends with the status (ucp_listener_reject). No effect on a request that is not live.
    * @param status a failure
-   * @param reason text for the users of the client; truncated to 512 bytes
+   * @param reason message for the users of the client; truncated to 512 bytes
    * @throws UcxError ERR_INVALID_PARAM
    */
   reject(status: Status = Status.REJECTED, reason = ''): void {
     if (!Number.isInteger(status) || !isFailure(status) || status < Status.ENDPOINT_TIMEOUT) {
-      throw invalidParam('status', 'must be a failure of Status', status);
+      throw invalidParam('status', 'must be a Status that is a failure', status);
     }
     if (typeof reason !== 'string') throw invalidParam('reason', 'must be a string', reason);
     this.#request.reject(status, reason);
@@ -334,10 +342,10 @@ showAs(ConnectionRequest, 'ConnectionRequest', ({ clientAddress, clientId, live 
 
 const PORT_MAX = 65_535;
 const HOST_LENGTH_MAX = 253;
-/** fe80::/10. The kernel refuses such an address without an interface (EINVAL). */
+/** fe80::/10. Without an interface, the kernel rejects such an address (EINVAL). */
 const LINK_LOCAL = /^fe[89ab][0-9a-f]:/i;
 
-/** Both addresses of the connection by which client and listener found each other. */
+/** Local and remote address of the connection between client and listener. */
 export interface SocketAddresses {
   readonly local: SocketAddress;
   readonly remote: SocketAddress;
@@ -353,7 +361,7 @@ export function checkSocketAddress({ address, port }: SocketAddress, portMin: 0 
     throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address', address);
   }
   if (LINK_LOCAL.test(address) && !address.includes('%')) {
-    throw invalidParam('address', 'must name its interface, as in fe80::1%eth0, because it is link-local', address);
+    throw invalidParam('address', 'must include the interface, as in fe80::1%eth0, because it is link-local', address);
   }
   if (!Number.isInteger(port) || port < portMin || port > PORT_MAX) {
     throw invalidParam('port', `must be an integer from ${portMin} to ${PORT_MAX}`, port);
@@ -374,7 +382,8 @@ export async function addressesOf(host: string, signal: AbortSignal | undefined)
     throw invalidParam('host', `must be a name of 1 to ${HOST_LENGTH_MAX} characters`, host);
   }
   if (isIP(host) !== 0) return [host];
-  if (/^[^:]*:\d*$/.test(host)) throw invalidParam('host', 'must be a name without the port, which is an option', host);
+  if (/^[^:]*:\d*$/.test(host))
+    throw invalidParam('host', 'must be a name without the port, which is a separate option', host);
   const found = lookup(host, { all: true }).then(
     (addresses) => addresses.map(({ address }) => address),
     (error: unknown) => {
@@ -384,7 +393,7 @@ export async function addressesOf(host: string, signal: AbortSignal | undefined)
   return await awaitedHere(signal === undefined ? found : untilAborted(found, signal));
 }
 
-/** Resolves like the promise, or rejects when the signal fires: name resolution may be slow. */
+/** Settles as the promise does, or rejects when the signal fires: name resolution may be slow. */
 async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) {
     promise.catch(() => undefined);
@@ -412,7 +421,7 @@ function onAbort({ target }: Event): void {
   for (const callback of CALLBACKS.get(target as AbortSignal) ?? []) callback();
 }
 
-/** Calls `callback`, which must not throw, when the signal fires, until {@link removeAbortCallback}; soon if it has fired already. */
+/** Calls `callback`, which must not throw, when the signal fires, until {@link removeAbortCallback}; asynchronously if it has already fired. */
 export function addAbortCallback(signal: AbortSignal, callback: () => void): void {
   if (signal.aborted) {
     queueMicrotask(callback);

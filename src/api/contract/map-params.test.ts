@@ -15,7 +15,7 @@ it.each([
   expect(() => checkMapParams(params as unknown as MemMapParams)).toThrow(
     expect.objectContaining({
       code: 'ERR_INVALID_PARAM',
-      message: `argument params must have one of buffer, address, dmabuf and allocate, got ${given}, which exclude each other`,
+      message: `argument params must have exactly one of buffer, address, dmabuf and allocate, got ${given}, which exclude each other`,
     }),
   );
 });

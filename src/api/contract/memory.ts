@@ -1,6 +1,6 @@
 /**
- * Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. The protection of mapped memory
- * (ucp_mem_map_params_t.prot): its names in the API, and the access flags of transports that they stand for.
+ * Memory as parameters of operations: mapped memory, host bytes, lists of ranges, remote keys; and the protection of mapped memory
+ * (ucp_mem_map_params_t.prot), with its names in the API and the access flags of transports.
  */
 
 import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memory/memory-type.ts';
@@ -9,19 +9,18 @@ import type { RemoteKeySource } from '../../uct/api/memory.ts';
 import { MemAccess } from '../../uct/api/memory-domain.ts';
 
 /**
- * One access that mapped memory permits (UCP_MEM_MAP_PROT_*). `local-read`: it can be sent, and is the source of puts. `local-write`: it can be received into,
- * and is the target of gets. `remote-read`, `remote-write`: peers with its remote key get from it, and put to it; with both, atomic operations too.
+ * One permitted access to mapped memory (UCP_MEM_MAP_PROT_*). `local-read`: source of sends and puts. `local-write`: destination of receives and gets.
+ * `remote-read`, `remote-write`: gets and puts of peers with the remote key; with both, also atomic operations.
  */
 export type MemoryProtection = 'local-read' | 'local-write' | 'remote-read' | 'remote-write';
 
 /** Options of memMap for memory of every kind. */
 export interface ProtectionOptions {
   /**
-   * What the memory may be used for. Default: everything. An operation that it does not permit fails before anything moves: at the API with
-   * ERR_INVALID_PARAM, and, for a peer that forges its key, with INVALID_ADDR at RDMA devices, over tcp, and where the worker of the owner executes it.
-   * Peers on this node that map the memory (posix), or access the process (cma), or its cards (gaudi_ipc), are not prevented from forging. Without
-   * `remote-read` or `remote-write` the memory has no remote key. Messages move whatever peers may access. The loads and stores of this process are
-   * not restricted.
+   * Permitted accesses. Default: all. Other operations fail before any bytes move: at the API with ERR_INVALID_PARAM; for a peer that forges its key, with
+   * INVALID_ADDR at RDMA devices, over tcp, and where the owner's worker executes the operation. Peers on this host that map the memory (posix), access the
+   * process (cma) or its cards (gaudi_ipc) can forge keys. Without `remote-read` or `remote-write`, the memory has no remote key. Messages do not depend on
+   * remote access. Loads and stores of this process are not restricted.
    */
   readonly protection?: readonly MemoryProtection[] | undefined;
 }
@@ -32,20 +31,20 @@ export type MemMapParams = MemorySource & ProtectionOptions;
 /** The memory that memMap maps. */
 export type MemorySource =
   | {
-      /** Host memory to register: not empty, not in a resizable ArrayBuffer or in the pool of small Buffers, and not detached while it is mapped. */
+      /** Host memory to register: not empty, not in a resizable ArrayBuffer or in the pool of small Buffers, and not detached while mapped. */
       readonly buffer: Uint8Array;
     }
   | {
       /**
-       * Address of foreign memory: device memory of hl-thunk, or host memory of another library of this process, which must stay mapped until it
-       * is reported unmapped.
+       * Address of foreign memory: device memory of hl-thunk, or host memory of another library in this process, which must stay mapped until it is reported
+       * unmapped.
        */
       readonly address: number | bigint;
       /** Length in bytes; of host memory at most 4 GiB. */
       readonly byteLength: number;
       /** Default: detected. */
       readonly memoryType?: MemoryType | MemoryTypeName | undefined;
-      /** Logical index of the card that has the address; required if several cards have memory there. */
+      /** Logical index of the card with the address; required if several cards have memory at this address. */
       readonly sysDevice?: number | undefined;
     }
   | {
@@ -56,15 +55,14 @@ export type MemorySource =
       /** Logical index of the card, for memory type GAUDI. Default: the first one. */
       readonly sysDevice?: number | undefined;
       /**
-       * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory in a
-       * memfd, which keeps a descriptor, and which peers do not map (posix) but access in other ways.
+       * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in a separate allocation, or host memory in a memfd,
+       * which needs a descriptor; peers do not map it (posix), but access it in other ways.
        */
       readonly shared?: boolean | undefined;
     }
   | {
       /**
-       * Foreign memory by its dma-buf. The descriptor stays the caller's, who may close it when memMap has returned: memMap duplicates
-       * it, and memUnmap closes the duplicate.
+       * Foreign memory by its dma-buf. The caller may close the descriptor once memMap has returned: memMap duplicates it, and memUnmap closes the duplicate.
        */
       readonly dmabuf: {
         /** Descriptor of the dma-buf. */
@@ -74,20 +72,20 @@ export type MemorySource =
         /** Length in bytes; of host memory at most 4 GiB. */
         readonly byteLength: number;
       };
-      /** Type of the memory. Default host: memory that the processor maps. GAUDI is HBM, which a card imports if its driver supports that. */
+      /** Type of the memory. Default host: memory that the processor maps. GAUDI is HBM, which a card imports if its driver supports it. */
       readonly memoryType?: MemoryType | MemoryTypeName | undefined;
-      /** Logical index of the card that imports memory of type GAUDI. Default: the first one that can. */
+      /** Logical index of the card that imports memory of type GAUDI. Default: the first card that can. */
       readonly sysDevice?: number | undefined;
     };
 
 /** MemMapParams with the memory type as a number. */
 export type MapParams = WithMemoryType<MemMapParams>;
 
-/** A range of mapped memory, and a signal that cancels the operation with it. */
+/** A range of mapped memory, and a signal for cancellation. */
 export interface MemoryRange {
-  /** First byte. Default 0. */
+  /** Offset of the range. Default 0. */
   readonly offset?: number | undefined;
-  /** Bytes. Default: all from `offset` on. */
+  /** Length of the range. Default: all from `offset` on. */
   readonly byteLength?: number | undefined;
   /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal | undefined;
@@ -95,11 +93,11 @@ export interface MemoryRange {
 
 /** Options of {@link MemoryHandle.copyTo}. */
 export interface CopyOptions extends MemoryRange {
-  /** First byte of the other memory. Default 0. */
+  /** Offset in the other memory. Default 0. */
   readonly targetOffset?: number | undefined;
 }
 
-/** Mapped memory of a context: the result of memMap, usable as local memory of every operation and as the origin of remote keys. */
+/** Mapped memory of a context: the result of memMap, usable as local memory of every operation and for packing remote keys. */
 export interface MemoryHandle {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
@@ -110,13 +108,13 @@ export interface MemoryHandle {
   /** Length in bytes. */
   readonly byteLength: number;
   /**
-   * The bytes of host memory; undefined for device memory, which the processor cannot access. After memUnmap it is still this array, because JavaScript cannot
-   * take an array back: of memory that memMap has allocated the bytes are 0 then, and what is written reaches no peer. {@link view} throws instead.
+   * The bytes of host memory; undefined for device memory, which the processor cannot access. The array stays the same after memUnmap, because JavaScript
+   * cannot revoke it: for memory that memMap allocated, its bytes are then 0, and writes do not reach peers. {@link view} throws instead.
    */
   readonly bytes: Uint8Array | undefined;
-  /** What the memory may be used for. */
+  /** Permitted accesses. */
   readonly protection: readonly MemoryProtection[];
-  /** False after memUnmap, and for memory of a card that its driver resets: the contents are lost, and uses throw ERR_GAUDI_DEVICE_BUSY with the reason. */
+  /** False after memUnmap, and for memory of a card that its driver has reset: the contents are lost, and uses throw ERR_GAUDI_DEVICE_BUSY with the reason. */
   readonly mapped: boolean;
   /**
    * The bytes of host memory: {@link bytes}, with a check that the memory is mapped.
@@ -125,18 +123,17 @@ export interface MemoryHandle {
   view(): Uint8Array | undefined;
 
   /**
-   * Writes bytes into memory of any type, and waits until they have arrived. Like the three methods below, it drives progress by itself and needs no
-   * endpoint.
-   * @param options where to write; the length is by default that of `bytes`
-   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; the failure of the transfer; AbortError
+   * Writes bytes into memory of any type, and waits until they have arrived. Like the three methods below, it drives progress and needs no endpoint.
+   * @param options the range to write; the default length is that of `bytes`
+   * @throws UcxError ERR_INVALID_PARAM for a range outside the memory; ERR_CLOSED after memUnmap; the failure of the transfer; AbortError
    */
   write(bytes: Uint8Array, options?: MemoryRange): Promise<void>;
 
   /**
    * Reads bytes of memory of any type.
-   * @param target destination. Default: new bytes
-   * @param options the range to read; the length is by default that of the target, or all from `offset` on
-   * @returns the bytes that were read: the target, or the part of it
+   * @param target destination. Default: a new array
+   * @param options the range to read; the default length is that of the target, or all from `offset` on
+   * @returns the bytes read: the target, or a subarray of it
    * @throws UcxError see {@link write}
    */
   read(target?: Uint8Array, options?: MemoryRange): Promise<Uint8Array>;
@@ -149,15 +146,15 @@ export interface MemoryHandle {
   fill(value: number, options?: MemoryRange): Promise<void>;
 
   /**
-   * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one
-   * memory may overlap in host memory, and not in device memory.
-   * @param options the range to copy, and where to
+   * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one memory may overlap in host
+   * memory, but not in device memory.
+   * @param options the range to copy, and the offset in the other memory
    * @throws UcxError see {@link write}
    */
   copyTo(other: MemoryHandle, options?: CopyOptions): Promise<void>;
 
   /**
-   * Unmaps the memory at the end of a block, as `context.memUnmap` does; nothing if it is unmapped already.
+   * Unmaps the memory at the end of a block, as `context.memUnmap` does; no effect if already unmapped.
    * @throws UcxError ERR_BUSY while operations use it
    * @example
    * ```ts
@@ -169,17 +166,17 @@ export interface MemoryHandle {
 }
 
 /**
- * Memory on the local side of an operation: mapped memory, or any host buffer. The native engine sends and receives bytes of resizable ArrayBuffers too, in
- * messages without a remote key; puts and gets refuse them where their transport registers host memory. Over libucp every operation refuses them.
+ * Memory on the local side of an operation: mapped memory, or a host buffer. The native engine also sends and receives bytes of resizable ArrayBuffers, in
+ * messages without a remote key; puts and gets reject them if their transport registers host memory. Over libucp, every operation rejects them.
  */
 export type LocalMemory = MemoryHandle | Uint8Array;
 
-/** The most pieces of a list. */
+/** Maximum number of ranges in a list. */
 export const IOV_MAX = 1024;
 
-/** One piece of local memory. */
+/** One range of local memory. */
 export interface IovPiece {
-  /** The memory of the piece. */
+  /** The memory of the range. */
   readonly memory: LocalMemory;
   /** Default 0. */
   readonly offset?: number | undefined;
@@ -187,55 +184,53 @@ export interface IovPiece {
   readonly byteLength?: number | undefined;
 }
 
-/** Local memory of a message: one piece, or a list of pieces that form one message in order. */
+/** Local memory of a message: memory, or a list of ranges that form one message in order. */
 export type LocalBuffer = LocalMemory | readonly IovPiece[];
 
-/** Local memory of an awaited message: all of it, a range `{ memory, offset, byteLength }` of it, or a list of ranges that form one message in order. */
+/** Local memory of an awaited message: memory, a range `{ memory, offset, byteLength }` of it, or a list of ranges that form one message in order. */
 export type MessageBuffer = LocalBuffer | IovPiece;
 
 /** An unpacked remote key. */
 export interface RemoteKey {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
-  /** System device that has the memory; undefined for host memory. */
+  /** System device with the memory; undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Address of the first byte at the owner. */
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** What peers may do with the memory: `remote-read`, `remote-write` or both. */
+  /** Permitted accesses of peers: `remote-read`, `remote-write` or both. */
   readonly protection: readonly MemoryProtection[];
-  /**
-   * The remote bytes, if a transport has mapped them into this process (ucp_rkey_ptr), and peers may read and write them; otherwise undefined.
-   */
+  /** The remote bytes, if a transport has mapped them into this process (ucp_rkey_ptr), and peers may read and write them; otherwise undefined. */
   readonly bytes: Uint8Array | undefined;
   /** True after `release()`. */
   readonly released: boolean;
   /** False if a transport has detected that the memory was released. */
   readonly live: boolean;
-  /** What the key names, for each memory domain that reaches the memory: empty for a key that was released. */
+  /** Describes the memory, for each memory domain that reaches it: empty for a released key. */
   describe(): readonly RemoteKeyPart[];
-  /** Releases the key, which cannot be used afterwards: await the operations that use it first, as one that still waits may fail. Idempotent. */
+  /** Releases the key, which cannot be used afterwards. Await its operations first, because a queued one may fail. Idempotent. */
   release(): void;
   /** Releases the key at the end of a block: `using rkey = endpoint.unpackRkey(packed)`. */
   [Symbol.dispose](): void;
 }
 
-/** The part of a remote key for one memory domain. */
+/** The component of a remote key for one memory domain. */
 export interface RemoteKeyPart {
-  /** Name of the memory domain; `libucp` for the part that libucp unpacked, which tells nothing about itself. */
+  /** Name of the memory domain; `libucp` for the key of libucp, which is opaque. */
   readonly md: string;
   /** Length of the memory in bytes. */
   readonly byteLength: number;
   /** False if the memory domain has detected that the memory was released. */
   readonly live: boolean;
-  /** Card, process, arena and channels of device memory; undefined where the part does not tell. */
+  /** Card, process, arena and channels of device memory; undefined if the memory domain does not report them. */
   readonly source: RemoteKeySource | undefined;
 }
 
-/** The range of mapped memory that advice applies to. */
+/** The range of mapped memory to which advice applies. */
 export interface AdviseOptions {
-  /** First byte. Default 0. */
+  /** Offset of the range. Default 0. */
   readonly offset?: number | undefined;
   /** Default: all from `offset` on. */
   readonly byteLength?: number | undefined;
@@ -247,7 +242,7 @@ export interface AddressedMemory {
   readonly address: number | bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** Logical index of the card that has the address; without it, memory of several cards at the address is an error. */
+  /** Logical index of the card with the address; without it, an address with memory of several cards is an error. */
   readonly sysDevice?: number | undefined;
 }
 
@@ -274,9 +269,9 @@ export interface MemoryTypeEvent extends AddressedMemory {
 /** MemoryTypeEvent with the memory type as a number. */
 export type TypeEvent = WithMemoryType<MemoryTypeEvent>;
 
-/** Access of peers by put and get. */
+/** Access flags for puts and gets of peers. */
 export const REMOTE_ACCESS: number = MemAccess.REMOTE_PUT | MemAccess.REMOTE_GET;
-/** Access of peers by atomic operations, which read and write. */
+/** Access flags for atomic operations of peers, which read and write. */
 export const ATOMIC_ACCESS: number = REMOTE_ACCESS | MemAccess.REMOTE_ATOMIC;
 
 const ACCESS_OF: Readonly<Record<MemoryProtection, number>> = {
@@ -288,7 +283,7 @@ const ACCESS_OF: Readonly<Record<MemoryProtection, number>> = {
 const NAMES = Object.keys(ACCESS_OF) as readonly MemoryProtection[];
 const RULE = `must be a list of one or more of ${NAMES.join(', ')}`;
 
-/** The access flags of a protection; all of them for none. @throws UcxError ERR_INVALID_PARAM */
+/** The access flags of a protection; all flags for undefined. @throws UcxError ERR_INVALID_PARAM */
 export function accessOf(protection: readonly MemoryProtection[] | undefined): number {
   if (protection === undefined) return MemAccess.ALL;
   if (!Array.isArray(protection) || protection.length === 0) throw invalidParam('protection', RULE, protection);
@@ -300,7 +295,7 @@ export function accessOf(protection: readonly MemoryProtection[] | undefined): n
   return withAtomics(access);
 }
 
-/** The access flags, with that of atomic operations if they permit peers both put and get. */
+/** The access flags, plus atomic operations if both put and get of peers are permitted. */
 export function withAtomics(access: number): number {
   return (access & REMOTE_ACCESS) === REMOTE_ACCESS ? access | MemAccess.REMOTE_ATOMIC : access;
 }
@@ -310,25 +305,25 @@ export function protectionOf(access: number): MemoryProtection[] {
   return NAMES.filter((name) => (access & ACCESS_OF[name]) !== 0);
 }
 
-/** Accesses that a packed key denies, not those that it permits: keys of memory for every access are the same bytes in all versions of this library. */
+/** Denied, not permitted, accesses are packed, so that keys of unrestricted memory have the same bytes in all versions of this library. */
 const DENIES_PUT = 0x1;
 const DENIES_GET = 0x2;
 
-/** The byte of a packed key that says which accesses it denies to peers. */
+/** The byte of a packed key with the accesses denied to peers. */
 export function deniedOf(access: number): number {
   return (
     ((access & MemAccess.REMOTE_PUT) === 0 ? DENIES_PUT : 0) | ((access & MemAccess.REMOTE_GET) === 0 ? DENIES_GET : 0)
   );
 }
 
-/** The access that such a byte leaves to peers: bits of {@link REMOTE_ACCESS}; undefined for a byte with other bits. */
+/** The accesses that such a byte permits to peers: bits of {@link REMOTE_ACCESS}; undefined if unknown bits are set. */
 export function accessWithout(denied: number): number | undefined {
   if ((denied & ~(DENIES_PUT | DENIES_GET)) !== 0) return undefined;
   const put = (denied & DENIES_PUT) === 0 ? MemAccess.REMOTE_PUT : 0;
   return (denied & DENIES_GET) === 0 ? put | MemAccess.REMOTE_GET : put;
 }
 
-/** The accesses that an operation needs. */
+/** Accesses that an operation needs. */
 export interface Accesses {
   /** To the local memory: bits of MemAccess. */
   readonly ownAccess: number;
@@ -344,21 +339,21 @@ export const GET_ACCESSES: Accesses = { ownAccess: MemAccess.LOCAL_WRITE, remote
 const OF_ATOMICS: Accesses = { ownAccess: 0, remoteAccess: ATOMIC_ACCESS };
 const OF_MESSAGES: Accesses = { ownAccess: MemAccess.LOCAL_READ, remoteAccess: 0 };
 
-/** The accesses of an operation, by its name: put, get or atomic; other names are those of messages. */
+/** The accesses of an operation, by its name: put, get or atomic; other names are message operations. */
 export function accessesOf(operation: string): Accesses {
   if (operation === 'put') return PUT_ACCESSES;
   if (operation === 'get') return GET_ACCESSES;
   return operation === 'atomic' ? OF_ATOMICS : OF_MESSAGES;
 }
 
-/** The error of an operation that the protection of memory does not permit. */
+/** The error of an operation without permission by the protection of the memory. */
 export function refusedAccess(argument: string, needed: number, access: number): UcxError {
-  const rule = `must be mapped with protection ${protectionOf(needed).join(' and ')} for this`;
+  const rule = `must be mapped with protection ${protectionOf(needed).join(' and ')} for this operation`;
   return invalidParam(argument, rule, protectionOf(access).join(', '));
 }
 
-/** The error of packing a remote key for memory that peers may not access. */
+/** The error of packing a remote key for memory without remote access. */
 export function noRemoteAccess({ access }: { readonly access: number }): UcxError {
-  const rule = 'must be mapped with protection remote-read or remote-write for a remote key';
+  const rule = 'must be mapped with protection remote-read or remote-write to have a remote key';
   return invalidParam('handle', rule, protectionOf(access).join(', '));
 }

@@ -1,6 +1,6 @@
 /**
- * A request, an operation still pending when its call returned; the parameters of operations, with 64-bit tags and lists of puts and gets, and their
- * checks.
+ * A request, which is an operation still pending when its call returned; and the parameters of operations, with 64-bit tags and lists of puts and gets, and
+ * their checks.
  */
 
 import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
@@ -11,14 +11,14 @@ import { highOf, highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { type Status, statusName } from '../../ucs/type/status.ts';
 import type { LocalMemory, MapParams, MemMapParams, RemoteKey } from './memory.ts';
 
-/** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. See Worker.progress for an error of it. */
+/** Called once when a request ends, inside `progress()`; it may call `request.free()`. For errors that it throws see Worker.progress. */
 export type RequestCallback = (request: Request, status: Status) => void;
 
 /** Options of an nbx call (ucp_request_param_t). The object can be reused: the call keeps no reference to it. */
 export interface RequestParams {
-  /** Returns a request even if the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
+  /** Returns a request even if the operation ends in its call (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
   readonly noImmediateCompletion?: boolean | undefined;
-  /** Called when the request ends; not called if the operation ended at once. */
+  /** Called when the request ends; not called if the operation ends in its call. */
   readonly callback?: RequestCallback | undefined;
   /** Any value; returned as `userData` of the request. */
   readonly userData?: unknown;
@@ -26,26 +26,23 @@ export interface RequestParams {
 
 /** Parameters of a notification. */
 export interface NotifyParams extends RequestParams {
-  /**
-   * Id of active messages whose handler gets the notification, as a message that consists of its header: a channel of its own. Default: it is one of
-   * `worker.notifications()`.
-   */
+  /** Active message id whose handler receives the notification, as the header of a message without data. Default: `worker.notifications()` returns it. */
   readonly notifyId?: number | undefined;
 }
 
 /** Parameters of a put. */
 export interface PutParams extends NotifyParams {
   /**
-   * Bytes that the peer gets as a notification once every byte of the put is visible in its memory; at most 4096. Copied. While the peer takes none, they wait
-   * in its credit, and then here: a put that is cancelled meanwhile sends no notification, but may have written its bytes. One that was sent is not withdrawn, even
-   * if the promise rejects because its signal fired later.
+   * Bytes that the peer receives as a notification once every byte of the put is visible in its memory; at most 4096. Copied. If the peer does not receive
+   * notifications, they first use up its credit, and then wait here: a put that is cancelled meanwhile sends no notification, but may have written its bytes.
+   * A sent notification is not withdrawn, even if the promise rejects because its signal fired later.
    */
   readonly notify?: Uint8Array | undefined;
 }
 
 /** Parameters of sending an active message. */
 export interface AmSendParams extends RequestParams {
-  /** Sends it eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, it is sent by rendezvous in any case. */
+  /** Sends the message eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, rendezvous is used in any case. */
   readonly protocol?: 'eager' | 'rendezvous' | undefined;
 }
 
@@ -63,8 +60,8 @@ export interface AtomicParams extends RequestParams {
 /** Parameters of receiving from a stream. */
 export interface StreamRecvParams extends RequestParams {
   /**
-   * Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). Once it has received bytes it cannot be canceled: the stream would lose
-   * them. It ends with the rest, or with the endpoint. libucp cancels no receive of a stream at all.
+   * Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). Once bytes were received, it cannot be cancelled, because the stream
+   * would lose them: it ends when it is complete, or with the endpoint. libucp cancels no stream receives at all.
    */
   readonly waitAll?: boolean | undefined;
 }
@@ -75,7 +72,7 @@ export interface Request {
   readonly status: Status;
   /** True once `status` is final. */
   readonly isCompleted: boolean;
-  /** An error that was thrown during the operation, for the cause of an error; undefined for most failures. */
+  /** An error thrown during the operation, to be used as the cause of an error; undefined for most failures. */
   readonly error: unknown;
   /** The `callback` of the parameters. It may be set until the operation has ended. */
   callback: RequestCallback | undefined;
@@ -83,63 +80,61 @@ export interface Request {
   readonly userData: unknown;
   /** Bytes of the operation. */
   readonly byteLength: number;
-  /** Bytes of the message that was received. */
+  /** Bytes of the received message. */
   readonly receivedBytes: number;
   /** Tag of the received message. */
   readonly senderTag: bigint;
-  /** Word before an atomic operation that has ended. */
+  /** Value of the word before a completed atomic operation. */
   readonly atomicResult: bigint;
-  /** Name of the transport that carries it, such as `gaudi_cpy`; undefined if there is none, as for a flush. */
+  /** Name of the transport, such as `gaudi_cpy`; undefined if there is none, as for a flush. */
   readonly transport: string | undefined;
-  /** Name of the device that carries it, such as `gaudi0`. */
+  /** Name of the device, such as `gaudi0`. */
   readonly device: string | undefined;
   /** Name of the protocol, such as `put/zcopy`. */
   readonly protocol: string;
   /**
    * Returns the object to its pool once the operation has ended.
-   * @throws UcxError ERR_BUSY before that, ERR_INVALID_PARAM the second time
+   * @throws UcxError ERR_BUSY before the end, ERR_INVALID_PARAM on the second call
    */
   free(): void;
   /**
-   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message whose receiver has not taken it is
-   * withdrawn: the peer is asked to forget it, and the request ends with CANCELED when its worker has, in its progress. The receiver does not find a withdrawn
-   * tagged message any more; receiving the data of an active message that it has kept fails with ERR_CANCELED. libucp withdraws no messages. A list ends
-   * without its notification if that was not sent; blocks that were started arrive. A flush ends without what it waits for, once the transports have ended
-   * what they were asked. A send of a stream of which bytes were sent is not cancelled: the stream would have a gap.
+   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel). A long or synchronous message that is not matched yet is
+   * withdrawn: the peer is requested to drop it, and the request ends with CANCELED once the peer's worker has done so in its progress. The receiver no
+   * longer finds a withdrawn tagged message; receiving the data of a retained active message fails with ERR_CANCELED. libucp does not withdraw messages. A
+   * list ends without its notification, unless it was sent; started blocks arrive. A flush ends early, once the transports have completed their flushes. A
+   * stream send with sent bytes is not cancelled, because the stream would have a gap.
    *
-   * An operation that waits for a stopped process (SIGSTOP) of this host ends at once if that process cannot reach its memory any more, otherwise with its
-   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two checks of UCX_KEEPALIVE_INTERVAL. Over tcp, a stopped process is noticed after
-   * UCX_TCP_PEER_TIMEOUT. What needs the peer takes as long as its event loop computes.
-   * @returns false if the request ends by itself: it is too late, or what it waits for is being withdrawn, and it ends with CANCELED then
+   * An operation that waits for a stopped process (SIGSTOP) on this host ends at once if that process cannot access its memory any more; otherwise with its
+   * endpoint, which fails with ENDPOINT_TIMEOUT if the process is stopped at two consecutive checks of UCX_KEEPALIVE_INTERVAL. Over tcp, a stopped process is
+   * detected after UCX_TCP_PEER_TIMEOUT. Cancellations that need the peer take until its event loop runs.
+   * @returns false if the request ends without cancellation because it is too late, or ends with CANCELED later, once a withdrawal is complete
    */
   cancel(): boolean;
 }
 
-/** A block of a list: a range of local memory and one of the same length in remote memory; or `count` such blocks at regular distances. */
+/** A block of a list: a local range and a remote range of the same length; or `count` such blocks at regular distances. */
 export interface TransferEntry {
   /** Host bytes or mapped memory. */
   readonly local: LocalMemory;
-  /** First byte in the local memory. Default 0. */
+  /** Offset in the local memory. Default 0. */
   readonly offset?: number | undefined;
   /** Key of the remote memory, unpacked by the endpoint of the list. */
   readonly rkey: RemoteKey;
-  /** First byte in the remote memory. Default 0. */
+  /** Offset in the remote memory. Default 0. */
   readonly remoteOffset?: number | undefined;
   /** Bytes of each block; a block of 0 bytes moves nothing. */
   readonly byteLength: number;
   /** Number of blocks. Default 1. */
   readonly count?: number | undefined;
-  /** Bytes from the beginning of one local block to that of the next. Default `byteLength`. */
+  /** Bytes from the start of one local block to the start of the next. Default `byteLength`. */
   readonly localStride?: number | undefined;
-  /** The same in the remote memory. Default `byteLength`. */
+  /** The same for the remote memory. Default `byteLength`. */
   readonly remoteStride?: number | undefined;
 }
 
 /** Options of checking a list. */
 export interface ListCheckOptions {
-  /**
-   * Refuses lists in which two blocks write the same byte. Without it, the order of such writes is undefined. Default false.
-   */
+  /** Rejects lists in which two blocks write the same byte. Otherwise, the order of such writes is undefined. Default false. */
   readonly strict?: boolean | undefined;
 }
 
@@ -147,27 +142,27 @@ export interface ListCheckOptions {
 export interface ListParams extends PutParams, ListCheckOptions {
   /** The request ends only when every byte is visible in remote memory; without it, when the local memory can be reused. Default false. */
   readonly flush?: boolean | undefined;
-  /** For a prepared list: the blocks to move, by their numbers. Default: all. */
+  /** For a prepared list: the indices of the blocks to move. Default: all. */
   readonly blocks?: ArrayLike<number> | undefined;
 }
 
 /** Options of awaited lists. */
 export interface ListOptions extends Omit<ListParams, keyof RequestParams | 'flush'> {
-  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
+  /** Cancels the operation: its promise rejects with an AbortError, or resolves if the operation is executed nevertheless (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A list that was checked once, and can be moved many times. The mapped memory and keys that it names must be kept. */
+/** A list that was checked once, and can be moved many times. Its mapped memory and keys must be kept. */
 export interface PreparedList {
-  /** Operation that it was prepared for. */
+  /** Operation for which it was prepared. */
   readonly operation: 'put' | 'get';
-  /** Number of blocks: those of neighbouring entries that are adjacent in both memories are one. */
+  /** Number of blocks: consecutive blocks that are adjacent in both memories are merged. */
   readonly blockCount: number;
   /** Bytes of all blocks. */
   readonly byteLength: number;
 }
 
-/** Longest notification. */
+/** Maximum length of a notification. */
 export const NOTIFICATION_BYTES_MAX = 4096;
 /** Maximum number of blocks of a list, before adjacent ones are merged. */
 export const LIST_BLOCKS_MAX: number = 2 ** 20;
@@ -175,7 +170,7 @@ export const LIST_BLOCKS_MAX: number = 2 ** 20;
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;
 
-/** The mask with all bits: matches only an equal tag. */
+/** The mask with all bits: matches only equal tags. */
 export const TAG_MASK_FULL = 0xffff_ffff_ffff_ffffn;
 
 const TAG_END = 1n << 64n;
@@ -203,7 +198,7 @@ export function tagWordsText(low: number, high: number): string {
   return tagText(joinBig(low, high));
 }
 
-/** What a receive waits for. */
+/** Describes the message that a receive waits for. */
 export function wantedText(tag: Tag, mask: Tag): string {
   const bits = BigInt(mask) === TAG_MASK_FULL ? '' : ` in the bits ${tagText(mask)}`;
   return `a message with tag ${tagText(tag)}${bits}`;
@@ -216,7 +211,7 @@ const MAP_OPTIONS = {
   allocate: ['allocate', 'memoryType', 'sysDevice', 'shared', 'protection'],
 } as const;
 
-const MAP_RULE = 'must have one of buffer, address, dmabuf and allocate';
+const MAP_RULE = 'must have exactly one of buffer, address, dmabuf and allocate';
 
 /**
  * Checks the names of the parameters of memMap, and replaces the name of a memory type by its number.
@@ -242,7 +237,11 @@ export function checkMapParams(params: MemMapParams): MapParams {
   const checked = withMemoryType(params);
   const { memoryType = MemoryType.HOST } = checked as { readonly memoryType?: MemoryType };
   if (kind === 'allocate' && sysDevice !== undefined && memoryType === MemoryType.HOST) {
-    throw invalidParam('sysDevice', 'must be absent for host memory: memoryType gaudi allocates on a card', sysDevice);
+    throw invalidParam(
+      'sysDevice',
+      'must not be set for host memory: use memoryType gaudi to allocate on a card',
+      sysDevice,
+    );
   }
   return checked;
 }
@@ -250,7 +249,7 @@ export function checkMapParams(params: MemMapParams): MapParams {
 const REQUEST_FIELDS = ['noImmediateCompletion', 'callback', 'userData'] as const;
 const PUT_FIELDS = [...REQUEST_FIELDS, 'notify', 'notifyId'] as const;
 
-/** The parameters of the operations that have more than a request has. */
+/** Parameters of the operations that have more than a request. */
 export const PARAM_FIELDS: Readonly<
   Record<'put' | 'notify' | 'list' | 'atomic' | 'am' | 'streamRecv', readonly string[]>
 > = {
@@ -287,7 +286,7 @@ export function checkCallback(argument: string, callback: RequestCallback | unde
   }
 }
 
-/** Makes the requests of a class show what an application asks of them. */
+/** Shows the fields of the interface when requests of a class are inspected. */
 export function showRequests(type: { readonly prototype: Request }): void {
   showAs(type, 'Request', ({ protocol, status, byteLength, transport, device }) => ({
     protocol: protocol === '' ? undefined : protocol,

@@ -1,6 +1,6 @@
 /**
- * The state of a context at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data that JSON can
- * carry; the one model behind `gaudi-ucx inspect`, the dump at a signal, and metrics. Counts by name.
+ * The state of a context at one moment: workers, endpoints, pending requests, unexpected messages, memory, caches, counters. Plain data for JSON, and the
+ * common model of `gaudi-ucx inspect`, the dump at a signal, and metrics.
  */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
@@ -8,59 +8,59 @@ import type { ChannelTraffic } from '../../uct/api/memory.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
 import type { Engine } from './explanation.ts';
 
-/** Endpoints of a worker that a snapshot lists; those with the most pending requests first. */
+/** Limit of endpoints per worker; those with the most pending requests first. */
 export const SNAPSHOT_ENDPOINTS_MAX = 256;
-/** Requests of a worker that a snapshot lists; the oldest first. */
+/** Limit of requests per worker; the oldest first. */
 export const SNAPSHOT_REQUESTS_MAX = 64;
-/** Unexpected messages of a worker that a snapshot lists; in the order of their arrival. */
+/** Limit of unexpected messages per worker; in the order of their arrival. */
 export const SNAPSHOT_MESSAGES_MAX = 32;
 
-/** A resource of the machine that a context does not use. */
+/** A transport, memory domain or device of the host that a context does not use. */
 export interface UnavailableResource {
   /** Component, transport or device. */
   readonly name: string;
-  /** Why it is not used. */
+  /** Why it is unusable. */
   readonly reason: string;
 }
 
-/** What a pending request waits for. */
+/** Why a request is pending. */
 export type WaitReason =
   /** The connection to the peer is not established. */
   | 'connection'
-  /** The window of the peer for unexpected messages is used up. */
+  /** The credits of the peer for unexpected messages are used up. */
   | 'credit'
-  /** Operations queued before it, or a transport that has no room. */
+  /** Operations are queued before it, or a transport has no resources. */
   | 'resources'
-  /** A message or bytes of a stream that have not arrived. */
+  /** A message or bytes of a stream have not arrived. */
   | 'message'
-  /** An answer of the peer's worker. */
+  /** The peer's worker has not replied. */
   | 'peer'
-  /** A transport, which works on it. */
+  /** A transport executes it. */
   | 'transport'
-  /** Operations that began before it. */
+  /** Earlier operations have not ended. */
   | 'operations';
 
 /** A pending request. */
 export interface RequestSnapshot {
   /** Protocol, such as `tag/rndv`, `put/zcopy` or `tag/recv`. */
   readonly protocol: string;
-  /** Bytes of the operation; for a receive those of its memory. */
+  /** Bytes of the operation; for a receive, the length of its memory. */
   readonly byteLength: number;
-  /** Bytes of them that have been moved, as far as this end knows. */
+  /** Bytes moved so far, as far as this end knows. */
   readonly doneBytes: number;
-  /** Upper bound of its age in milliseconds: counted from the last reading of the clock before its start, long ago if there was no progress since. */
+  /** Upper bound of its age in milliseconds: measured from the last clock reading before its start, which is long ago if there was no progress in between. */
   readonly ageMs: number;
   /** Id of its endpoint; undefined for a receive from any peer and for operations on a worker. */
   readonly endpoint: number | undefined;
-  /** Such as `gaudi_cpy/gaudi0`; undefined as long as no single transport carries it. */
+  /** Such as `gaudi_cpy/gaudi0`; undefined unless a single transport executes it. */
   readonly transport: string | undefined;
-  /** What it waits for. */
+  /** Why it is pending. */
   readonly reason: WaitReason;
-  /** The same with its details, for people. */
+  /** The wait reason with details, for humans. */
   readonly waitsFor: string;
 }
 
-/** Pending requests of one protocol that wait for the same thing. */
+/** Pending requests with the same protocol and the same wait reason. */
 export interface RequestGroup {
   /** As in {@link RequestSnapshot}. */
   readonly protocol: string;
@@ -80,7 +80,7 @@ export interface RequestsSnapshot {
   readonly pending: number;
   /** Requests that have ended and were not freed by the program. */
   readonly ended: number;
-  /** Requests that may be in use at once (UCX_REQUESTS_MAX). */
+  /** Maximum number of requests in use (UCX_REQUESTS_MAX). */
   readonly max: number;
   /** All pending requests in groups. */
   readonly groups: readonly RequestGroup[];
@@ -92,7 +92,7 @@ export interface RequestsSnapshot {
 export interface LaneSnapshot {
   /** Transport and device, such as `posix/memory`. */
   readonly transport: string;
-  /** Whether messages go over it; undefined if the engine does not know it. */
+  /** Whether it is the lane for messages; undefined if the engine does not know it. */
   readonly carriesMessages: boolean | undefined;
 }
 
@@ -100,25 +100,25 @@ export interface LaneSnapshot {
 export interface EndpointSnapshot {
   /** Number that identifies it within its worker. */
   readonly id: number;
-  /** The worker that it leads to: {@link WorkerSnapshot.id}, or `host:port`; undefined if the engine does not know it. */
+  /** The peer: {@link WorkerSnapshot.id}, or `host:port`; undefined if the engine does not know it. */
   readonly peer: string | undefined;
   /** `connecting`, `connected`, `loopback`, `not known` to the engine, or the failure, such as `CONNECTION_RESET`. */
   readonly state: string;
-  /** Whether the program has an endpoint for it; false for a connection that only the peer has asked for. */
+  /** Whether the program has an endpoint for it; false for a connection that only the peer has requested. */
   readonly isClaimed: boolean;
   /** Its lanes. */
   readonly lanes: readonly LaneSnapshot[];
   /** Requests that wait for resources; undefined if the engine does not know it. */
   readonly queued: number | undefined;
-  /** Requests that wait for an answer of the peer; undefined if the engine does not know it. */
+  /** Requests that wait for a reply of the peer; undefined if the engine does not know it. */
   readonly awaitingPeer: number | undefined;
-  /** Bytes that may be sent without being asked for; undefined if the engine does not know it. */
+  /** Credits for unsolicited messages, in bytes; undefined if the engine does not know it. */
   readonly creditBytes: number | undefined;
-  /** Transports that do not serve this peer, and why. */
+  /** Transports that are unusable for this peer, and why. */
   readonly notUsed: readonly UnavailableResource[];
 }
 
-/** A message that came before its receive. */
+/** A message that arrived before its receive. */
 export interface MessageSnapshot {
   /** Tag, as 0x and hexadecimal digits. */
   readonly tag: string;
@@ -128,9 +128,9 @@ export interface MessageSnapshot {
 
 /** Messages and bytes that have arrived at a worker and were not received. */
 export interface UnexpectedSnapshot {
-  /** Tagged messages, and the bytes that are kept of them. */
+  /** Tagged messages, and their stored bytes. */
   readonly messages: number;
-  /** Bytes that are kept of tagged messages. */
+  /** Stored bytes of tagged messages. */
   readonly messageBytes: number;
   /** Bytes of streams. */
   readonly streamBytes: number;
@@ -144,11 +144,11 @@ export interface UnexpectedSnapshot {
 
 /** A worker. */
 export interface WorkerSnapshot {
-  /** Identifies the worker among all of all processes: hexadecimal digits, or the number within the process if the engine has none. */
+  /** Globally unique id of the worker: hexadecimal digits, or the number within the process if the engine has none. */
   readonly id: string;
   /** Client id, as 0x and hexadecimal digits. */
   readonly clientId: string;
-  /** Interfaces, such as `posix/memory`; those of the node if libucp has others of its own. */
+  /** Interfaces, such as `posix/memory`; over libucp, the ones of the native engine. */
   readonly transports: readonly string[];
   /** Number of endpoints; {@link endpoints} has at most {@link SNAPSHOT_ENDPOINTS_MAX} of them. */
   readonly endpointCount: number;
@@ -188,17 +188,17 @@ export interface CacheSnapshot {
 export interface DmabufSnapshot {
   /** Such as `gaudi0`, `ib` or `host`. */
   readonly owner: string;
-  /** Descriptors that were made for programs, peers and other drivers. */
+  /** Descriptors created for programs, peers and other drivers. */
   readonly exports: number;
-  /** Sum of the bytes that they were made for. */
+  /** Total bytes of the exports. */
   readonly exportBytes: number;
   /** Dma-bufs that were mapped or registered. */
   readonly imports: number;
-  /** Sum of their mapped bytes. */
+  /** Total mapped bytes of the imports. */
   readonly importBytes: number;
-  /** Those of them that are mapped now. */
+  /** Imports that are mapped now. */
   readonly mappings: number;
-  /** Bytes of these. */
+  /** Bytes of the current mappings. */
   readonly mappedBytes: number;
   /** Descriptors that the library keeps open: one for each exported arena, and one for each mapped dma-buf. */
   readonly descriptors: number;
@@ -212,13 +212,13 @@ export interface CardTransfersSnapshot {
   readonly inFlight: number;
   /** Transfers that have ended. */
   readonly operations: number;
-  /** Bytes of them. */
+  /** Bytes of the completed transfers. */
   readonly byteLength: number;
   /** Transfers that failed. */
   readonly errors: number;
 }
 
-/** A card that a context has open. */
+/** An open card of a context. */
 export interface CardSnapshot {
   /** Such as `gaudi0`. */
   readonly name: string;
@@ -228,19 +228,19 @@ export interface CardSnapshot {
   readonly moduleId?: number | undefined;
   /** Command submissions that have not ended. */
   readonly submissionsInFlight: number;
-  /** Its arenas of device memory, the first 128: their maps have 128 cells together at most. */
+  /** Its arenas of device memory, the first 128: their maps have at most 128 cells together. */
   readonly arenas: readonly DeviceMemoryMap[];
-  /** By direction; those that were used. */
+  /** By direction; unused directions are omitted. */
   readonly transfers: readonly CardTransfersSnapshot[];
 }
 
-/** The node that has the cards of a context. */
+/** The node with the cards of a context. */
 export interface CardNode {
-  /** The kernel driver, a node server (`gaudi-ucx node up`), or an emulated node of this process alone. */
+  /** The kernel driver, a node server (`gaudi-ucx node up`), or an emulated node in this process only. */
   readonly kind: 'kernel' | 'server' | 'private';
-  /** The process of the node server; undefined for the others. It stays after the server has ended. */
+  /** The process of the node server, also after its end; undefined for other kinds. */
   readonly pid: number | undefined;
-  /** The socket of the node server; undefined likewise. */
+  /** The socket of the node server; undefined for other kinds. */
   readonly socket: string | undefined;
 }
 
@@ -252,9 +252,9 @@ export interface ContextSnapshot {
   readonly emulated: boolean;
   /** The node of the cards. */
   readonly node: CardNode;
-  /** Devices of the transports that it uses, such as `gaudi_cpy/gaudi0`. */
+  /** Devices of the used transports, such as `gaudi_cpy/gaudi0`. */
   readonly resources: readonly string[];
-  /** Resources that it does not use, and why. */
+  /** Unusable transports, memory domains and devices, and why. */
   readonly unavailable: readonly UnavailableResource[];
   /** Its open cards. */
   readonly cards: readonly CardSnapshot[];
@@ -262,7 +262,7 @@ export interface ContextSnapshot {
   readonly memory: readonly MemorySnapshot[];
   /** Its dma-bufs, by owner. */
   readonly dmabufs: readonly DmabufSnapshot[];
-  /** The channels between its cards and those of the memory that it accessed. */
+  /** The channels between its cards and the cards whose memory it accessed. */
   readonly channels: readonly ChannelTraffic[];
   /** Its registration caches. */
   readonly caches: readonly CacheSnapshot[];
@@ -272,7 +272,7 @@ export interface ContextSnapshot {
   readonly stats: StatsNode;
 }
 
-/** How often each name occurs. */
+/** Number of occurrences of each name. */
 export function countBy<T>(items: readonly T[], nameOf: (item: T) => string): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const item of items) counts[nameOf(item)] = (counts[nameOf(item)] ?? 0) + 1;

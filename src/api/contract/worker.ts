@@ -11,18 +11,22 @@ import type { Request, RequestParams, Tag } from './request.ts';
 
 /** Options of a worker (ucp_worker_params_t). */
 export interface WorkerOptions {
-  /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number, which over libucp is always sent. */
+  /**
+   * Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number, which is always sent over
+   * libucp.
+   */
   readonly clientId?: bigint | number | undefined;
   /**
-   * Who makes progress. With `'auto'`, the default, the worker does, whenever the event loop runs: from its first address, handler, listener, endpoint or
-   * pending request on, without keeping the process alive. With `'manual'`, only the program does, by `progress()`, `serve()`, or awaited operations.
+   * Who makes progress. With `'auto'`, the default, the worker makes progress whenever the event loop runs, from its first address, handler, listener,
+   * endpoint or pending request on; this does not keep the process alive. With `'manual'`, only the program makes progress, by `progress()`, `serve()`, or
+   * awaited operations.
    */
   readonly progress?: 'auto' | 'manual' | undefined;
 }
 
 /** A message that a probe has found. */
 export interface TagMessage {
-  /** Tag under which the message was sent, unsigned 64 bits. */
+  /** Tag of the message, unsigned 64 bits. */
   readonly senderTag: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
@@ -40,7 +44,7 @@ export interface TagRecvOptions {
 
 /** The result of an awaited receive. */
 export interface TagRecvResult {
-  /** Tag under which the message was sent, unsigned 64 bits. */
+  /** Tag of the message, unsigned 64 bits. */
   readonly senderTag: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
@@ -58,23 +62,23 @@ export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
 export interface ConnectOptions extends EndpointOptions {
   /** Numeric address of the listener. */
   readonly address?: string | undefined;
-  /** Name of the machine: its addresses are tried in turn. */
+  /** Host name: its addresses are tried in turn. */
   readonly host?: string | undefined;
   /** Port of the listener, 1 to 65535. */
   readonly port: number;
   /** Sends the client id of the worker to the listener. Default false. */
   readonly sendClientId?: boolean | undefined;
-  /** Cancels the operation: its promise rejects with an AbortError. It resolves if the operation is carried out all the same (see `Request.cancel`). */
+  /** Cancels the operation: its promise rejects with an AbortError, or resolves if the operation is executed nevertheless (see `Request.cancel`). */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of a loop over what peers send. */
+/** Options of a loop over messages of peers. */
 export interface LoopOptions {
   /** Ends the loop: it throws an AbortError. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * Ends the loop with the connection of this endpoint, behind everything that has arrived: it ends if either side closes the endpoint, and throws the failure
-   * of a connection that fails. Without it, a loop waits for the next peer.
+   * Ends the loop with the connection of this endpoint, after everything that has arrived: the loop ends if either side closes the endpoint, and throws if
+   * the connection fails. Without it, a loop waits for the next peer.
    */
   readonly until?: Endpoint | undefined;
 }
@@ -83,16 +87,16 @@ export interface LoopOptions {
 export interface Notification {
   /** The bytes: in a handler, a view that is valid during the call; in a loop, a copy. */
   readonly bytes: Uint8Array;
-  /** The endpoint to the peer that has sent it. */
+  /** The endpoint to the sender. */
   readonly endpoint: Endpoint;
 }
 
-/** Handles notifications, inside `progress()`. See {@link Worker.progress} for an error of it. */
+/** Handles notifications, inside `progress()`. For errors that it throws see {@link Worker.progress}. */
 export type NotificationHandler = (notification: Notification) => void;
 
 /**
- * A worker: it communicates. It makes progress by itself whenever the event loop runs, and does not keep the process alive: awaited operations and
- * {@link serve} do. See {@link WorkerOptions.progress} for a program that polls.
+ * A worker, which communicates. It makes progress whenever the event loop runs, and does not keep the process alive: awaited operations and {@link serve} do.
+ * See {@link WorkerOptions.progress} for a program that polls.
  * @example
  * const worker = context.worker();
  * worker.setAmHandler(1, (message) => console.log(message.header));
@@ -108,14 +112,14 @@ export interface Worker extends AsyncDisposable {
   readonly requestsInUse: number;
 
   /**
-   * The address for creating endpoints to this worker, in this process or another: opaque bytes. Over libucp they begin with those of
-   * ucp_worker_get_address:
-   * a program that uses libucp directly can pass them to ucp_ep_create unchanged.
+   * The address for creating endpoints to this worker, in this process or another: opaque bytes. Over libucp they begin with the address of
+   * ucp_worker_get_address: a program that uses libucp directly can pass them to ucp_ep_create unchanged.
    */
   address(): Uint8Array;
 
   /**
-   * The length of the address and the transports with atomic operations, as text in the layout of `ucx_info -w` (ucp_worker_print_info). Over libucp that of libucp.
+   * The length of the address and the transports with atomic operations, as text in the layout of `ucx_info -w` (ucp_worker_print_info); over libucp, the
+   * text of libucp.
    * @throws UcxError ERR_CLOSED
    */
   printInfo(): string;
@@ -154,7 +158,7 @@ export interface Worker extends AsyncDisposable {
   listener(options?: ListenerOptions): Listener;
 
   /**
-   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the program of the listener has answered.
+   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the program of the listener has accepted or rejected it.
    * @returns a request in progress, or NO_RESOURCE; it ends with REJECTED or another status of the listener, UNREACHABLE, TIMED_OUT, CONNECTION_RESET
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNSUPPORTED without a connection manager
    */
@@ -172,40 +176,40 @@ export interface Worker extends AsyncDisposable {
   connect(options: ConnectOptions): Promise<Endpoint>;
 
   /**
-   * Drives all outstanding operations (ucp_worker_progress), now: for a program that polls, because the worker does it by itself whenever the event loop
+   * Drives all outstanding operations (ucp_worker_progress) immediately. For programs that poll; otherwise the worker makes progress whenever the event loop
    * runs. Callbacks run inside it, and must not call it.
-   * @returns number of operations that ended or started, and messages that arrived
-   * @throws UcxError ERR_BUSY in a callback of the same worker. The error that a callback has thrown, after all work is done: one in each call; those that are
-   * left when the running job of the event loop ends become uncaught exceptions, as do those in progress that the worker makes by itself
+   * @returns number of operations that ended or started, and of messages that arrived
+   * @throws UcxError ERR_BUSY in a callback of the same worker. An error thrown by a callback, after all work is done: one per call. Errors left at the end
+   * of the current job of the event loop become uncaught exceptions, as do errors in automatic progress
    */
   progress(): number;
 
   /**
-   * Why an operation has ended with this status in its call, where it has no request whose {@link Request.error} could say so: what a transport of the worker
-   * knows, such as a card that has failed, or a node server that is gone. UCX has only the status.
-   * @returns undefined for what no transport knows
+   * Why an operation has ended with this status in its call, and therefore has no {@link Request.error}: what a transport of the worker knows, such as a
+   * failed card or an ended node server. UCX has only the status.
+   * @returns undefined if no transport knows a cause
    */
   causeOf(status: Status): unknown;
 
   /**
-   * Resolves when there may be progress to make, or the worker has made some by itself: an operation has ended, a message has arrived (ucp_worker_wait).
+   * Resolves when there may be progress to make, or automatic progress was made: an operation has ended, a message has arrived (ucp_worker_wait).
    * @throws AbortError if `signal` fires
    */
   wait(options?: { readonly signal?: AbortSignal | undefined }): Promise<void>;
 
   /**
-   * Makes {@link eventFd} unreadable, and readable at the next event (ucp_worker_arm). An event that has already occurred counts: the descriptor is then readable
-   * in the next turn of the event loop. Spurious events are possible. Call progress until it returns 0 before.
+   * Makes {@link eventFd} unreadable, and readable at the next event (ucp_worker_arm). An event that has already occurred counts: the descriptor is then
+   * readable in the next turn of the event loop. Spurious events are possible. Call progress until it returns 0 first.
    */
   arm(): Status;
 
   /**
-   * A descriptor for event loops that {@link arm} prepares (ucp_worker_get_efd). It belongs to the worker, and becomes readable while the event loop of Node.js
-   * runs.
+   * A descriptor for event loops that {@link arm} prepares (ucp_worker_get_efd). It belongs to the worker, and becomes readable only while the event loop of
+   * Node.js runs.
    */
   readonly eventFd: number;
 
-  /** Makes the event happen, and ends {@link wait} (ucp_worker_signal). */
+  /** Triggers the event, which ends {@link wait} (ucp_worker_signal). */
   signal(): void;
 
   /** Statistics of the worker and its interfaces, as a tree of counters. Not for hot paths. */
@@ -216,8 +220,8 @@ export interface Worker extends AsyncDisposable {
 
   /**
    * Receives a tagged message (ucp_tag_recv_nbx).
-   * @param local destination: bytes, mapped memory of any type, or a list of pieces
-   * @param offset byte to start at; with a list 0
+   * @param local destination: bytes, mapped memory of any type, or a list of ranges
+   * @param offset offset in the destination; 0 with a list
    * @param byteLength capacity; a longer message ends the request with MESSAGE_TRUNCATED
    * @param mask significant bits of the tag; undefined for all
    * @returns OK, a request in progress, whose senderTag and receivedBytes describe the message, or NO_RESOURCE
@@ -233,12 +237,12 @@ export interface Worker extends AsyncDisposable {
   ): Status | Request;
 
   /**
-   * Looks for a message that no receive has matched (ucp_tag_probe_nb).
-   * @param remove removes it from the matching: {@link tagMessageRecvNbx} must receive it then
+   * Finds a message that no receive has matched (ucp_tag_probe_nb).
+   * @param remove removes it from matching: {@link tagMessageRecvNbx} must receive it then
    */
   tagProbe(tag: Tag, mask?: Tag, remove?: boolean): TagMessage | undefined;
 
-  /** Receives a message that a probe has removed (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
+  /** Receives a message removed by a probe (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
   tagMessageRecvNbx(
     local: LocalBuffer,
     offset: number,
@@ -260,8 +264,8 @@ export interface Worker extends AsyncDisposable {
   tagRecv(local: MessageBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
 
   /**
-   * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and drops later messages. Dropping
-   * those of an id that has never had one is a warning. A handler does not keep the process alive: {@link serve} does.
+   * Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it, and later messages are dropped.
+   * Dropped messages of an id that has never had a handler are logged as a warning. A handler does not keep the process alive: {@link serve} does.
    * @throws UcxError ERR_INVALID_PARAM if the id has an open queue of {@link messages}
    * @example
    * ```ts
@@ -273,9 +277,9 @@ export interface Worker extends AsyncDisposable {
   setAmHandler(id: number, handler: AmCallback | undefined): void;
 
   /**
-   * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, the connection of
-   * `until` ends, or `signal` fires (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
-   * The end of the loop, also by `break`, closes the queue and discards the messages in it; a program that stops in between calls `next()` of the queue instead.
+   * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, the connection of `until` ends, or
+   * `signal` fires (AbortError). Progress is driven while the loop waits; messages that arrive while the loop body runs are queued. The end of the loop, also
+   * by `break`, closes the queue and discards its messages; to pause in between, call `next()` of the queue instead.
    * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    * @example
    * ```ts
@@ -285,9 +289,9 @@ export interface Worker extends AsyncDisposable {
   messages(id: number, options?: LoopOptions): MessageQueue;
 
   /**
-   * The notifications of all peers, each once and in the order of its endpoint, for `for await`: when one comes, every byte of its put or list is visible here.
-   * They are kept from their arrival on; their memory is bounded by that for unexpected messages, and senders wait then. Ends when the worker is closed, or with
-   * the connection of `until`.
+   * The notifications of all peers, each once and in the order of its endpoint, for `for await`: when a notification arrives, every byte of its put or list
+   * is visible here. They are kept from their arrival on, within the memory limit for unexpected messages, beyond which senders wait. Ends when the worker is
+   * closed, or with the connection of `until`.
    * @throws AbortError if `signal` fires; UcxError with the failure of that connection
    * @example
    * ```ts
@@ -297,7 +301,8 @@ export interface Worker extends AsyncDisposable {
   notifications(options?: LoopOptions): AsyncGenerator<Notification, void, void>;
 
   /**
-   * Handles notifications inside `progress()`, first those that have arrived before; undefined keeps them again.
+   * Handles notifications inside `progress()`, beginning with those that have already arrived; undefined removes the handler, and notifications are kept
+   * again.
    * @throws UcxError ERR_INVALID_PARAM while a loop of {@link notifications} runs
    */
   setNotificationHandler(handler: NotificationHandler | undefined): void;

@@ -30,7 +30,7 @@ const RTS = new Int32Array(AM_RTS_BYTES / 4);
 
 const fields = { handler: 0, headerBytes: 0, headerAt: 0, dataAt: 0, dataBytes: 0 };
 
-/** The fields of an AM, and where in the frame user header and data begin; a negative `dataBytes` says that the user header is cut off. */
+/** The fields of an AM, and the offsets of user header and data in the frame; a negative `dataBytes` means that the user header is truncated. */
 export type AmFields = Readonly<typeof fields>;
 
 /** The fields of an AM_RTS. */
@@ -43,7 +43,7 @@ export interface AmRtsFields {
   readonly keyOffset: number;
 }
 
-/** Where in a frame the payload of an AM_RTS is; `isCut` for one that is longer than the frame. */
+/** Offsets of the payload of an AM_RTS in a frame; `isCut` if it is longer than the frame. */
 export interface AmRtsPlaces {
   readonly headerAt: number;
   readonly keyAt: number;
@@ -63,7 +63,7 @@ export function writeAm(to: number, handler: number, headerBytes: number): Int32
   return AM;
 }
 
-/** Reads an AM. The fields are valid until the next one is read: for every message, so nothing is allocated. */
+/** Reads an AM. The fields are valid until the next call; nothing is allocated, because it is called for every message. */
 export function readAm({ words, offset, byteLength }: AmFrame): AmFields {
   const at = offset >> 2;
   const headerBytes = words[at + 2]!;

@@ -6,7 +6,7 @@
  *   1     WireupCode
  *   2     endpoint of the sender
  *   3     number of the connection between the two workers
- *   4, 5  bytes that the sender accepts before it asks for them
+ *   4, 5  bytes that the sender accepts unsolicited
  *         payload of REQUEST and ATTACH: worker address of the sender
  *
  * CLOSE: the sender has closed its half
@@ -58,7 +58,7 @@ export function writeClose(to: number): Int32Array {
 }
 
 /*
- * CREDIT: returns credit to a sender, and lets a stream without credit continue. When it is sent is decided in credit/ and stream/.
+ * CREDIT: returns credit to a sender, and lets a stream without credit continue. credit/ and stream/ decide when to send it.
  *
  *   0     endpoint
  *   1     CreditCode
@@ -70,11 +70,11 @@ export function writeClose(to: number): Int32Array {
 export const CreditCode = {
   /** Returns free credit, and sets the size of the window. */
   RETURN: 0,
-  /** The same, and the receiver holds messages that use the rest: it is returned when the application receives them. */
+  /** As RETURN, but the receiver holds messages that use the rest of the credit: it is returned when the application receives them. */
   HELD: 1,
-  /** The sender has bytes for the stream, and no credit will come by itself. */
+  /** The sender has bytes for the stream, and no credit is expected. */
   STREAM_WAITS: 2,
-  /** The receiver asks for one message of the stream, which needs no credit. */
+  /** The receiver requests one message of the stream, which needs no credit. */
   STREAM_TAKE: 3,
 } as const;
 
@@ -107,7 +107,7 @@ export function readCredit({ words, offset }: AmFrame): CreditFields {
 }
 
 /*
- * WITHDRAW: the sender of a message that it offers, or that it wants to be told of, takes it back if it was not matched yet. The peer answers with a REPLY of
+ * WITHDRAW: the sender of a rendezvous or synchronous message withdraws it if it was not matched yet. The peer then replies with a REPLY of
  * CANCELED then, and ignores it otherwise.
  *
  *   0     endpoint

@@ -304,7 +304,7 @@ describe('layouts', () => {
   });
 });
 
-property('a word that is no end of an operation is read as IO_ERROR', [word], (value) => {
+property('a word that is not a final status is read as IO_ERROR', [word], (value) => {
   const isEnding = value <= Status.OK && value >= Status.ENDPOINT_TIMEOUT;
   expect(endingOf(value)).toBe(isEnding ? value : Status.IO_ERROR);
 });

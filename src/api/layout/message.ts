@@ -1,6 +1,6 @@
 /**
- * The ids of the messages of ucp, and how long each is at least. Trace of messages (UCX_LOG_LEVEL=data): a line for each sent or received message,
- * without its contents; undefined when disabled.
+ * The ids of the messages of ucp, and their minimum lengths. Also the trace of messages (UCX_LOG_LEVEL=data): a line for each sent or received message,
+ * without its contents.
  */
 
 import { type Log, LogLevel } from '../../ucs/debug/log.ts';
@@ -13,7 +13,7 @@ import { ATOMIC_BYTES, GET_READY_BYTES, RMA_BYTES } from './rma.ts';
 import { STREAM_BYTES } from './stream.ts';
 import { TAG_BYTES, TAG_RTS_BYTES, tagIn } from './tag.ts';
 
-/** Ids of active messages. A change in their meaning is a new version of the worker address. */
+/** Ids of active messages. A change in their meaning requires a new version of the worker address. */
 export const MessageId = {
   WIREUP: 0,
   TAG: 1,
@@ -32,7 +32,7 @@ export const MessageId = {
   CLOSE: 14,
   ATP: 15,
   CREDIT: 16,
-  /** An AM behind puts that have failed: it only uses its credit. */
+  /** An AM whose puts have failed: it is not delivered, but uses its credit. */
   AM_VOID: 17,
   WITHDRAW: 18,
 } as const;
@@ -70,17 +70,17 @@ export class MessageTrace {
     this.#log = log;
   }
 
-  /** A trace to this log; undefined if the log does not take it. */
+  /** A trace to this log; undefined if the log level disables it. */
   static create(log: Log): MessageTrace | undefined {
     return log.level < LogLevel.DATA ? undefined : new MessageTrace(log);
   }
 
-  /** A message was given to the transport. */
+  /** Called when a message was passed to the transport. */
   sent(connectionId: number, messageId: number, header: Int32Array, payloadBytes: number): void {
     this.#log.data(`TX: ${textOf(messageId, header, 0, header.byteLength + payloadBytes)} ep ${connectionId}`);
   }
 
-  /** A message arrived; it may be malformed, or name no endpoint. */
+  /** Called when a message has arrived; it may be malformed, or have an unknown endpoint. */
   received(messageId: number, frame: AmFrame): void {
     const { words, offset, byteLength } = frame;
     const isComplete = byteLength >= (HEADER_BYTES[messageId] ?? Number.POSITIVE_INFINITY);
@@ -92,7 +92,7 @@ export class MessageTrace {
   }
 }
 
-/** Name, length and the field that says what the message is for. */
+/** Name, length and identifying field of a message. */
 function textOf(messageId: number, words: Int32Array, at: number, byteLength: number): string {
   const text = `${NAMES[messageId]} [length ${byteLength}]`;
   switch (messageId) {

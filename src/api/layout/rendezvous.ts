@@ -44,7 +44,7 @@ export function writeRtr(to: number, rtr: RtrFields): Int32Array {
   return RTR;
 }
 
-/** Reads an RTR; its keys, behind each other, are valid as long as the frame. */
+/** Reads an RTR; its keys, in sequence, are valid as long as the frame. */
 export function readRtr(frame: AmFrame): RtrFields & { readonly keys: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;
@@ -60,23 +60,23 @@ export function readRtr(frame: AmFrame): RtrFields & { readonly keys: Uint8Array
 }
 
 /*
- * DATA and ATP: a part of a window that the receiver of a rendezvous has asked for arrives in a message, or was written. Receivers handle them in
+ * DATA and ATP: a slice of a window that the receiver of a rendezvous has requested arrives in a message, or was written. Receivers handle them in
  * ucp/rndv/receive.ts.
  *
  * DATA
  *   0     endpoint
  *   1     request of the receiver
- *   2, 3  first byte of the part in the message
- *         payload: the part
+ *   2, 3  offset of the slice in the message
+ *         payload: the slice
  *
  * ATP
  *   0     endpoint
  *   1     request of the receiver
- *   2, 3  first byte of the part in the message
- *   4, 5  bytes of the part
+ *   2, 3  offset of the slice in the message
+ *   4, 5  bytes of the slice
  *   6     ATP_IN_TARGET or 0
  *   7     0
- *         payload: names of its carrier (rndv/reply.ts), or nothing
+ *         payload: names of transport and device (rndv/reply.ts), or nothing
  */
 
 export const DATA_BYTES = 16;
@@ -84,12 +84,12 @@ export const ATP_BYTES = 32;
 const DATA = new Int32Array(DATA_BYTES / 4);
 const ATP = new Int32Array(ATP_BYTES / 4);
 
-/** Flag of an ATP: the bytes are in the target, and not in the fragment. */
+/** Flag of an ATP: the bytes are in the target, not in the fragment. */
 export const ATP_IN_TARGET = 1;
 
 const fields = { request: 0, from: 0, start: 0, byteLength: 0 };
 
-/** The fields of a DATA; the part is `byteLength` bytes of the frame from byte `start` on. */
+/** The fields of a DATA; the slice is `byteLength` bytes of the frame from byte `start` on. */
 export type DataFields = Readonly<typeof fields>;
 
 /** The fields of an ATP. */
@@ -109,7 +109,7 @@ export function writeData(to: number, request: number, from: number): Int32Array
   return DATA;
 }
 
-/** Reads a DATA. The fields are valid until the next one is read: for every message, so nothing is allocated. */
+/** Reads a DATA. The fields are valid until the next call; nothing is allocated, because it is called for every message. */
 export function readData({ words, offset, byteLength }: AmFrame): DataFields {
   const at = offset >> 2;
   fields.request = words[at + 1]!;
@@ -131,7 +131,7 @@ export function writeAtp(to: number, { request, from, byteLength, flags }: AtpFi
   return ATP;
 }
 
-/** Reads an ATP; the names of its carrier are valid as long as the frame. */
+/** Reads an ATP; transport and device names are valid as long as the frame. */
 export function readAtp(frame: AmFrame): AtpFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;
@@ -145,14 +145,14 @@ export function readAtp(frame: AmFrame): AtpFields & { readonly carrier: Uint8Ar
 }
 
 /*
- * REPLY: the end of an operation that the peer has asked for (the ATS of UCX, and the answer to an atomic operation).
+ * REPLY: the end of an operation that the peer has requested (the ATS of UCX, and the reply to an atomic operation).
  *
  *   0     endpoint
  *   1     request that it ends
  *   2     status
  *   3     0
  *   4, 5  result
- *         payload: names of the carrier of the bytes (rndv/reply.ts), or nothing
+ *         payload: names of transport and device (rndv/reply.ts), or nothing
  */
 
 export const REPLY_BYTES = 24;
@@ -176,7 +176,7 @@ export function writeReply(to: number, { request, status, low, high }: ReplyFiel
   return REPLY;
 }
 
-/** Reads a REPLY; the names of its carrier are valid as long as the frame. */
+/** Reads a REPLY; transport and device names are valid as long as the frame. */
 export function readReply(frame: AmFrame): ReplyFields & { readonly carrier: Uint8Array | undefined } {
   const { words, offset } = frame;
   const at = offset >> 2;

@@ -6,11 +6,11 @@
  *   1     request of the sender
  *   2, 3  first byte in the memory of the key
  *   4, 5  bytes
- *         payload: key of the memory; then, for a list, the blocks behind the first one, 16 bytes each:
+ *         payload: key of the memory; then, for a list, the blocks after the first one, 16 bytes each:
  *   0, 1  first byte in the memory of the key
  *   2, 3  bytes
  *
- * GET_READY: the answer to a GET
+ * GET_READY: the reply to a GET
  *   0     endpoint
  *   1     request of the getter
  *   2     request of the sender, which offers the bytes; 0 for a failure
@@ -36,7 +36,7 @@ export interface RmaFields {
   readonly byteLength: number;
 }
 
-/** A PUT or GET that has come; its key and further blocks are `keyBytes` bytes of the frame from byte `keyAt` on. */
+/** A received PUT or GET; its key and further blocks are `keyBytes` bytes of the frame from byte `keyAt` on. */
 export interface AskedRma extends RmaFields {
   readonly keyAt: number;
   readonly keyBytes: number;
@@ -79,7 +79,7 @@ export function readRma(frame: AmFrame): AskedRma {
   };
 }
 
-/** The payload of a PUT or GET: the key, and the blocks behind the first one. */
+/** The payload of a PUT or GET: the key, and the blocks after the first one. */
 export function writeRmaBlocks(key: Uint8Array, blocks: readonly RmaBlock[]): Uint8Array {
   const payload = new Uint8Array(key.byteLength + (blocks.length - 1) * RMA_BLOCK_BYTES);
   payload.set(key);
@@ -95,7 +95,7 @@ export function writeRmaBlocks(key: Uint8Array, blocks: readonly RmaBlock[]): Ui
   return payload;
 }
 
-/** Reads the blocks of a PUT or GET whose key has `keyBytes` bytes; undefined if they are cut. */
+/** Reads the blocks of a PUT or GET whose key has `keyBytes` bytes; undefined if they are truncated. */
 export function readRmaBlocks({ bytes }: AmFrame, asked: AskedRma, keyBytes: number): readonly RmaBlock[] | undefined {
   const { remoteOffset, byteLength } = asked;
   const blocks: RmaBlock[] = [{ remoteOffset, byteLength }];
@@ -127,7 +127,7 @@ export function readGetReady({ words, offset }: AmFrame): GetReadyFields {
 }
 
 /*
- * ATOMIC: the peer asks this worker for an operation on a word of its memory, and gets a REPLY. How it runs is in amo/atomics.ts.
+ * ATOMIC: the peer requests an operation on a word of this worker's memory, and gets a REPLY. amo/atomics.ts executes it.
  *
  *   0     endpoint
  *   1     request of the sender

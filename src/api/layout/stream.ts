@@ -8,7 +8,7 @@
 
 import type { AmFrame } from '../../uct/api/iface.ts';
 
-/** Flag of a STREAM: the receiver has asked for it, and it takes no credit. */
+/** Flag of a STREAM: the receiver has requested it, and it uses no credit. */
 export const STREAM_ASKED = 1;
 
 export const STREAM_BYTES = 8;
@@ -26,7 +26,7 @@ export function writeStream(to: number, flags: number): Int32Array {
   return STREAM;
 }
 
-/** Reads a STREAM. The fields are valid until the next one is read: for every message, so nothing is allocated. */
+/** Reads a STREAM. The fields are valid until the next call; nothing is allocated, because it is called for every message. */
 export function readStream({ words, offset, byteLength }: AmFrame): StreamFields {
   fields.flags = words[(offset >> 2) + 1]!;
   fields.start = offset + STREAM_BYTES;

@@ -3,7 +3,7 @@
  *
  * TAG, TAG_SYNC
  *   0     endpoint
- *   1     request that is answered when the message is matched; 0 in a TAG
+ *   1     request that gets a reply when the message is matched; 0 in a TAG
  *   2, 3  tag
  *         payload: the message
  *
@@ -53,7 +53,7 @@ export function writeTag(to: number, request: number, tagLow: number, tagHigh: n
   return TAG;
 }
 
-/** Reads a TAG or TAG_SYNC. The fields are valid until the next one is read: for every message, so nothing is allocated. */
+/** Reads a TAG or TAG_SYNC. The fields are valid until the next call; nothing is allocated, because it is called for every message. */
 export function readTag({ words, offset, byteLength }: AmFrame): TagFields {
   const at = offset >> 2;
   fields.request = words[at + 1]!;

@@ -1,6 +1,6 @@
 /**
- * The blocks of a list: checked, expanded, and merged where they are adjacent. Entries of lists, made from other forms of local memory. The blocks of a
- * list for the engine, with their memory and keys: for one move, or prepared for many.
+ * The blocks of a list: checked, expanded, and merged if they are adjacent; entries of lists, made from other forms of local memory; and the planned list for
+ * the engine, with its memory and keys, for one move or for many.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';
@@ -31,7 +31,7 @@ import { checkRemote, OwnedMemory, type RemoteRange } from '../memory/owned.ts';
 
 const ENTRY_FIELDS = ['local', 'offset', 'rkey', 'remoteOffset', 'byteLength', 'count', 'localStride', 'remoteStride'];
 
-/** One block. `entry` is the number of the entry that it belongs to; for a merged block, of the first one. */
+/** One block. `entry` is the index of its entry; for a merged block, of the first one. */
 export interface ListBlock {
   readonly local: LocalMemory;
   readonly localOffset: number;
@@ -41,7 +41,7 @@ export interface ListBlock {
   readonly entry: number;
 }
 
-/** The owners of the memory and of the keys of a list. */
+/** The owners of memory and keys in a list. */
 export interface ListOwners {
   /** The context. */
   readonly memory: object;
@@ -51,8 +51,8 @@ export interface ListOwners {
 
 /**
  * The blocks of a list.
- * @param strict refuses blocks that overlap in the memory that is written
- * @throws UcxError ERR_INVALID_PARAM or ERR_CLOSED, whose details name the entry; nothing has moved then
+ * @param strict rejects blocks that overlap in the written memory
+ * @throws UcxError ERR_INVALID_PARAM or ERR_CLOSED, whose details name the entry; then nothing has moved
  */
 export function checkList(
   owners: ListOwners,
@@ -82,7 +82,7 @@ export function checkListOptions(operation: 'put' | 'get', options: ListCheckOpt
   if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
 }
 
-/** Checks the parameters that lists have besides those of all operations. @throws UcxError ERR_INVALID_PARAM */
+/** Checks the parameters that only lists have. @throws UcxError ERR_INVALID_PARAM */
 export function checkListParams(
   operation: 'put' | 'get',
   { notify, notifyId, strict, flush, blocks }: ListParams,
@@ -91,14 +91,14 @@ export function checkListParams(
   const blockCount = typeof list === 'object' && list !== null && 'blockCount' in list ? list.blockCount : undefined;
   if (flush !== undefined && typeof flush !== 'boolean') throw invalidParam('flush', 'must be a boolean', flush);
   if (strict !== undefined && typeof strict !== 'boolean') throw invalidParam('strict', 'must be a boolean', strict);
-  if (notify !== undefined && operation === 'get') throw invalidParam('notify', 'must be absent for a get', operation);
+  if (notify !== undefined && operation === 'get') throw invalidParam('notify', 'must not be set for a get', operation);
   if (notify !== undefined) checkNotification(notify);
   if (notifyId !== undefined) {
     checkAmId(notifyId);
-    if (notify === undefined) throw invalidParam('notifyId', 'must be absent without a notification', notifyId);
+    if (notify === undefined) throw invalidParam('notifyId', 'must not be set without a notification', notifyId);
   }
   if (blocks === undefined) return;
-  if (blockCount === undefined) throw invalidParam('blocks', 'must be absent without a prepared list', blocks);
+  if (blockCount === undefined) throw invalidParam('blocks', 'must not be set without a prepared list', blocks);
   if (typeof blocks !== 'object' || blocks === null) {
     throw invalidParam('blocks', 'must be an array or typed array of numbers', blocks);
   }
@@ -108,7 +108,7 @@ export function checkListParams(
   for (let i = 0; i < blocks.length; i++) {
     const block = blocks[i]!;
     if (Number.isInteger(block) && block >= 0 && block < blockCount) continue;
-    throw invalidParam('blocks', `must have numbers of the ${blockCount} blocks, from 0 on`, block);
+    throw invalidParam('blocks', `must contain block indices below ${blockCount}`, block);
   }
 }
 
@@ -126,14 +126,14 @@ export function notificationOf(params: ListParams | undefined): Uint8Array | und
   return notify === undefined || notify.byteLength > 0 ? notify?.slice() : new Uint8Array(0);
 }
 
-/** An entry with its number, and the number of blocks that it may have. */
+/** An entry with its index, and its limit of blocks. */
 interface NumberedEntry {
   readonly given: TransferEntry;
   readonly entry: number;
   readonly left: number;
 }
 
-/** Adds the blocks of an entry; returns how many it has before merging. */
+/** Adds the blocks of an entry; returns their number before merging. */
 function addBlocks(
   owners: ListOwners,
   operation: 'put' | 'get',
@@ -178,14 +178,14 @@ function checkSize(name: string, value: number): void {
   if (!Number.isSafeInteger(value) || value < 0) throw invalidParam(name, 'must be an integer of 0 or more', value);
 }
 
-/** Bytes of a block in the memory that is written: in an ArrayBuffer, or by their address. */
+/** Bytes of a block in the written memory: in an ArrayBuffer, or by address. */
 interface WrittenBytes {
   readonly block: ListBlock;
   readonly start: bigint;
   readonly end: bigint;
 }
 
-/** Refuses blocks that overlap in the memory that is written. */
+/** Rejects blocks that overlap in the written memory. */
 function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]): void {
   const byMemory = new Map<unknown, WrittenBytes[]>();
   for (const block of blocks) {
@@ -209,13 +209,13 @@ function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]):
   }
 }
 
-/** The place that a put writes to, by address: several keys of one peer may name the same bytes. */
+/** The range that a put writes, by address: several keys of one peer may refer to the same bytes. */
 function placeBehind({ rkey, remoteOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
   const { memoryType, sysDevice, address } = rkey;
   return { memory: `${memoryType} ${sysDevice}`, first: address + BigInt(remoteOffset) };
 }
 
-/** The place that a get writes to: all views of one ArrayBuffer, and mapped host memory in it, are one memory. */
+/** The range that a get writes: all views of one ArrayBuffer, and mapped host memory in it, count as one memory. */
 function placeOf({ local, localOffset }: ListBlock): { readonly memory: unknown; readonly first: bigint } {
   const bytes = hostBytes(local);
   if (bytes !== undefined) return { memory: bytes.buffer, first: BigInt(bytes.byteOffset + localOffset) };
@@ -223,7 +223,7 @@ function placeOf({ local, localOffset }: ListBlock): { readonly memory: unknown;
   return { memory: `${local.memoryType} ${local.sysDevice}`, first: local.address + BigInt(localOffset) };
 }
 
-/** Adds the number of the entry to a UcxError; other errors are returned unchanged. */
+/** Adds the index of the entry to a UcxError; other errors are returned unchanged. */
 export function entryError(entry: number, error: unknown): unknown {
   if (!isUcxError(error)) return error;
   return new UcxError({
@@ -235,22 +235,23 @@ export function entryError(entry: number, error: unknown): unknown {
   });
 }
 
-/** One put or get as a program gives it. */
+/** One put or get as passed by a program. */
 export interface GivenTransfer extends RemoteRange {
   readonly local: LocalBuffer;
   readonly localOffset: number;
 }
 
-/** One put or get as a list: the pieces of local memory are one range of remote memory, in order. */
+/** One put or get as a list: the ranges of local memory form one range of remote memory, in order. */
 export function entriesOf(given: GivenTransfer): readonly TransferEntry[] {
   const { local, localOffset: offset, byteLength, rkey, remoteOffset } = given;
   if (!isList(local)) {
-    // An entry may leave them out.
+    // In an entry, both fields are optional.
     if (offset === undefined) throw invalidParam('offset', 'must be an integer of 0 or more', offset);
     if (remoteOffset === undefined) throw invalidParam('remoteOffset', 'must be an integer of 0 or more', remoteOffset);
     return [{ local, offset, byteLength, rkey, remoteOffset }];
   }
-  if (offset !== 0) throw invalidParam('offset', 'must be 0 with a list of pieces, which have their own', offset);
+  if (offset !== 0)
+    throw invalidParam('offset', 'must be 0 with a list of ranges, which have their own offsets and lengths', offset);
   if (!Number.isSafeInteger(remoteOffset) || remoteOffset < 0) {
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', remoteOffset);
   }
@@ -260,13 +261,13 @@ export function entriesOf(given: GivenTransfer): readonly TransferEntry[] {
     const { memory, offset = 0, byteLength: own } = piece;
     const bytes = own === undefined ? Math.max(0, bytesFrom(byteLengthOf(memory), offset)) : own;
     const entry = { local: memory, offset, byteLength: bytes, rkey, remoteOffset: at };
-    // An invalid one may be a bigint or a symbol, which cannot be added.
+    // An invalid length may be a bigint or a symbol, which cannot be added.
     if (typeof bytes === 'number') at += bytes;
     return entry;
   });
 }
 
-/** Memory of a list, with its length when the list was checked, and the first entry that uses it. */
+/** Memory of a list, with its length at the check, and the first entry that uses it. */
 interface UsedMemory {
   readonly local: LocalMemory;
   readonly byteLength: number;
@@ -281,10 +282,10 @@ interface UsedKey {
 
 /** A planned list. */
 export class PlannedList<B extends ListBlock = ListBlock> implements PreparedList {
-  /** Marks the object as bound to the thread that made it. */
+  /** Marks the object as bound to the thread that created it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly operation: 'put' | 'get';
-  /** The endpoint or connection that it is for. */
+  /** Its endpoint or connection. */
   readonly owner: object;
   readonly blocks: readonly B[];
   readonly byteLength: number;
@@ -338,12 +339,12 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
         throw entryError(entry, local.unmappedError('local memory'));
       }
       if (isIntact(used)) continue;
-      const rule = 'must keep the length that it was prepared with: its ArrayBuffer was detached or shortened';
+      const rule = 'must not change its length after prepareList: its ArrayBuffer was detached or shortened';
       throw entryError(entry, invalidParam('local', rule, hostBytes(local)?.byteLength));
     }
   }
 
-  /** Bytes of the blocks with the given numbers; of all without. */
+  /** Bytes of the blocks with these indices; without indices, of all blocks. */
   bytesOf(selected: ArrayLike<number> | undefined): number {
     if (selected === undefined) return this.byteLength;
     let sum = 0;

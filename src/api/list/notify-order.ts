@@ -1,5 +1,5 @@
 /**
- * The lists of one connection that end only when their bytes are in remote memory: the order of their notifications, and the flushes that wait for them. A
+ * The order of notifications of one connection, for lists that end only when their bytes are in remote memory, and the flushes that wait for these lists. A
  * notification is sent after those of earlier lists, unless these have failed.
  */
 
@@ -19,20 +19,20 @@ export class ListStart {
   /** Called when it ends. */
   readonly waiters: (() => void)[] = [];
   notifies = false;
-  /** True when its notification was sent, or will not be: it is the turn of the next one. */
+  /** True when its notification was sent, or will not be sent: then it is the turn of the next one. */
   hasPassed = false;
   /** Its neighbours among the starts that have not ended. */
   previous: ListStart | undefined = undefined;
   next: ListStart | undefined = undefined;
 }
 
-/** The lists that have not ended. A list without a notification costs no allocation in steady state. */
+/** The lists that have not ended. A list without a notification needs no allocation in steady state. */
 export class NotifyOrder {
   #first: ListStart | undefined = undefined;
   #last: ListStart | undefined = undefined;
   /** Ended starts without a notification, kept for reuse and linked by `next`. */
   #spare: ListStart | undefined = undefined;
-  /** Starts with a notification, in order: `#head` is the index of the first that has not passed, `#passed` the number of those that have. */
+  /** Starts with a notification, in order: `#head` is the index of the first one that has not passed, `#passed` the number of passed ones. */
   #notifying: ListStart[] = [];
   #head = 0;
   #passed = 0;
@@ -67,7 +67,7 @@ export class NotifyOrder {
     if (listStart !== undefined) this.#pass(listStart);
   }
 
-  /** Calls `ended` once for each list that has not ended, when it does; returns their number. */
+  /** Calls `ended` once for each list that has not ended, when it ends; returns their number. */
   await(ended: () => void): number {
     let count = 0;
     for (let start = this.#first; start !== undefined; start = start.next) {
@@ -77,7 +77,7 @@ export class NotifyOrder {
     return count;
   }
 
-  /** Undoes {@link await}; returns how many lists have not ended. */
+  /** Undoes {@link await}; returns the number of lists that have not ended. */
   stopAwaiting(ended: () => void): number {
     let count = 0;
     for (let start = this.#first; start !== undefined; start = start.next) {
@@ -89,7 +89,7 @@ export class NotifyOrder {
     return count;
   }
 
-  /** Removes a list that ends: its request may be started again from now on. {@link release} must follow. */
+  /** Removes a list that ends: from now on, its request may be started again. {@link release} must follow. */
   remove(list: FlushedList): ListStart | undefined {
     const start = list.listStart;
     if (start === undefined) return undefined;
@@ -104,7 +104,7 @@ export class NotifyOrder {
     return start;
   }
 
-  /** Continues what has waited for a removed list: the next notification, and flushes. */
+  /** Continues everything that waited for a removed list: the next notification, and flushes. */
   release(start: ListStart): void {
     if (start.notifies) this.#pass(start);
     const { waiters } = start;
@@ -115,7 +115,7 @@ export class NotifyOrder {
     this.#spare = start;
   }
 
-  /** Gives the turn to the next start, once. Compacts the queue when half of it has passed, so that each list costs the same however many wait. */
+  /** Gives the turn to the next start, once. Compacts the queue when half of it has passed, so that the cost per list is constant. */
   #pass(start: ListStart): void {
     if (start.hasPassed) return;
     start.hasPassed = true;
@@ -146,7 +146,7 @@ export class NotifyOrder {
         next.list.onTurn();
       }
     } catch (error) {
-      // A callback has thrown: the other notifications are sent all the same.
+      // If a callback throws, the other notifications are still sent.
       this.#isTaking = false;
       this.#takeTurns();
       throw error;

@@ -8,7 +8,7 @@ import type { Endpoint, TransferOptions } from '../contract/endpoint.ts';
 import { checkSignal } from '../contract/listener.ts';
 import type { CopyOptions, LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from '../contract/memory.ts';
 
-/** Bytes of host memory from which device memory is filled. */
+/** Size of the host buffer for filling device memory. */
 const FILL_BYTES_MAX = 2 ** 20;
 
 const RANGE_OPTIONS = ['offset', 'byteLength', 'signal'];
@@ -26,7 +26,7 @@ export class MemoryCopier {
   readonly #packOwnRkey: (memory: MemoryHandle) => Uint8Array;
   #endpoint: Endpoint | undefined = undefined;
 
-  /** @param packOwnRkey packs the key of memory for an endpoint of the context to itself, whatever peers may do with the memory */
+  /** @param packOwnRkey packs the key of memory for an endpoint of the context to itself, regardless of the protection for peers */
   constructor(context: Pick<Context, 'worker'>, packOwnRkey: (memory: MemoryHandle) => Uint8Array) {
     this.#context = context;
     this.#packOwnRkey = packOwnRkey;
@@ -108,7 +108,7 @@ export class MemoryCopier {
   }
 }
 
-/** Refuses a copy inside device memory whose ranges overlap: cards copy long ones in parts, in any order. */
+/** Rejects copies inside device memory with overlapping ranges, because cards copy long ranges in slices, in any order. */
 function refuseOverlap(
   from: MemoryHandle,
   to: MemoryHandle,
@@ -121,12 +121,12 @@ function refuseOverlap(
   if (from.memoryType !== to.memoryType || from.sysDevice !== to.sysDevice || byteLength === 0) return;
   const distance = from.address + BigInt(offset) - (to.address + BigInt(targetOffset));
   if (distance >= byteLength || distance <= -byteLength) return;
-  const rule = 'must be such that the ranges of device memory do not overlap';
+  const rule = 'must not make the ranges of device memory overlap';
   throw invalidParam('targetOffset', rule, targetOffset);
 }
 
 /**
- * The range of mapped memory that options name.
+ * The range of mapped memory in options.
  * @param length default: all from `offset` on
  * @throws UcxError ERR_INVALID_PARAM; ERR_CLOSED for unmapped memory; AbortError
  */
@@ -151,7 +151,7 @@ function checkRange(memory: MemoryHandle, offset: number, byteLength: number, na
   }
   if (offset + byteLength > size) throw outsideOf('memory', name, { offset, byteLength, size });
   if (memory.bytes !== undefined && memory.bytes.byteLength !== size) {
-    throw invalidParam('memory', 'must keep the length it was mapped with: its ArrayBuffer was detached', size);
+    throw invalidParam('memory', 'must not change its length while mapped: its ArrayBuffer was detached', size);
   }
 }
 

@@ -109,7 +109,7 @@ describe('the cache of remote keys', () => {
     expect(cache.size).toBe(2);
   });
 
-  it('compares with a copy of its own: the bytes of a message are overwritten by the next one', () => {
+  it('compares with its own copy: the bytes of a message are overwritten by the next one', () => {
     const cache = new KeyCache<RemoteKey>(LIMITS);
     const unpacked: Uint8Array[] = [];
     const bytes = Uint8Array.of(1, 2, 3);

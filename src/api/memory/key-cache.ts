@@ -1,20 +1,20 @@
 /**
- * Unpacked remote keys of peers, kept because a peer sends from, and receives into, the same memory again and again, and unpacking attaches memory. Bounded in
- * number and bytes. Keys in use are never dropped, and stale keys are not kept, because a key may hold the memory itself.
+ * Unpacked remote keys of peers, cached because a peer usually sends from and receives into the same memory repeatedly, and unpacking attaches memory.
+ * Bounded in number and bytes. Keys in use are never evicted, and stale keys are not kept, because a key may hold the memory itself.
  */
 
 import { OPEN } from '../../ucs/debug/diagnostics.ts';
 import { equalBytes } from '../../ucs/memory/bytes.ts';
 import type { RemoteKey } from '../contract/memory.ts';
 
-/** The bounds of a cache. Keys in use count, and are kept in any case. */
+/** The bounds of a cache. Keys in use count, but are never evicted. */
 export interface KeyCacheLimits {
   readonly keysMax: number;
-  /** Bytes behind the keys: attached memory stays allocated while a key of it is kept. Default without a bound */
+  /** Bytes behind the keys: attached memory stays allocated while its key is cached. Default: unlimited */
   readonly bytesMax?: number;
 }
 
-/** A kept key. */
+/** A cached key. */
 interface Entry<K> {
   readonly peer: number;
   readonly packed: Uint8Array;
@@ -27,11 +27,11 @@ interface Entry<K> {
 export class KeyCache<K extends RemoteKey> {
   readonly #keysMax: number;
   readonly #bytesMax: number;
-  /** In the order of their last use. */
+  /** In the order of the last use. */
   readonly #byId: Map<string, Entry<K>> = new Map();
   readonly #byKey: Map<K, Entry<K>> = new Map();
 
-  /** The key that was acquired last: usually it is the next one too, and comparing bytes is cheaper than making an id of them. */
+  /** The last acquired key: usually the next one is the same, and comparing bytes is cheaper than building an id from them. */
   #last: Entry<K> | undefined = undefined;
   #bytes = 0;
 
@@ -40,15 +40,15 @@ export class KeyCache<K extends RemoteKey> {
     this.#bytesMax = bytesMax;
   }
 
-  /** Keys that are kept. */
+  /** Number of cached keys. */
   get size(): number {
     return this.#byId.size;
   }
 
   /**
-   * The key for these bytes, from before or unpacked now; {@link release} gives it back. Throws what `unpack` throws.
-   * @param packed copied where it is kept
-   * @param unpack is given that copy
+   * The key for these bytes, cached or unpacked now; {@link release} returns it. Throws what `unpack` throws.
+   * @param packed copied if it is cached
+   * @param unpack called with the copy
    * @param peer number of the peer, in a cache for several
    */
   acquire(packed: Uint8Array, unpack: (packed: Uint8Array) => K, peer = 0): K {
@@ -61,11 +61,11 @@ export class KeyCache<K extends RemoteKey> {
   }
 
   #find(given: Uint8Array, unpack: (packed: Uint8Array) => K, peer: number): Entry<K> {
-    // Copied first: the peer may be able to change the given bytes.
+    // Copied first: the peer may be able to change the original bytes.
     const packed = given.slice();
     const id = `${peer} ${Buffer.from(packed.buffer).toString('latin1')}`;
     let entry = this.#byId.get(id);
-    // Of memory that is gone: there may be other memory now.
+    // The memory was released: the address may belong to other memory now.
     if (entry?.rkey.live === false) {
       this.#drop(entry);
       entry = undefined;
@@ -82,7 +82,7 @@ export class KeyCache<K extends RemoteKey> {
     return entry;
   }
 
-  /** Gives a key back. @param isStale the memory behind it is gone: the key is not kept */
+  /** Releases a key. @param isStale true if its memory was released: then the key is not cached */
   release(rkey: K, isStale = false): void {
     const entry = this.#byKey.get(rkey);
     if (entry === undefined) {
@@ -94,7 +94,7 @@ export class KeyCache<K extends RemoteKey> {
     this.#dropDead();
   }
 
-  /** Drops all keys; those in use are dropped when they are released. */
+  /** Evicts all keys; keys in use are dropped when they are released. */
   close(): void {
     for (const entry of [...this.#byId.values()]) this.#drop(entry);
   }

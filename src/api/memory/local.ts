@@ -1,6 +1,6 @@
 /**
- * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Worker addresses and remote keys as programs
- * give them: their types, the engine that packed them, options for those of programs without this library.
+ * Local memory of a message: a range or a list of ranges, with their checks, and copies between it and host bytes. Also worker addresses and remote keys as
+ * passed by programs: their types, the engine that packed them, and options for those from programs without this library.
  */
 
 import { copyBytes, hasBytes, isBytes } from '../../ucs/memory/bytes.ts';
@@ -14,7 +14,7 @@ import { OwnedMemory } from './owned.ts';
 
 const PIECE_FIELDS: readonly string[] = ['memory', 'offset', 'byteLength'];
 
-/** One piece of local memory, with the handle type of an engine. */
+/** One range of local memory, with the handle type of an engine. */
 export interface PieceOf<M extends LocalMemory> extends IovPiece {
   readonly memory: M;
 }
@@ -26,25 +26,25 @@ export interface LocalRange<M extends LocalMemory = LocalMemory> {
   readonly byteLength: number;
 }
 
-/** Local memory as a program gives it: a range, or a list of pieces, which have their own ranges. */
+/** Local memory as passed by a program: a range, or a list of ranges. */
 export interface GivenMemory<M extends LocalMemory = LocalMemory> {
   readonly local: M | readonly PieceOf<M>[];
   readonly localOffset: number;
   readonly byteLength: number;
 }
 
-/** A checked piece. */
+/** A checked range. */
 export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly memory: M;
   readonly offset: number;
   readonly byteLength: number;
-  /** Offset of the piece in the message. */
+  /** Offset of the range in the message. */
   readonly start: number;
 }
 
 /**
- * The length of memory that is not checked yet: 0 for a value that is not memory.
- * @throws UcxError ERR_INVALID_PARAM for bytes that were detached, which would be a transfer of nothing
+ * The length of unchecked memory: 0 for a value that is not memory.
+ * @throws UcxError ERR_INVALID_PARAM for detached bytes, whose transfer would move nothing
  */
 export function byteLengthOf(memory: unknown): number {
   if (OwnedMemory.isGenuine(memory)) return memory.byteLength;
@@ -54,7 +54,7 @@ export function byteLengthOf(memory: unknown): number {
   return byteLength;
 }
 
-/** Whether an array of length 0 has lost its bytes: methods of arrays throw then. */
+/** Whether an array of length 0 is detached: methods of arrays throw then. */
 function isLost(bytes: Uint8Array): boolean {
   try {
     bytes.at(0);
@@ -64,14 +64,14 @@ function isLost(bytes: Uint8Array): boolean {
   }
 }
 
-/** The bytes of memory from an offset that is not checked yet: 0 if it is no number, which would not be subtracted if it were a bigint. */
+/** Bytes after an unchecked offset: 0 if it is not a number, because a bigint could not be subtracted. */
 export function bytesFrom(byteLength: number, offset: number): number {
   return typeof offset === 'number' ? byteLength - offset : 0;
 }
 
 /**
- * Checks a range of local memory: the type of the memory, its owner, the range, and the access.
- * @param access accesses of the operation to it: bits of MemAccess
+ * Checks a range of local memory: type and owner of the memory, the range, and the access.
+ * @param access required accesses: bits of MemAccess
  */
 export function checkLocal(owner: object, { local, localOffset, byteLength }: LocalRange, access: number): void {
   if (isRangeOfBytes(local, localOffset, byteLength)) return;
@@ -79,13 +79,13 @@ export function checkLocal(owner: object, { local, localOffset, byteLength }: Lo
   if (OwnedMemory.isGenuine(local)) local.requireAccess(access, 'local');
 }
 
-/** Whether a value is host bytes that contain a range: everything else has to be looked at rule by rule. */
+/** Whether a value is host bytes that contain a range, which needs no further checks. */
 export function isRangeOfBytes(local: unknown, offset: number, byteLength: number): boolean {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
   return areWhole && isBytes(local) && hasBytes(local, offset + byteLength);
 }
 
-/** Checks every rule separately, for mapped memory and for the message of an error. */
+/** Checks every rule separately, for mapped memory and for error messages. */
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = OwnedMemory.isGenuine(local);
   if (!isHandle && !isBytes(local)) throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
@@ -104,13 +104,13 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
   if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
     throw invalidParam(
       'local',
-      'must keep the length it was mapped with: its ArrayBuffer was detached',
+      'must not change its length while mapped: its ArrayBuffer was detached',
       local.bytes.byteLength,
     );
   }
 }
 
-/** Checks the fields of a piece of a list: a misspelt offset would move other bytes. @throws UcxError ERR_INVALID_PARAM */
+/** Checks the fields of a range in a list: a misspelt offset would move other bytes. @throws UcxError ERR_INVALID_PARAM */
 export function checkPieceFields(piece: IovPiece, index: number): void {
   if (typeof piece !== 'object' || piece === null || !isOptions(piece) || OwnedMemory.isGenuine(piece)) {
     const rule = `element ${index} must be { memory, offset, byteLength }`;
@@ -119,13 +119,13 @@ export function checkPieceFields(piece: IovPiece, index: number): void {
   checkOptions(piece, `local[${index}]`, PIECE_FIELDS);
 }
 
-/** Whether a value that is not checked yet is one piece, and not memory or a list. */
+/** Whether an unchecked value is one range, not memory or a list. */
 export function isPiece(local: MessageBuffer): local is IovPiece {
   if (typeof local !== 'object' || local === null || isBytes(local) || Array.isArray(local)) return false;
   return !OwnedMemory.isGenuine(local) && 'memory' in local;
 }
 
-/** The range of one piece; the rest is checked when the operation starts. @throws UcxError ERR_INVALID_PARAM */
+/** Memory, offset and length of one range; the rest is checked when the operation starts. @throws UcxError ERR_INVALID_PARAM */
 export function rangeOfPiece(piece: IovPiece): readonly [memory: LocalMemory, offset: number, byteLength: number] {
   checkOptions(piece, 'local', PIECE_FIELDS);
   const { memory, offset = 0 } = piece;
@@ -136,8 +136,8 @@ export function rangeOfPiece(piece: IovPiece): readonly [memory: LocalMemory, of
 }
 
 /**
- * Checks a list and computes the offset of every piece.
- * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
+ * Checks a list and computes the offset of every range.
+ * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} ranges or an invalid range
  */
 function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[], access: number): Piece<M>[] {
   if (iov.length > IOV_MAX) throw invalidParam('local', `must have at most ${IOV_MAX} elements`, iov.length);
@@ -154,7 +154,7 @@ function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf
   });
 }
 
-/** The checked pieces of a list; undefined for other local memory, which is not checked. */
+/** The checked ranges of a list; undefined for other local memory, which is not checked. */
 export function checkedList<M extends LocalMemory>(
   owner: object,
   local: M | readonly PieceOf<M>[],
@@ -163,12 +163,12 @@ export function checkedList<M extends LocalMemory>(
   return isList(local) ? checkPieces(owner, local, access) : undefined;
 }
 
-/** True for a list of pieces. */
+/** True for a list of ranges. */
 export function isList<M extends LocalMemory>(local: M | readonly PieceOf<M>[]): local is readonly PieceOf<M>[] {
   return Array.isArray(local);
 }
 
-/** Checks local memory of either form: a range, or a list whose pieces have their own ranges. */
+/** Checks local memory of either form: a range, or a list of ranges. */
 export function piecesOf<M extends LocalMemory>(owner: object, given: GivenMemory<M>, access: number): Piece<M>[] {
   const { local, localOffset, byteLength } = given;
   if (isList(local)) return checkPieces(owner, local, access);
@@ -177,12 +177,12 @@ export function piecesOf<M extends LocalMemory>(owner: object, given: GivenMemor
   return [pieceOf(range)];
 }
 
-/** A checked range as the only piece of a message. */
+/** A checked range as the only range of a message. */
 export function pieceOf<M extends LocalMemory>({ local, localOffset, byteLength }: LocalRange<M>): Piece<M> {
   return { memory: local, offset: localOffset, byteLength, start: 0 };
 }
 
-/** Bytes of a list of pieces. */
+/** Bytes of a list of ranges. */
 export function bytesOf(pieces: readonly Piece[]): number {
   const last = pieces.at(-1);
   return last === undefined ? 0 : last.start + last.byteLength;
@@ -193,19 +193,19 @@ export function hostBytes(local: LocalMemory): Uint8Array | undefined {
   return local instanceof Uint8Array ? local : local.bytes;
 }
 
-/** The first `byteLength` bytes of a list of pieces. */
+/** The first `byteLength` bytes of a list of ranges. */
 export function cut<M extends LocalMemory>(pieces: readonly Piece<M>[], byteLength: number): Piece<M>[] {
   return pieces
     .filter(({ start }) => start < byteLength)
     .map((piece) => ({ ...piece, byteLength: Math.min(piece.byteLength, byteLength - piece.start) }));
 }
 
-/** True if the processor can access all pieces. */
+/** True if the processor can access all ranges. */
 export function areHost(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
 }
 
-/** False if some of the memory was unmapped, detached or shortened meanwhile. */
+/** False if some of the memory has been unmapped, detached or shortened. */
 export function areMapped(pieces: readonly Piece[]): boolean {
   return pieces.every(
     ({ memory, offset, byteLength }) =>
@@ -213,17 +213,17 @@ export function areMapped(pieces: readonly Piece[]): boolean {
   );
 }
 
-/** False if host memory was detached or shortened meanwhile. */
+/** False if host memory has been detached or shortened. */
 export function areIntact(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory, offset, byteLength }) => holdsBytes(hostBytes(memory), offset, byteLength));
 }
 
-/** False for host bytes that are shorter than a range in them, such as those of a detached ArrayBuffer. */
+/** False for host bytes that are too short for a range, such as those of a detached ArrayBuffer. */
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
   return bytes === undefined || hasBytes(bytes, offset + byteLength);
 }
 
-/** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */
+/** Calls `run` with the intersection of every range with `[from, from + byteLength)` of the message. */
 export function eachPart<M extends LocalMemory>(
   pieces: readonly Piece<M>[],
   from: number,
@@ -237,7 +237,7 @@ export function eachPart<M extends LocalMemory>(
   }
 }
 
-/** Copies `[from, from + byteLength)` of a message of host pieces to `target`. */
+/** Copies `[from, from + byteLength)` of a message in host memory to `target`. */
 export function gather(
   pieces: readonly Piece[],
   from: number,
@@ -250,7 +250,7 @@ export function gather(
   });
 }
 
-/** Copies bytes into `[to, to + byteLength)` of a message of host pieces. */
+/** Copies bytes to `[to, to + byteLength)` of a message in host memory. */
 export function scatter(
   pieces: readonly Piece[],
   to: number,
@@ -269,14 +269,17 @@ const HOST_ADDRESSES_END = 2 ** 48;
 /** Kind of packed bytes, for errors. */
 export type PackedKind = 'worker address' | 'remote key';
 
-/** The marks of packed bytes, little-endian: of the native engine their first four bytes, of the engine libucx (`gUCX`, `gUCK`) their last, behind those of libucp. */
+/**
+ * Marks of packed bytes, little-endian: for the native engine their first four bytes, for the engine libucx (`gUCX`, `gUCK`) the last four, after the bytes
+ * of libucp.
+ */
 export const PACKED_MARKS: Readonly<Record<EngineName, Readonly<Record<PackedKind, number>>>> = {
   native: { 'worker address': 0x4150_4355, 'remote key': 0x5945_4b52 },
   libucx: { 'worker address': 0x5843_5567, 'remote key': 0x4b43_5567 },
 };
 const MARK_BYTES = 4;
 
-/** Whether the address is that of another program. @throws UcxError ERR_INVALID_PARAM */
+/** Whether the address comes from another program. @throws UcxError ERR_INVALID_PARAM */
 export function checkRawAddress({ rawAddress = false }: AddressEndpointOptions): boolean {
   if (typeof rawAddress !== 'boolean') throw invalidParam('rawAddress', 'must be true or false', rawAddress);
   return rawAddress;
@@ -297,14 +300,14 @@ export function checkPackedKey(packed: Uint8Array, engine: EngineName): void {
   checkEngine(packed, 'remote key', engine);
 }
 
-/** Bytes of the other engine, or of the other kind, would be read as noise; libucp even aborts the process. */
+/** Detects bytes of the other engine or kind, which would be misread; libucp even aborts the process. */
 function checkEngine(packed: Uint8Array, kind: PackedKind, engine: EngineName): void {
   if (packed.byteLength < MARK_BYTES) return;
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const marks = { native: view.getUint32(0, true), libucx: view.getUint32(packed.byteLength - MARK_BYTES, true) };
   const other = engine === 'native' ? 'libucx' : 'native';
   const otherKind = kind === 'remote key' ? 'worker address' : 'remote key';
-  // A checksum may look like a mark: that of this engine decides.
+  // A checksum may look like a mark: the mark of this engine has priority.
   if (marks[engine] === PACKED_MARKS[engine][kind]) return;
   if (marks[engine] === PACKED_MARKS[engine][otherKind]) throw malformed(kind, `is a ${otherKind}`);
   if (!Object.values(PACKED_MARKS[other]).includes(marks[other])) return;
@@ -315,7 +318,7 @@ function checkEngine(packed: Uint8Array, kind: PackedKind, engine: EngineName): 
   );
 }
 
-/** The error for bytes that are not an address or a key. */
+/** The error for bytes that are not a valid address or key. */
 export function malformed(kind: PackedKind, rule: string): UcxError {
   return new UcxError({
     code: kind === 'remote key' ? 'ERR_RKEY_MALFORMED' : 'ERR_ADDRESS_MALFORMED',
@@ -337,7 +340,7 @@ export function checkRawMemory(options: RkeyOptions): RawRemoteMemory | undefine
   }
   const isInteger = typeof address === 'bigint' || Number.isSafeInteger(address);
   if (!isInteger || address < 0 || Number(address) + byteLength > HOST_ADDRESSES_END) {
-    throw invalidParam('raw.address', 'must be an address of host memory, with all bytes below 2^48', address);
+    throw invalidParam('raw.address', 'must be an address of host memory that ends below 2^48', address);
   }
   return raw;
 }
@@ -347,6 +350,6 @@ export function otherPrograms(kind: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
     status: Status.UNSUPPORTED,
-    message: `a ${kind} of another UCX program needs the engine libucx (UCX_ENGINE=libucx): the native engine does not speak UCX's wire protocol`,
+    message: `a ${kind} of another UCX program needs the engine libucx (UCX_ENGINE=libucx): the native engine does not implement UCX's wire protocol`,
   });
 }

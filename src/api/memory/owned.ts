@@ -1,6 +1,6 @@
 /**
- * Mapped memory, the part that all engines share: owner, address, length and state. Engines add their registrations. An unpacked remote key, the part
- * that all engines share: owner, and address and length of the memory. Engines add their own keys.
+ * Implementation of mapped memory that all engines share: owner, address, length and state; and of unpacked remote keys: owner, address and length of the
+ * memory. Engines add their registrations and keys.
  */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
@@ -42,14 +42,14 @@ export type NativeMemory = OwnedMemory & { readonly owner: MemoryOwner };
 
 /** Mapped memory. */
 export abstract class OwnedMemory implements MemoryHandle {
-  /** The context that mapped it. The first field, because it makes cloning fail before bytes are cloned. */
+  /** The context that mapped it. Must be the first field, because it makes cloning fail before bytes are cloned. */
   readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly byteLength: number;
   readonly bytes: Uint8Array | undefined;
-  /** What it may be used for: bits of MemAccess. */
+  /** Permitted accesses: bits of MemAccess. */
   readonly access: number;
   #mapped = true;
   #lost: UcxError | undefined = undefined;
@@ -73,23 +73,23 @@ export abstract class OwnedMemory implements MemoryHandle {
     return this.#mapped && this.#lost === undefined;
   }
 
-  /** The error for a use of memory that is not mapped. @param name of the handle in the message */
+  /** The error for a use of unmapped memory. @param name of the handle in the message */
   unmappedError(name = 'memory'): UcxError {
     return this.#lost ?? closedError(name, 'unmapped');
   }
 
   /**
-   * Refuses a handle that is not among those that a context has mapped.
-   * @throws UcxError ERR_INVALID_PARAM that says why: not a handle, of another context, already unmapped
+   * Rejects a handle that a context has not mapped.
+   * @throws UcxError ERR_INVALID_PARAM with the reason: not a handle, of another context, already unmapped
    */
   static refuse(owner: object, handle: unknown): never {
     if (!OwnedMemory.isGenuine(handle)) throw invalidParam('handle', 'must be a memory handle from memMap', handle);
     if (handle.owner !== owner)
       throw invalidParam('handle', 'must be mapped by this context, not by another one', handle);
-    throw argumentError('handle', 'must be mapped', 'unmapped', 'the memory is already unmapped');
+    throw argumentError('handle', 'must be mapped', 'unmapped', 'the memory has been unmapped');
   }
 
-  /** Marks the memory as lost, with the error for its uses; for the context. It can still be unmapped. */
+  /** Marks the memory as lost, with the error for later uses; for the context. It can still be unmapped. */
   lose(error: UcxError): void {
     this.#lost ??= error;
   }
@@ -135,7 +135,7 @@ export abstract class OwnedMemory implements MemoryHandle {
     return await run(native, native.owner.copier);
   }
 
-  /** Refuses an operation that the protection does not permit. @throws UcxError ERR_INVALID_PARAM */
+  /** Rejects an operation that the protection does not permit. @throws UcxError ERR_INVALID_PARAM */
   requireAccess(access: number, argument = 'memory'): void {
     if ((this.access & access) !== access) throw refusedAccess(argument, access, this.access);
   }
@@ -159,7 +159,7 @@ showAs(OwnedMemory, 'MemoryHandle', ({ memoryType, sysDevice, byteLength, addres
   state: mapped ? 'mapped' : 'unmapped',
 }));
 
-/** Address and length of the memory behind a key, and what peers may do with it. */
+/** Address and length of the memory behind a key, and the permitted accesses of peers. */
 export interface RemoteExtent {
   readonly memoryType: MemoryType;
   readonly address: bigint;
@@ -171,13 +171,13 @@ export interface RemoteExtent {
 /** An unpacked remote key. */
 export abstract class OwnedRemoteKey implements RemoteKey {
   readonly thread: symbol = THREAD_BOUND;
-  /** The endpoint or connection for which it was unpacked. */
+  /** The endpoint or connection that unpacked it. */
   readonly owner: object;
   readonly memoryType: MemoryType;
   /** Address of the first byte at the owner of the memory. */
   readonly address: bigint;
   readonly byteLength: number;
-  /** What operations with it may do: bits of MemAccess. */
+  /** Permitted accesses: bits of MemAccess. */
   readonly access: number;
   #released = false;
 
@@ -220,7 +220,7 @@ export abstract class OwnedRemoteKey implements RemoteKey {
     this.release();
   }
 
-  /** The parts of a key that is not released. */
+  /** The components of an unreleased key. */
   protected abstract describeParts(): readonly RemoteKeyPart[];
   /** Releases the keys of the engine; called once. */
   protected abstract releaseParts(): void;
@@ -238,7 +238,7 @@ showAs(OwnedRemoteKey, 'RemoteKey', (key) => {
   };
 });
 
-/** The first source that a key tells. */
+/** The first source in the components of a key. */
 function sourceText(parts: readonly RemoteKeyPart[]): string | undefined {
   const source = parts.find((part) => part.source !== undefined)?.source;
   if (source === undefined) return undefined;
@@ -265,7 +265,7 @@ export function checkRemote(owner: object, range: RemoteRange, access: number): 
   if (!isInside) refuseRemote(owner, range, access);
 }
 
-/** Throws the error of {@link checkRemote}: apart from it, so that it is small enough to be compiled into its callers. */
+/** Throws the error of {@link checkRemote}; a separate function, so that checkRemote is small enough to be inlined. */
 function refuseRemote(owner: object, { rkey, remoteOffset: offset, byteLength }: RemoteRange, access: number): never {
   if (!OwnedRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint, not by another one', rkey);
@@ -278,12 +278,12 @@ function refuseRemote(owner: object, { rkey, remoteOffset: offset, byteLength }:
 }
 
 /**
- * The same for an atomic operation, whose word must be aligned.
+ * Checks the remote side of an atomic operation, whose word must be aligned.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function checkRemoteWord(owner: object, word: RemoteRange): void {
   checkRemote(owner, word, ATOMIC_ACCESS);
   const { remoteOffset, byteLength } = word;
   if (remoteOffset % byteLength === 0) return;
-  throw invalidParam('remoteOffset', `must be a multiple of the ${byteLength} bytes of the word`, remoteOffset);
+  throw invalidParam('remoteOffset', `must be a multiple of the word size of ${byteLength} bytes`, remoteOffset);
 }

@@ -7,7 +7,7 @@ import type { LocalBuffer, RemoteKey } from '../contract/memory.ts';
 import type { AmSendParams, RequestParams } from '../contract/request.ts';
 import type { Piece } from '../memory/local.ts';
 
-/** What moves bytes of remote memory. */
+/** Operations on remote memory. */
 export const Operation = { PUT: 0, GET: 1 } as const;
 export type Operation = (typeof Operation)[keyof typeof Operation];
 
@@ -21,21 +21,21 @@ export function operationOf(name: 'put' | 'get'): Operation {
   return name === 'put' ? Operation.PUT : Operation.GET;
 }
 
-/** What a record refers to between operations: unlike any object, it is stored without a write barrier, of which a message would have six. */
+/** Empty value of references between operations: in contrast to an object, it is stored without a write barrier, of which a message would have six. */
 const NOTHING = undefined as never;
 
 /**
- * The arguments. The edge of the API begins and fills the record, and ends it when the operation has been started, also after an exception. In between
- * no code of the program may run, because it may begin the next operation: the edge reads what can have getters (parameters, lists) before it begins,
- * and a protocol that has started a request reads nothing of the record after that. Numbers of other kinds of operations keep old values.
+ * The arguments. The API entry fills the record, and clears it when the operation was started, also after an exception. In between, no code of the program
+ * may run, because it may begin the next operation: the entry reads everything that can have getters (parameters, lists) before, and a protocol that has
+ * started a request does not read the record afterwards. Numbers of other kinds of operations keep old values.
  */
 export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, P extends Piece = Piece> {
   /** The connection or endpoint; undefined for an operation of the worker. */
   connection: C = NOTHING;
   params: RequestParams | undefined = undefined;
-  /** False if the program wants a request in any case (noImmediateCompletion). */
+  /** False if the program requires a request (noImmediateCompletion). */
   isImmediate = true;
-  /** The local memory: a range that is not checked, or a list that is. */
+  /** The local memory: an unchecked range, or a checked list. */
   local: L = NOTHING;
   pieces: readonly P[] | undefined = undefined;
   localOffset = 0;
@@ -44,7 +44,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
   operation: Operation = Operation.PUT;
   rkey: K = NOTHING;
   remoteOffset = 0;
-  /** A transport has had no resources for it just now: it waits without being tried again. */
+  /** True if a transport has had no resources for it just now: it is queued without another attempt. */
   isBlocked = false;
   /** The tag, as signed words. */
   tagLow = 0;
@@ -56,7 +56,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
   amHeader: Uint8Array | undefined = undefined;
   protocol: AmSendParams['protocol'] = undefined;
 
-  /** Begins an operation. @param connection undefined for one of the worker; @param pieces of a list, checked */
+  /** Begins an operation. @param connection undefined for an operation of the worker; @param pieces ranges of a list, checked */
   begin(connection: C | undefined, params: RequestParams | undefined, pieces?: readonly P[]): this {
     const isImmediate = endsInCall(params);
     this.connection = connection as C;
@@ -74,7 +74,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
     return this;
   }
 
-  /** Sets what a put or get does with which remote memory, which is not checked. */
+  /** Sets operation and remote memory of a put or get, which are not checked. */
   move(operation: Operation, rkey: K, remoteOffset: number, isBlocked = false): this {
     this.operation = operation;
     this.rkey = rkey;
@@ -83,7 +83,7 @@ export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, 
     return this;
   }
 
-  /** Ends the operation for the record, which must not keep memory of the program alive. */
+  /** Clears the record, which must not keep memory of the program alive. */
   end(): void {
     this.connection = NOTHING;
     this.params = undefined;

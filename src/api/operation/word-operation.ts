@@ -11,10 +11,10 @@ const WORD64_MAX = (1n << 64n) - 1n;
 const WORD64_MIN = -(1n << 63n);
 const WORD32_MAX = 2 ** 32 - 1;
 const WORD32_MIN = -(2 ** 31);
-/** Small operands as bigints: making one takes longer than the operation. */
+/** Small operands as bigints, because creating a bigint takes longer than the operation. */
 const SMALL_WORDS: readonly bigint[] = Array.from({ length: 256 }, (_, value) => BigInt(value));
 
-/** The operands and the result of one operation. It can be used again. */
+/** Operands and result of one operation. Reusable. */
 export class WordOperation implements AtomicCall {
   operation: AtomicOperation = AtomicOperation.ADD;
   wordBytes: 4 | 8 = 8;
@@ -25,7 +25,7 @@ export class WordOperation implements AtomicCall {
   result32 = 0;
   result64 = 0n;
 
-  /** An operation whose operands were checked elsewhere; bits beyond the word are cut off. */
+  /** An operation with operands that were checked elsewhere; excess bits are cut off. */
   static of(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint): WordOperation {
     const call = new WordOperation();
     call.operation = operation;
@@ -64,7 +64,7 @@ export class WordOperation implements AtomicCall {
   }
 
   #setCompare(compare: number | bigint | undefined): void {
-    if (compare === undefined) throw invalidParam('compare', 'must be given for cswap', compare);
+    if (compare === undefined) throw invalidParam('compare', 'must be set for cswap', compare);
     if (this.wordBytes === 4) this.compare32 = word32('compare', compare);
     else this.compare64 = word64('compare', compare);
   }
@@ -120,14 +120,14 @@ function operationOf(name: AtomicName): AtomicOperation {
   }
 }
 
-/** An operand as a signed word; it may be given unsigned. */
+/** An operand as a signed word; unsigned values are accepted too. */
 function word32(argument: string, value: number | bigint): number {
   const word = typeof value === 'bigint' ? Number(value) : value;
   if (Number.isInteger(word) && word >= WORD32_MIN && word <= WORD32_MAX) return word | 0;
   throw invalidParam(argument, 'must be an integer of 32 bits', value);
 }
 
-/** An operand as an unsigned word; negative ones are taken as two's complement. */
+/** An operand as an unsigned word; negative values are converted to two's complement. */
 function word64(argument: string, value: number | bigint): bigint {
   if (typeof value === 'number') {
     if (!Number.isSafeInteger(value))

@@ -140,7 +140,7 @@ describe('automatic progress', () => {
     expect(other.sleepers.size).toBe(0);
   });
 
-  it('keeps the process alive for a number of turns only, and goes on', async () => {
+  it('keeps the process alive for a number of turns only, and continues', async () => {
     const worker = new FakeWorker();
     worker.left = Number.POSITIVE_INFINITY;
     worker.automatic.begin();

@@ -1,6 +1,6 @@
 /**
- * Automatic progress of a worker that the program does not drive: bounded turns of the event loop while there is work, and a sleep on the events of the
- * transports otherwise. It does not keep the process alive; awaited operations do.
+ * Automatic progress of a worker: bounded turns of the event loop while there is work, and a sleep on the events of the transports otherwise. It does not
+ * keep the process alive; awaited operations do.
  */
 
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
@@ -8,9 +8,9 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { cancelTurn, inNextTurn } from '../../ucs/sys/next-turn.ts';
 import { type Progressable, progressInBackground } from './progressable.ts';
 
-/** The longest time of one turn, after which the event loop runs. */
+/** Maximum time of one turn, after which the event loop runs. */
 const TURN_NS_MAX = 1e6;
-/** Turns with work, without a sleep between them, that may keep the process alive. */
+/** Consecutive turns with work that may keep the process alive. */
 const KEPT_TURNS_MAX = 64;
 
 /** The automatic progress of one worker. */
@@ -41,7 +41,7 @@ export class AutomaticProgress {
     this.#isDriven = isDriven;
   }
 
-  /** There may be work from now on. Cheap, and without effect in a loop that does not return to the event loop. */
+  /** Starts automatic progress, because there may be work from now on. Cheap, and without effect in a loop that does not return to the event loop. */
   begin(): void {
     this.#begun = !this.#closed;
     this.look();
@@ -51,12 +51,12 @@ export class AutomaticProgress {
   look(): void {
     if (!this.#begun || this.#isScheduled) return;
     this.#isScheduled = true;
-    // An immediate that does not keep the process alive would not run while the event loop waits for something else.
+    // An immediate that does not keep the process alive would not run while the event loop is idle.
     if (this.#turns < KEPT_TURNS_MAX) this.#turn = inNextTurn(this.#onTurn);
     else this.#freePort().postMessage(undefined);
   }
 
-  /** Ends for good; a sleep that goes on has no effect. */
+  /** Stops permanently; a pending sleep has no effect any more. */
   close(): void {
     this.#closed = true;
     this.#begun = false;
@@ -65,7 +65,7 @@ export class AutomaticProgress {
     this.#channel = undefined;
   }
 
-  /** Its messages are turns that do not keep the process alive. */
+  /** A message port whose messages schedule turns without keeping the process alive. */
   #freePort(): MessagePort {
     if (this.#channel === undefined) {
       this.#channel = new MessageChannel();
@@ -78,7 +78,7 @@ export class AutomaticProgress {
   #run(): void {
     this.#isScheduled = false;
     if (!this.#begun || this.#isDriven()) return;
-    // A program that polls, and lets the event loop run in between, keeps the control.
+    // A program that polls, and lets the event loop run in between, stays in control.
     const isPolled = this.#worker.progressCalls !== this.#seenCalls;
     const nowNs = this.#clock.nowNs();
     if (!isPolled && this.#makeProgress(nowNs)) {
@@ -93,7 +93,7 @@ export class AutomaticProgress {
     }
   }
 
-  /** Makes progress until there is nothing to do, within the time of a turn; true if there was something. */
+  /** Makes progress until there is nothing to do, within the time of a turn; true if there was something to do. */
   #makeProgress(nowNs: number): boolean {
     const deadlineNs = nowNs + TURN_NS_MAX;
     let isWork = false;

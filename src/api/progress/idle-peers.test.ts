@@ -49,7 +49,7 @@ class Waiting {
 }
 
 describe('an idle peer', () => {
-  it('of this thread is told once, after a second without its progress', () => {
+  it('of this thread is reported once, after a second without its progress', () => {
     const waiting = new Waiting();
     waiting.own('a', true);
     waiting.await('a');
@@ -65,7 +65,7 @@ describe('an idle peer', () => {
     expect(waiting.warnings.length).toBe(1);
   });
 
-  it('of this thread is not told while it makes progress, or if it does so by itself', () => {
+  it('of this thread is not reported while it makes progress, or if its progress is automatic', () => {
     const waiting = new Waiting();
     const manual = waiting.own('a', true);
     waiting.own('b', false);
@@ -78,7 +78,7 @@ describe('an idle peer', () => {
     expect(waiting.warnings).toEqual([]);
   });
 
-  it('of another process is told if it is manual and owes an answer, with its place', () => {
+  it('of another process is reported if it is manual and owes a reply, with its process', () => {
     const waiting = new Waiting();
     waiting.await('a', { isManual: true, owesAnswer: true, place: 'process 12' });
     waiting.await('b', { isManual: true });

@@ -1,10 +1,10 @@
 /** Warns once for each peer whose program selected manual progress and makes none while operations wait for it. Checks at most once a second. */
 
-/** The time without progress before a warning, and between two looks. */
+/** Time without progress before a warning, and interval between two checks. */
 const IDLE_MS = 1000;
-/** The clocks of sleeps and of looks are read at different times. */
+/** Sleeps and checks read their clocks at different times. */
 const TOLERANCE_MS = 50;
-/** Peers that are warned about, at most. */
+/** Limit of reported peers. */
 const TOLD_MAX = 256;
 
 /** A worker of this thread. */
@@ -13,19 +13,19 @@ export interface OwnWorker {
   readonly shownId: string;
   /** Whether only its program makes progress. */
   readonly isManual: boolean;
-  /** Changes with every call of progress. */
+  /** Number of progress calls. */
   readonly progressCalls: number;
 }
 
 /** A peer that an operation waits for. */
 export interface AwaitedPeer {
-  /** What identifies its worker: see {@link IdlePeers.announce}. */
+  /** Identifies its worker: see {@link IdlePeers.announce}. */
   readonly id: string;
   /** Its name in snapshots. */
   readonly shownId: string;
   /** Whether its address says that only its program makes progress. */
   readonly isManual: boolean;
-  /** Whether it would have answered with any progress, whatever its program does. */
+  /** Whether its next progress would certainly have sent the reply, independent of its program. */
   readonly owesAnswer: boolean;
   /** Its process, or its address; undefined if the transport does not know it. */
   readonly place: string | undefined;
@@ -33,7 +33,7 @@ export interface AwaitedPeer {
   readonly ageMs: number;
 }
 
-/** The workers of this thread, by what identifies them. */
+/** The workers of this thread, by id. */
 const ownWorkers: Map<string, OwnWorker> = new Map();
 
 /** The idle peers of one worker. */
@@ -42,7 +42,7 @@ export class IdlePeers {
   readonly #awaited: () => Iterable<AwaitedPeer>;
   readonly #warn: (message: string) => void;
   #lookedMs = -IDLE_MS;
-  /** Calls of progress of awaited workers of this thread at the last look, by their ids. */
+  /** Progress calls of awaited workers of this thread at the last check, by their ids. */
   #calls: Map<string, number> = new Map();
   readonly #told: Set<string> = new Set();
   #id: string | undefined = undefined;
@@ -54,14 +54,14 @@ export class IdlePeers {
     this.#warn = warn;
   }
 
-  /** Others may wait for the worker from now on. @param id a part of its address, or all of it, a character for each byte */
+  /** Other workers may wait for this one from now on. @param id a slice of its address, or all of it, one character per byte */
   announce(id: string): void {
     this.#id = id;
     ownWorkers.set(id, this.#worker);
   }
 
   /**
-   * Looks, if it is time: called before every sleep, and now and then by progress.
+   * Checks, if it is time: called before every sleep, and occasionally by progress.
    * @param nowMs whole milliseconds since the worker was created
    */
   look(nowMs: number): void {
@@ -72,7 +72,7 @@ export class IdlePeers {
     for (const peer of this.#awaited()) if (!this.#told.has(peer.id)) this.#check(peer, before);
   }
 
-  /** The worker is closed: it waits for no peer any more. */
+  /** Called when the worker is closed: it waits for no peer any more. */
   close(): void {
     if (this.#id !== undefined) ownWorkers.delete(this.#id);
   }
@@ -93,7 +93,7 @@ export class IdlePeers {
   #tell({ id, shownId }: AwaitedPeer, place: string): void {
     if (this.#told.size >= TOLD_MAX) return;
     this.#told.add(id);
-    const remedy = "its program must call progress() or serve(), or make the worker without progress: 'manual'";
+    const remedy = "its program must call progress() or serve(), or create the worker without progress: 'manual'";
     this.#warn(`an operation waits for worker ${shownId} (${place}), which makes no progress: ${remedy}`);
   }
 }

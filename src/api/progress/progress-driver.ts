@@ -10,7 +10,7 @@ import { addAbortListener } from '../contract/listener.ts';
 import { AutomaticProgress } from './automatic-progress.ts';
 import { type Progressable, progressInBackground } from './progressable.ts';
 
-/** The most polls of one step, for clocks that stand still. */
+/** Maximum number of polls in one step, in case the clock stands still. */
 const POLLS_MAX = 10_000;
 /** Interval at which the event loop runs, so that timers and signals are not delayed. */
 const YIELD_INTERVAL_NS = 1e6;
@@ -29,13 +29,13 @@ export class ProgressDriver {
   #awaited = 0;
   #driving = false;
   #lastYieldNs: number;
-  /** Each ends one pending sleep. */
+  /** Functions that each end one pending sleep. */
   readonly #wakers: Set<() => void> = new Set();
   /** Passed to every sleep. */
   readonly #onEvent = (): void => this.wake();
-  /** Errors of callbacks that nothing has thrown yet. */
+  /** Errors of callbacks that were not thrown yet. */
   readonly #thrown: unknown[] = [];
-  /** Each ends one pending {@link serve}. */
+  /** Functions that each end one pending {@link serve}. */
   readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
@@ -48,8 +48,8 @@ export class ProgressDriver {
   }
 
   /**
-   * Keeps an error that a callback of the application has thrown, so that the remaining work of the call is done. The running call of progress throws it, or
-   * the next; one that is left when the running job of the event loop ends becomes an uncaught exception.
+   * Keeps an error thrown by a callback of the application, so that the remaining work of the call is done. The current call of progress throws it, or the
+   * next; an error left at the end of the current job of the event loop becomes an uncaught exception.
    */
   onThrown(error: unknown): void {
     this.#thrown.push(error);
@@ -60,15 +60,15 @@ export class ProgressDriver {
     for (const error of this.#thrown.splice(0)) throwLater(error);
   };
 
-  /** Throws the first of the kept errors. */
+  /** Throws the first kept error. */
   throwKept(): void {
     if (this.#thrown.length > 0) throw this.#thrown.shift();
   }
 
-  /** Counts one more awaited operation: progress is driven until {@link end} was called as often as this. */
+  /** Counts one more awaited operation: progress is driven until {@link end} was called equally often. */
   begin(): void {
     this.#awaited += 1;
-    // A sleep that began earlier does not watch the transport of this operation.
+    // An earlier sleep does not watch the transport of this operation.
     this.wake();
     if (!this.#driving) void this.#drive();
   }
@@ -99,7 +99,7 @@ export class ProgressDriver {
     for (const end of this.#serving) end();
   }
 
-  /** Ends pending sleeps: because of work that no transport signals, or of a transport that is not slept on. */
+  /** Ends pending sleeps, for work that no transport signals, or of a transport that the sleep does not watch. */
   wake(): void {
     this.automatic.look();
     if (this.#wakers.size === 0) return;
@@ -108,7 +108,7 @@ export class ProgressDriver {
 
   /** Polls for the spin time, then sleeps until an event of a transport. Never fails, and may be called in a callback. */
   async step(): Promise<void> {
-    // Continues when the running call of progress has returned.
+    // Continues after the current call of progress has returned.
     if (this.#worker.isInProgress) await undefined;
     if (!this.#poll()) await this.sleep();
     await this.yieldIfDue();
@@ -129,7 +129,7 @@ export class ProgressDriver {
         alive.cancel();
         resolve();
       };
-      // Transports do not keep the process alive; an awaited operation has to.
+      // Transports do not keep the process alive; an awaited operation must.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#wakers.add(wake);
@@ -144,7 +144,7 @@ export class ProgressDriver {
     this.automatic.look();
   }
 
-  /** Polls until there is progress or the spin time is over; true for progress. */
+  /** Polls until there is progress or the spin time is over; returns true for progress. */
   #poll(): boolean {
     const deadline = this.#clock.nowNs() + this.#spinNs;
     for (let polls = 0; polls < POLLS_MAX; polls++) {

@@ -1,4 +1,4 @@
-/** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. */
+/** The event of a worker: wait() resolves with it, and it makes the event descriptor readable. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { throwIfAborted } from '../../ucs/type/error.ts';
@@ -7,11 +7,11 @@ import { addAbortListener } from '../contract/listener.ts';
 import { SLEEP_NS_MAX } from './progress-driver.ts';
 import type { Progressable } from './progressable.ts';
 
-/** A kernel counter with a descriptor: an eventfd. A parameter, because protocols make no system calls. */
+/** An eventfd. A parameter, because protocols make no system calls. */
 export interface SignalFd {
   readonly fd: number;
   signal(): void;
-  /** Makes the descriptor unreadable. @returns the number of signals before */
+  /** Makes the descriptor unreadable. @returns the number of previous signals */
   tryRead(): number;
   close(): void;
 }
@@ -49,7 +49,7 @@ export class WorkerEvent {
         alive.cancel();
         resolve();
       };
-      // Transports do not keep the process alive; a program that awaits an event has to.
+      // Transports do not keep the process alive; a program that awaits an event must.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#waiters.add(wake);
@@ -63,15 +63,15 @@ export class WorkerEvent {
   /** See Worker.arm. */
   arm(): Status {
     this.#signal ??= this.#newSignal();
-    // Before the check for news: a loop that polls the descriptor sleeps until the next event.
+    // Before the check for events: a loop that polls the descriptor sleeps until the next event.
     this.#signal.tryRead();
-    // Armed again, because operations may have been started since.
+    // Armed again, because operations may have been started meanwhile.
     this.#armed = true;
     this.#worker.sleepOn(this.#onEvent);
     return Status.OK;
   }
 
-  /** An operation was started: waiters must be woken by its end too. */
+  /** Called when an operation was started, because its end must wake waiters too. */
   started(): void {
     if (this.#waiters.size > 0) this.#worker.sleepOn(this.#onEvent);
   }

@@ -1,6 +1,6 @@
 /**
- * Snapshots as metrics: families with names, types and labelled values, in the form that registries of prom-client collect. The metrics of contexts in
- * the prom-client registry of a program: every family is registered once, and collects from all contexts of the registry.
+ * Snapshots as metrics: families with names, types and labelled values, in the form that prom-client registries collect. Also the metrics of contexts in the
+ * prom-client registry of a program: every family is registered once, and collects from all contexts of the registry.
  */
 
 import { DMABUF_CLASS } from '../../ucs/stats/dmabuf-counts.ts';
@@ -23,7 +23,7 @@ export type MetricLabels = Readonly<Record<string, string>>;
 
 /** A value. */
 export interface MetricValue {
-  /** Name, if it is not that of the family: `_bucket`, `_sum` and `_count` of a histogram. */
+  /** Name, if it differs from that of the family: `_bucket`, `_sum` and `_count` of a histogram. */
   readonly metricName?: string;
   readonly labels: MetricLabels;
   readonly value: number;
@@ -40,23 +40,23 @@ export interface MetricFamily {
 /** The data of one context. */
 export interface ContextSource {
   readonly snapshot: ContextSnapshot;
-  /** Labels of all of its values. */
+  /** Labels of all its values. */
   readonly labels: MetricLabels;
 }
 
-/** What one thread has measured, and the sums of its contexts that have closed. */
+/** Measurements of one thread, and the sums of its closed contexts. */
 export interface ThreadSource {
   readonly latencies: readonly OperationLatencies[];
   readonly closed: ContextTotals;
   readonly labels: MetricLabels;
 }
 
-/** Sums over contexts, which do not go back when a context closes. */
+/** Sums over contexts, which do not decrease when a context closes. */
 export interface ContextTotals {
   readonly contexts: number;
   /** Puts, gets, atomic operations and sent messages. */
   readonly operations: number;
-  /** Operations that failed and were not cancelled: closing a context cancels what is pending. */
+  /** Operations that failed without being cancelled: closing a context cancels pending ones. */
   readonly failures: number;
 }
 
@@ -74,7 +74,7 @@ export function addTotals(sums: ContextTotals, { stats }: { readonly stats: Stat
   return { contexts: sums.contexts + 1, operations, failures };
 }
 
-/** Transports count messages too; a worker over libucp counts what libucp moves. */
+/** Counters of operations by class. Transports count messages too; a worker over libucp counts operations of libucp. */
 const OPERATIONS_BY_CLASS: Readonly<Record<string, readonly string[]>> = {
   uct_iface: ['put', 'get', 'atomic'],
   ucp_worker: ['put', 'get', 'atomic', 'tag_tx', 'am_tx', 'stream_tx'],
@@ -119,50 +119,53 @@ type MetricName =
   | 'ucx_process_operation_failures_total'
   | 'ucx_operation_duration_seconds';
 
-/** Types and texts of all families, in the order in which they are shown. */
+/** Types and help texts of all families, in their print order. */
 export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type'], string]>> = {
   ucx_context_info: ['gauge', 'Open contexts; the value is 1'],
   ucx_endpoints: ['gauge', 'Endpoints by state'],
-  ucx_requests_pending: ['gauge', 'Requests that have not ended, by protocol and what they wait for'],
+  ucx_requests_pending: ['gauge', 'Pending requests, by protocol and wait reason'],
   ucx_requests_oldest_seconds: ['gauge', 'Upper bound of the age of the oldest pending request of a protocol'],
-  ucx_unexpected_messages: ['gauge', 'Tagged messages that came before their receive'],
-  ucx_unexpected_bytes: ['gauge', 'Bytes that arrived and were not received'],
+  ucx_unexpected_messages: ['gauge', 'Tagged messages that arrived before their receive'],
+  ucx_unexpected_bytes: ['gauge', 'Bytes that have arrived but were not received'],
   ucx_mapped_bytes: ['gauge', 'Memory that programs have mapped'],
   ucx_operations_total: ['counter', 'Operations of transports'],
-  ucx_bytes_total: ['counter', 'Bytes that transports have moved, by the way of moving them'],
-  ucx_received_messages_total: ['counter', 'Messages that transports have received'],
-  ucx_received_bytes_total: ['counter', 'Bytes of these messages'],
-  ucx_no_resource_total: ['counter', 'Operations that a transport had no room for, and that were started again'],
-  ucx_protocol_events_total: ['counter', 'Events of the protocols, by the names of the counters of UCX'],
-  ucx_rcache_events_total: ['counter', 'Events of registration caches, by the names of the counters of UCX'],
+  ucx_bytes_total: ['counter', 'Bytes moved by transports, by method'],
+  ucx_received_messages_total: ['counter', 'Messages received by transports'],
+  ucx_received_bytes_total: ['counter', 'Bytes of messages received by transports'],
+  ucx_no_resource_total: ['counter', 'Operations queued and retried because a transport had no resources'],
+  ucx_protocol_events_total: ['counter', 'Protocol events, by the counter names of UCX'],
+  ucx_rcache_events_total: ['counter', 'Events of registration caches, by the counter names of UCX'],
   ucx_rcache_regions: ['gauge', 'Registrations in a cache'],
   ucx_rcache_bytes: ['gauge', 'Bytes of the registrations in a cache'],
-  ucx_dmabuf_exports_total: [
-    'counter',
-    'Descriptors of dma-bufs that were made for others, by the owner of the memory',
-  ],
-  ucx_dmabuf_export_bytes_total: ['counter', 'Bytes that these were made for'],
-  ucx_dmabuf_imports_total: ['counter', 'Dma-bufs of others that were mapped or registered'],
+  ucx_dmabuf_exports_total: ['counter', 'Exported dma-buf descriptors, by the owner of the memory'],
+  ucx_dmabuf_export_bytes_total: ['counter', 'Bytes of exported dma-bufs'],
+  ucx_dmabuf_imports_total: ['counter', 'Imported dma-bufs that were mapped or registered'],
   ucx_dmabuf_import_bytes_total: ['counter', 'Bytes of these'],
-  ucx_dmabuf_mappings: ['gauge', 'Dma-bufs of others that are mapped'],
+  ucx_dmabuf_mappings: ['gauge', 'Imported dma-bufs that are mapped now'],
   ucx_dmabuf_mapped_bytes: ['gauge', 'Bytes of these'],
-  ucx_dmabuf_descriptors: ['gauge', 'Descriptors of dma-bufs that are kept open'],
-  ucx_channel_operations_total: ['counter', 'Transfers of a card with the memory of another card, by channel'],
+  ucx_dmabuf_descriptors: ['gauge', 'Dma-buf descriptors that are kept open'],
+  ucx_channel_operations_total: ['counter', 'Transfers between a card and the memory of another card, by channel'],
   ucx_channel_bytes_total: ['counter', 'Bytes of these transfers'],
   ucx_dma_operations_total: ['counter', 'Transfers of a card by direction'],
   ucx_dma_bytes_total: ['counter', 'Bytes of these transfers'],
-  ucx_dma_errors_total: ['counter', 'Transfers of a card that failed'],
-  ucx_operation_failures_total: ['counter', 'Operations that ended with a failure'],
-  ucx_process_contexts_total: ['counter', 'Contexts that a process has made, also those that have closed'],
-  ucx_process_operations_total: ['counter', 'Puts, gets, atomics and sent messages of all of them'],
-  ucx_process_operation_failures_total: ['counter', 'Operations of all of them that failed and were not cancelled'],
+  ucx_dma_errors_total: ['counter', 'Failed transfers of a card'],
+  ucx_operation_failures_total: ['counter', 'Failed operations'],
+  ucx_process_contexts_total: ['counter', 'Contexts created by a process, including closed ones'],
+  ucx_process_operations_total: [
+    'counter',
+    'Puts, gets, atomics and sent messages of all contexts of a process, including closed ones',
+  ],
+  ucx_process_operation_failures_total: [
+    'counter',
+    'Failed operations, without cancelled ones, of all contexts of a process, including closed ones',
+  ],
   ucx_operation_duration_seconds: ['histogram', 'Latency of operations of all contexts of a thread'],
 };
 
 /** Names of the families. */
 const METRIC_NAMES: readonly MetricName[] = keysOf(METRICS);
 
-/** Sums, and maxima, of values by name and labels. */
+/** Sums and maxima of values by name and labels. */
 class Sums {
   readonly #values: Map<MetricName, Map<string, { labels: MetricLabels; value: number; metricName?: string }>> =
     new Map();
@@ -171,7 +174,7 @@ class Sums {
     this.#at(name, labels, metricName).value += value;
   }
 
-  /** The value is the largest one; none is negative. */
+  /** Sets the maximum; values are not negative. */
   raise(name: MetricName, labels: MetricLabels, value: number): void {
     const known = this.#at(name, labels);
     known.value = Math.max(known.value, value);
@@ -244,7 +247,7 @@ function addContext(sums: Sums, { snapshot, labels }: ContextSource): void {
   addStats(sums, stats, labels);
 }
 
-/** The node: `private`, `kernel`, or the socket of its server, with the process of the server. */
+/** Labels of the node: `private`, `kernel`, or the socket of its server, with the process of the server. */
 function nodeLabels({ emulated, node: { kind, pid, socket = '' } }: ContextSnapshot): MetricLabels {
   const cards = emulated ? 'emulated' : 'real';
   return kind === 'server' ? { cards, node: socket, node_pid: String(pid) } : { cards, node: kind };
@@ -270,7 +273,7 @@ type Adder = (
   place: { readonly name: string; readonly parent: string },
 ) => void;
 
-/** Values that a worker has now, among its counters. */
+/** Gauges among the counters of a worker. */
 const WORKER_LEVELS: ReadonlySet<string> = new Set([
   'requests_in_use',
   'endpoints',
@@ -282,7 +285,7 @@ const WORKER_LEVELS: ReadonlySet<string> = new Set([
 ]);
 const OPERATIONS = ['put', 'get', 'am', 'atomic', 'flush', 'fence'] as const;
 const PATHS = ['short', 'bcopy', 'zcopy'] as const;
-/** Values that a cache has now; those of gaudi_ipc have names of their own. */
+/** Gauges of a cache; those of gaudi_ipc have separate names. */
 const CACHE_LEVELS: Readonly<Record<string, MetricName>> = {
   num_regions: 'ucx_rcache_regions',
   regions: 'ucx_rcache_regions',
@@ -312,7 +315,7 @@ const ADDERS: Readonly<Record<string, Adder>> = {
     sums.add('ucx_no_resource_total', place, counters['no_res'] ?? 0);
   },
   ucp_worker(sums, counters, labels) {
-    // Of all operations, whether latencies are measured or not.
+    // Covers all operations, whether latencies are measured or not.
     sums.add('ucx_operation_failures_total', labels, counters['failures'] ?? 0);
     for (const [event, value] of Object.entries(counters)) {
       if (event !== 'failures' && !WORKER_LEVELS.has(event))
@@ -354,13 +357,13 @@ function addLatencies(sums: Sums, { latencies, labels }: ThreadSource): void {
 /** A context whose snapshots are read. */
 type MeasuredContext = Pick<Context, 'snapshot'>;
 
-/** The contexts of one registry, by the number that labels them. */
+/** The contexts of one registry, by the number in their label. */
 class Collector {
   readonly #contexts: Map<MeasuredContext, string> = new Map();
   #added = 0;
-  /** The sums of the contexts that were removed. */
+  /** Sums of the removed contexts. */
   #closed = NO_TOTALS;
-  /** The values, until the end of the call that collects the families. */
+  /** The values, during the call that collects the families. */
   #families: ReadonlyMap<string, MetricFamily> | undefined = undefined;
 
   add(context: MeasuredContext): void {
@@ -396,9 +399,9 @@ class Collector {
 const collectors = new WeakMap<MetricsRegistry, Collector>();
 
 /**
- * Adds a context to a registry; its latencies are measured from now on. Does nothing for one that is there.
+ * Adds a context to a registry; its latencies are measured from now on. No effect if already added.
  * @returns a function that removes it, once
- * @throws UcxError ERR_INVALID_PARAM, also if the registry has another metric with one of the names; nothing was added then
+ * @throws UcxError ERR_INVALID_PARAM, also if the registry has another metric with one of the names; then nothing was added
  */
 export function addToRegistry(registry: MetricsRegistry, context: MeasuredContext): () => void {
   checkMethods('registry', registry, ['registerMetric', 'getSingleMetric']);
@@ -414,22 +417,22 @@ export function addToRegistry(registry: MetricsRegistry, context: MeasuredContex
   };
 }
 
-/** Registers the families that the registry does not have: all of them at first, and after it was cleared. */
+/** Registers the families that the registry does not have: all at first, and after it was cleared. */
 function registerFamilies(registry: MetricsRegistry, collector: Collector): void {
   const missing: Family[] = [];
   for (const name of METRIC_NAMES) {
     const known = registry.getSingleMetric(name);
     if (known === undefined) missing.push(new Family(name, collector));
     else if (!(known instanceof Family && known.isOf(collector))) {
-      throw invalidParam('registry', 'must have no other metric with a name of this package', name);
+      throw invalidParam('registry', 'must not have another metric with a name of this package', name);
     }
   }
   for (const family of missing) registry.registerMetric(family);
 }
 
-/** A family as registries of prom-client call it. */
+/** A family in the form that prom-client registries call. */
 class Family {
-  /** Registries change it: they remove `_total` for the OpenMetrics format, and add it to the values. */
+  /** Registries change it: for the OpenMetrics format, they remove `_total`, and add it to the values. */
   name: string;
   readonly type: MetricFamily['type'];
   readonly help: string;

@@ -1,7 +1,7 @@
 /**
- * Parts of snapshots that both engines have: cards, dma-bufs, mapped memory and registration caches, from the trees of counters; pending requests in
- * groups and the oldest of them, bounded, however many there are; and the coarse time of requests, which workers read from the clock every few
- * hundred calls of progress and at the first request after they have slept.
+ * Sections of snapshots that both engines share: cards, dma-bufs, mapped memory and registration caches, from the trees of counters; pending requests, in
+ * groups and the oldest ones, bounded regardless of their number; and the coarse time of requests, which workers read from the clock every few hundred calls
+ * of progress and at the first request after a sleep.
  */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
@@ -23,7 +23,7 @@ import {
 
 const CARD = 'gaudi_card';
 
-/** The cards, in the order of the tree. @param mds have the maps of their arenas */
+/** The cards, in the order of the tree. @param mds memory domains with the maps of their arenas */
 export function cardSummary(root: StatsNode, mds: readonly { readonly md: MemoryDomain }[]): CardSnapshot[] {
   const arenas = new Map(mds.flatMap(({ md }) => [...(md.deviceMemoryMaps?.() ?? [])]));
   return cardsIn(root).map((node) => cardOf(node, arenas.get(node.name)));
@@ -101,7 +101,7 @@ export function dmabufSummary(root: StatsNode): DmabufSnapshot[] {
   return [own, ...below];
 }
 
-/** The properties of mapped memory that are summed up. */
+/** The properties of mapped memory in a summary. */
 export interface MappedMemory {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -126,11 +126,11 @@ export function cacheSummary(caches: readonly RegistrationCache[]): CacheSnapsho
   return caches.map(({ name, numRegions, totalSize }) => ({ name, regions: numRegions, byteLength: totalSize }));
 }
 
-/** Groups that a snapshot lists; the requests of further ones are in one group for each reason. */
+/** Limit of groups in a snapshot; further requests are in one group per reason. */
 const GROUPS_MAX = 64;
 const OTHERS = 'others';
 
-/** A request as it is counted. */
+/** A request for the count. */
 export interface PendingRequest<R> {
   readonly request: R;
   readonly protocol: string;
@@ -147,7 +147,7 @@ export class PendingRequests<R> {
   #pending = 0;
   #ended = 0;
 
-  /** @param describe is called for the listed requests only */
+  /** @param describe called only for listed requests */
   constructor(describe: (pending: PendingRequest<R>) => RequestSnapshot) {
     this.#describe = describe;
   }
@@ -165,7 +165,7 @@ export class PendingRequests<R> {
     if (this.#oldest.length >= 2 * SNAPSHOT_REQUESTS_MAX) this.#trim();
   }
 
-  /** The summary. @param max requests that may be in use at once */
+  /** The summary. @param max maximum number of requests in use */
   summary(max: number): RequestsSnapshot {
     this.#trim();
     return {
@@ -197,7 +197,7 @@ export class PendingRequests<R> {
     group.oldestMs = Math.max(group.oldestMs, ageMs);
   }
 
-  /** Keeps the oldest. */
+  /** Keeps only the oldest. */
   #trim(): void {
     this.#oldest.sort((left, right) => right.ageMs - left.ageMs);
     this.#oldest.length = Math.min(this.#oldest.length, SNAPSHOT_REQUESTS_MAX);

@@ -1,6 +1,6 @@
 /**
- * The port of staging: copies between device memory and host memory, and the context and worker that offer them to another engine. Over it, atomic
- * operations on words of device memory that the worker of the owner runs, one after the other.
+ * The port of staging: copies between device memory and host memory, and the context and worker that provide them to another engine. Also atomic operations
+ * on words of device memory, which the owner's worker executes sequentially by copies.
  */
 
 import type { Status } from '../../ucs/type/status.ts';
@@ -9,15 +9,15 @@ import type { LocalMemory, MemoryHandle } from '../contract/memory.ts';
 import type { Worker, WorkerOptions } from '../contract/worker.ts';
 import { modifyWord, type WordOperation } from '../operation/word-operation.ts';
 
-/** Called at the end of a copy; `error` says more of a failure if something is known. */
+/** Called at the end of a copy; `error` has details of a failure, if known. */
 export type CopyDone = (status: Status, error?: unknown) => void;
 
 /** The two sides of a copy. */
 export interface DeviceCopy {
-  /** Device memory, and the byte of it at which the copy begins. */
+  /** Device memory, and the offset in it. */
   readonly device: MemoryHandle;
   readonly offset: number;
-  /** Host memory, best a fragment, and the byte of it at which the copy begins. */
+  /** Host memory, ideally a fragment, and the offset in it. */
   readonly host: LocalMemory;
   readonly hostOffset: number;
   readonly byteLength: number;
@@ -28,7 +28,7 @@ export interface DeviceCopier {
   /**
    * Starts a copy.
    * @param isToDevice false to read the device memory
-   * @param done called when the bytes are there, or the copy has failed; during this call if that is known at once, else from progress of the worker
+   * @param done called when the copy is complete or has failed: during this call if that is known at once, otherwise from progress of the worker
    */
   copy(isToDevice: boolean, copy: DeviceCopy, done: CopyDone): void;
 }
@@ -36,7 +36,7 @@ export interface DeviceCopier {
 /** A worker that copies. */
 export interface CopyingWorker extends Worker {
   readonly copier: DeviceCopier;
-  /** Reports of its operations to observers; none once `isTold` is false. */
+  /** Reports its operations to observers, unless `isTold` is false. */
   readonly observation: { isTold: boolean };
 }
 
@@ -45,13 +45,13 @@ export interface CopyingContext<Device = unknown> extends Context<Device> {
   worker(options?: WorkerOptions): CopyingWorker;
 }
 
-/** Bytes of the longest word. */
+/** Maximum word size in bytes. */
 const WORD_BYTES_MAX = 8;
 
 /** The operations of one worker. */
 export class DeviceWords {
   readonly #copier: DeviceCopier;
-  /** The word of the operation that runs. */
+  /** The word of the current operation. */
   readonly #word: Uint8Array = new Uint8Array(WORD_BYTES_MAX);
   readonly #queue: (() => void)[] = [];
   #isBusy = false;
@@ -61,14 +61,14 @@ export class DeviceWords {
     this.#copier = copier;
   }
 
-  /** Changes the word of `device` at `offset`; then `call.result` is the word before. */
+  /** Changes the word of `device` at `offset`; then `call.result` is the previous value. */
   modify(device: MemoryHandle, offset: number, call: WordOperation, done: CopyDone): void {
     this.#queue.push(() => this.#run(device, offset, call, done));
     this.#startNext();
   }
 
   #startNext(): void {
-    // An operation that ends during its own start comes back here: the loop starts the next one, without recursion.
+    // An operation that ends during its start returns here: the loop starts the next one, without recursion.
     if (this.#isStarting) return;
     this.#isStarting = true;
     while (!this.#isBusy) {

@@ -94,7 +94,7 @@ describe('a fragment pool', () => {
     expect(received.map(({ number }) => number)).toEqual([1, 2]);
   });
 
-  it('refuses if there is no memory for one fragment, and waits if there is for fewer than allowed', () => {
+  it('rejects if not even one fragment can be allocated, and waits if fewer than allowed can be', () => {
     const empty = makePool(2, 0).pool;
     const refusals: Status[] = [];
     empty.acquire((fragment, status) => void refusals.push(fragment === undefined ? status : Status.OK));

@@ -1,19 +1,19 @@
-/** Pool of fragments: pieces of pinned host memory of one length, a bounded number, given out in the order of the requests. */
+/** Pool of fragments: a bounded number of pinned host buffers of one length, granted in the order of the requests. */
 
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
 /**
- * Receives a fragment, which it gives back later; undefined if not even one can be allocated, and `status` says why. It runs inside the call that frees a
- * fragment.
+ * Called with a fragment, which the callee returns later; undefined if not even one fragment can be allocated, with the reason in `status`. It runs inside
+ * the call that frees a fragment.
  */
 export type FragmentUser<F> = (fragment: F | undefined, status: Status) => void;
 
-/** Where fragments come from. */
+/** A source of fragments. */
 export interface Fragments<F> {
-  /** Gets a fragment: `run` is called once, during the call or later. */
+  /** Acquires a fragment: `run` is called once, during the call or later. */
   acquire(run: FragmentUser<F>): void;
-  /** Gives it back. */
+  /** Returns a fragment. */
   release(fragment: F): void;
 }
 
@@ -27,7 +27,7 @@ export interface FragmentLimits {
 export class FragmentPool<F extends object> implements Fragments<F> {
   /** Bytes of a fragment. */
   readonly fragmentBytes: number;
-  /** Fragments at most. */
+  /** Maximum number of fragments. */
   readonly countMax: number;
   readonly #allocate: (byteLength: number) => F;
   readonly #release: (fragment: F) => void;
@@ -37,13 +37,13 @@ export class FragmentPool<F extends object> implements Fragments<F> {
   /** Waiters that hold their fragment until the peer has filled it. */
   readonly #receivers: FragmentUser<F>[] = [];
   #isServing = false;
-  /** Fragments that a peer fills. */
+  /** Number of fragments that peers fill. */
   #receiving = 0;
-  /** Fragments that a peer may still write to, and that could not be freed at once. */
+  /** Fragments that a peer may still write to, and that could not be freed immediately. */
   readonly #retired: F[] = [];
 
   /**
-   * @param allocate throws UcxError if there is no memory
+   * @param allocate throws UcxError if memory is exhausted
    * @param free throws UcxError BUSY while a transport uses the memory
    */
   constructor(
@@ -62,56 +62,59 @@ export class FragmentPool<F extends object> implements Fragments<F> {
     return this.#all.size - this.#free.length;
   }
 
-  /** Fragments that peers may fill at the same time: half of them. The other half is for sends, so two workers that send to each other never wait for each other. */
+  /**
+   * Maximum number of fragments that peers may fill at the same time: half of them. The other half is reserved for sends, so that two workers that send to
+   * each other never deadlock.
+   */
   get receivingMax(): number {
     return this.countMax >> 1;
   }
 
-  /** Calls `run` with a fragment, now or when one is given back, in order. The fragment must be given back without help of a peer. */
+  /** Calls `run` with a fragment, now or when one is returned, in order. The fragment must be returned without help of a peer. */
   acquire(run: FragmentUser<F>): void {
     this.#waiters.push(run);
     this.#serve();
   }
 
-  /** A fragment without waiting; undefined if none is free, others wait for one, or there is no memory. */
+  /** Acquires a fragment without waiting; undefined if none is free, others wait, or memory is exhausted. */
   tryAcquire(): F | undefined {
     if (this.#waiters.length > 0) return undefined;
     const fragment = this.#free.pop() ?? this.#grow();
     return typeof fragment === 'number' ? undefined : fragment;
   }
 
-  /** Gives a fragment back. */
+  /** Returns a fragment. */
   release(fragment: F): void {
     this.#free.push(fragment);
     this.#serve();
   }
 
-  /** Like {@link acquire}, for a fragment that a peer fills: at most {@link receivingMax} at a time, but before those that this worker sends from. */
+  /** Like {@link acquire}, for a fragment that a peer fills: at most {@link receivingMax} at a time, but with priority over sends. */
   acquireToReceive(run: FragmentUser<F>): void {
     this.#receivers.push(run);
     this.#serve();
   }
 
-  /** Gives back a fragment of {@link acquireToReceive} that no peer writes to any more. */
+  /** Returns a fragment of {@link acquireToReceive} that no peer writes to any more. */
   releaseReceived(fragment: F): void {
     this.#receiving -= 1;
     this.release(fragment);
   }
 
-  /** Takes a fragment out of use that a peer may still write to: it is freed, which revokes its key, and another one takes its place. */
+  /** Retires a fragment that a peer may still write to: it is freed, which revokes its key, and replaced by a new one. */
   retireReceived(fragment: F): void {
     this.#receiving -= 1;
     this.#all.delete(fragment);
     try {
       this.#release(fragment);
     } catch {
-      // A transport still uses it: it is freed with the others when the pool closes.
+      // A transport still uses it: it is freed when the pool closes.
       this.#retired.push(fragment);
     }
     this.#serve();
   }
 
-  /** Frees all fragments; none is in use any more. */
+  /** Frees all fragments, none of which may be in use. */
   close(): void {
     for (const fragment of [...this.#all, ...this.#retired]) this.#release(fragment);
     this.#all.clear();
@@ -119,7 +122,7 @@ export class FragmentPool<F extends object> implements Fragments<F> {
     this.#retired.length = 0;
   }
 
-  /** Serves the waiters while there are fragments. A user may release its fragment at once: the loop then serves the next one, without recursion. */
+  /** Serves the waiters while there are fragments. A callee may return its fragment immediately: the loop then serves the next one, without recursion. */
   #serve(): void {
     if (this.#isServing) return;
     this.#isServing = true;
@@ -143,7 +146,7 @@ export class FragmentPool<F extends object> implements Fragments<F> {
     }
   }
 
-  /** Allocates a fragment. NO_RESOURCE at the bound, and if memory runs out while others exist; the failure if the first one cannot be allocated. */
+  /** Allocates a fragment. NO_RESOURCE at the bound, and if memory is exhausted while others exist; the failure if the first one cannot be allocated. */
   #grow(): F | Status {
     if (this.#all.size >= this.countMax) return Status.NO_RESOURCE;
     try {

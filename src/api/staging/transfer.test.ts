@@ -161,7 +161,7 @@ describe('a transfer without fragments', () => {
     expect([port.putting, port.ends]).toEqual([[], [[Status.OK, undefined]]]);
   });
 
-  it('begins no slice while one waits for resources, and goes on with the end of any', () => {
+  it('begins no slice while one waits for resources, and continues with the end of any', () => {
     const port = new Port();
     const transfer = direct(port, 40, 4);
     const { put } = port;

@@ -9,7 +9,7 @@
  * | STOPPING | nothing in flight: ENDED               | -       | advance                        | advance       | advance  |
  * | ENDED    | nothing                                | -       | -                              | -             | nothing  |
  *
- * A slice waits for its fragment, is filled, drained, and gives the fragment back. After a stop, fragments that come late go back at once, and a slice
+ * A slice waits for its fragment, is filled, drained, and gives the fragment back. After a stop, late fragments are returned at once, and a slice
  * that a verb works on ends with that verb.
  */
 
@@ -17,50 +17,50 @@ import { Status } from '../../ucs/type/status.ts';
 import type { CopyDone } from './device-copier.ts';
 import type { Fragments } from './fragment-pool.ts';
 
-/** What a port does with a slice. */
+/** Operations of a port on a slice. */
 export const Verb = {
   /** Writes it to memory of the peer. */
   PUT: 'put',
   /** Reads it from memory of the peer. */
   GET: 'get',
-  /** Sends it in messages, or asks the peer to send it: the end is its arrival. */
+  /** Sends it in messages, or requests it from the peer; ends when it has arrived. */
   SEND: 'send',
   /** Copies it between device memory and its fragment. */
   COPY: 'copy',
 } as const;
 export type Verb = (typeof Verb)[keyof typeof Verb];
 
-/** A part of the range in flight. */
+/** A slice in flight. */
 export interface Slice<F> {
-  /** Undefined where the route has no fragments. */
+  /** Undefined if the route has no fragments. */
   readonly fragment: F;
-  /** First byte of the message, and how many; or the index of a block, and 1. */
+  /** Offset and length in the message; or the index of a block, and 1. */
   readonly from: number;
   readonly length: number;
 }
 
 /** How the slices of a transfer move. */
 export interface Route<F, V extends Verb> {
-  /** The verb that puts a slice into its fragment; none if it stays where it is. */
+  /** The verb that fills the fragment of a slice; undefined without fragments. */
   readonly fill?: V;
-  /** The verb that moves it to where it belongs. */
+  /** The verb that moves a slice to its destination. */
   readonly drain: V;
-  /** None for slices without a fragment. */
+  /** Undefined for slices without a fragment. */
   readonly fragments?: Fragments<F>;
-  /** Length of every slice but the last. */
+  /** Length of every slice except the last. */
   readonly sliceLength: number;
-  /** Slices at most that are in flight or wait for a fragment. */
+  /** Maximum number of slices in flight or waiting for a fragment. */
   readonly depth: number;
 }
 
 /**
- * The verbs of a route, and what hears of the end. A verb calls `done` once, during the call or later; while resources are missing it tries again by itself,
- * and may {@link TransferMachine.block} the slices behind it.
+ * The verbs of a route, and the callbacks for its end. A verb calls `done` once, during the call or later; if resources are missing, it retries, and may
+ * {@link TransferMachine.block} the following slices.
  */
 export type TransferPort<F, V extends Verb> = Readonly<Record<V, (slice: Slice<F>, done: CopyDone) => void>> & {
-  /** Called once if no more slices begin although the range has more, with the later arguments of `ended`. */
+  /** Called once if no more slices begin although the range is not complete, with the later arguments of `ended`. */
   stopped?(status: Status, error: unknown): void;
-  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or the status of {@link TransferMachine.stop}. */
+  /** Called once, when nothing is in flight and nothing follows: with OK, the first failure, or the status of {@link TransferMachine.stop}. */
   ended(status: Status, error: unknown): void;
 };
 
@@ -74,7 +74,7 @@ export class TransferMachine<F, V extends Verb> {
   depth: number;
   readonly #port: TransferPort<F, V>;
   readonly #route: Route<F, V>;
-  /** Where the next slice begins, and the end of the range. */
+  /** Offset of the next slice, and the end of the range. */
   #next: number;
   readonly #end: number;
   #waiting = 0;
@@ -92,9 +92,9 @@ export class TransferMachine<F, V extends Verb> {
     this.depth = route.depth;
   }
 
-  /** Begins slices as long as the range has more and the depth allows. */
+  /** Begins slices, until the range is complete or the depth is reached. */
   advance(): void {
-    // A slice that ends during its own start comes back here: the loop below begins the next one, without recursion.
+    // A slice that ends during its start returns here: the loop below begins the next one, without recursion.
     if (this.#isAdvancing) return;
     this.#isAdvancing = true;
     while (this.#hasNext()) this.#acquire();
@@ -110,7 +110,7 @@ export class TransferMachine<F, V extends Verb> {
     if (this.#state === TransferState.RUNNING) this.#state = TransferState.BLOCKED;
   }
 
-  /** Begins no more slices: the transfer ends when those in flight have ended. The first call counts. */
+  /** Begins no more slices: the transfer ends when those in flight have ended. Only the first call counts. */
   stop(status: Status, error?: unknown): void {
     if (this.#state < TransferState.STOPPING) {
       this.#state = TransferState.STOPPING;
