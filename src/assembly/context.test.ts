@@ -27,12 +27,12 @@ describe('the option driver', () => {
     }
   });
 
-  it('is rejected together with a node or devices, and if there is no such driver', async () => {
+  it('is rejected together with a node or devices, and for an unknown driver', async () => {
     const node = fixture.node();
     const both = Context.create(fixture.quiet({ node, driver: 'emulator' }));
     await expect(both).rejects.toMatchObject({
       code: 'ERR_INVALID_PARAM',
-      message: expect.stringContaining('driver must not be given beside node'),
+      message: expect.stringContaining('driver must not be combined with node'),
     });
     const wrong = Context.create(fixture.quiet({ driver: 'emulater' as never }));
     await expect(wrong).rejects.toMatchObject({ code: 'ERR_CONFIG_VALUE' });
@@ -183,7 +183,7 @@ describe('the driver', () => {
     ['auto', { GAUDI_EMULATOR_CARDS: '3' }, 3],
     ['emulator', { GAUDI_EMULATOR_CARDS: '1', GAUDI_EMULATOR_ASIC: 'gaudi', GAUDI_EMULATOR_DMA_THREADS: '0' }, 1],
   ])('%s with %o has %s cards, emulated', async (DRIVER, config, cards) => {
-    if (DRIVER === 'auto') fixture.allow(/^Gaudi memory is emulated, as no card was found/);
+    if (DRIVER === 'auto') fixture.allow(/^Gaudi memory is emulated, because no card was found/);
     const context = await Context.create(fixture.quiet({ config: { GAUDI_DRIVER: DRIVER, ...config } }));
     expect(context.emulated).toBe(true);
     const worker = context.worker();

@@ -1,6 +1,4 @@
-/**
- * Creates a context from its parts: configuration, driver, transport components, ucp.
- */
+/** Creates a context from its dependencies: configuration, driver, transport components, ucp. */
 
 import { type Context as ApiContext, checkFeatures, type Feature } from '../api/contract/context.ts';
 import type { Engine } from '../api/contract/explanation.ts';
@@ -57,9 +55,9 @@ export interface ContextOptions extends ProgramOptions {
   /** The engine that runs the operations; overrides UCX_ENGINE. */
   readonly engine?: EngineChoice | undefined;
   /**
-   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. With several lanes UCX
-   * requires the same features at both ends, or no connection is made (ERR_UNREACHABLE): to communicate with a program that requests only some, name
-   * those. The native engine omits and rejects nothing.
+   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. With several lanes, UCX connects only if
+   * both ends have requested the same features (otherwise ERR_UNREACHABLE): to communicate with a program that requests fewer, list those. The native engine
+   * neither omits nor rejects anything.
    */
   readonly features?: readonly Feature[] | undefined;
   /** Source of the cards; overrides UCX_GAUDI_DRIVER, with the same values. Not together with `node` and `devices`. */
@@ -67,20 +65,20 @@ export interface ContextOptions extends ProgramOptions {
   /** A node to use instead of the one chosen by UCX_GAUDI_DRIVER; the caller closes it. */
   readonly node?: DriverNode | undefined;
   /**
-   * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their positions in the list, regardless of GAUDI_MAPPING_TABLE. The
-   * caller closes them, after the context; closing the context waits for its own transfers on them.
+   * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their positions in the list, regardless of GAUDI_MAPPING_TABLE.
+   * The caller closes them after the context; closing the context waits for its transfers on them.
    */
   readonly devices?: readonly Device[] | undefined;
   /**
-   * Components of the program beside those of this library: memory experts, and transports. They take part in detection, registration, selection and staging
-   * like the others; UCX_TLS names their transports. The native engine only. See docs/guide/extending.md.
+   * Additional components of the program: memory experts and transports. Detection, registration, selection and staging use them like those of this library;
+   * UCX_TLS names their transports. Native engine only. See docs/guide/extending.md.
    */
   readonly components?: readonly Component[] | undefined;
 }
 
 const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices', 'components'] as const;
 
-/** The transport components of this library on a node. @param withAbsent also that of RDMA devices where there are none */
+/** The transport components of this library on a node. @param withAbsent includes the component of RDMA devices even if there are none */
 export function components(
   node: DriverNode,
   program: Pick<Program, 'env' | 'config' | 'log'>,
@@ -91,7 +89,7 @@ export function components(
   return verbs === undefined && withAbsent ? [...found, ibComponent(undefined)] : found;
 }
 
-/** @param verbs RDMA devices; undefined for none @param isBesideLibucp without the transports that libucp replaces */
+/** @param verbs RDMA devices; undefined for none @param isBesideLibucp excludes the transports that libucp replaces */
 function componentsOn(gaudi: GaudiResources, verbs: VerbsPort | undefined, isBesideLibucp = false): Component[] {
   return [
     selfComponent(),
@@ -129,11 +127,11 @@ async function create(options: ContextOptions = {}): Promise<Context> {
 
 function checkDriver({ driver, node, devices }: ContextOptions): void {
   if (driver !== undefined && (node !== undefined || devices !== undefined)) {
-    throw invalidParam('driver', 'must not be given beside node and devices, which have a driver', driver);
+    throw invalidParam('driver', 'must not be combined with node or devices, which have a driver', driver);
   }
 }
 
-/** Opens the instrumentation of a context of the program, and makes it visible to other processes. */
+/** Opens the instrumentation of a context, and makes the context visible to other processes. */
 function observeContext(program: Program, context: ListedContext): Instrumentation {
   const instrumentation = new Instrumentation(program, context);
   try {
@@ -145,7 +143,7 @@ function observeContext(program: Program, context: ListedContext): Instrumentati
   }
 }
 
-/** Opens a context of the native engine. @param isBesideLibucp for one that the program does not see */
+/** Opens a context of the native engine. @param isBesideLibucp for an internal context, used with libucp */
 async function openNative(
   program: Program,
   options: Pick<ContextOptions, 'node' | 'devices' | 'components'>,
@@ -160,7 +158,7 @@ async function openNative(
   let instrumentation: Instrumentation | undefined;
   try {
     const gaudi = new GaudiResources({ node, ...cardChoiceOf(program.env), devices });
-    // libucp has the RDMA devices of the machine.
+    // With libucp, the RDMA devices of the host belong to libucp.
     const verbs = isBesideLibucp ? node.verbs : openVerbs(node, program);
     context = new NativeContext({
       ...program,
@@ -196,7 +194,7 @@ function isRdma({ resources }: OpenMd): boolean {
   return resources.some(({ transport }) => transport === RC_NAME);
 }
 
-/** Opens a context over libucp, and a native one beside it for the cards of this node. */
+/** Opens a context over libucp, with an internal native one for the cards of this node. */
 async function openLibucx(
   program: Program,
   options: Pick<ContextOptions, 'node' | 'devices'> & { readonly features: readonly Feature[] },
@@ -211,7 +209,7 @@ async function openLibucx(
     .modify('STATS_DEST', '')
     .modify('RNDV_SCHEME', 'auto');
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
-  // Most programs do without it, and V8 parses what is imported.
+  // Imported on demand: most programs do not use it, and V8 parses everything that is imported.
   const { Context: LibucxContext } = await import('../libucx/core/context.ts');
   const node = await openNative({ ...program, config: source.values, source }, options, engine, true);
   let context: LibucxContext<Device> | undefined;
@@ -242,8 +240,8 @@ async function openLibucx(
 }
 
 /**
- * The components that a program adds.
- * @throws UcxError ERR_INVALID_PARAM unless it is a list of components with names of their own
+ * Checks the components that a program adds.
+ * @throws UcxError ERR_INVALID_PARAM unless it is a list of components with unique names
  */
 function checkComponents(components: readonly Component[] = []): readonly Component[] {
   if (!Array.isArray(components)) throw invalidParam('components', 'must be a list of components', components);
@@ -253,7 +251,7 @@ function checkComponents(components: readonly Component[] = []): readonly Compon
     const isComponent = typeof component?.openMd === 'function' && Array.isArray(component.transports);
     if (!isComponent) throw invalidParam(name, 'must be a component: a name, transports and openMd', component);
     if (typeof component.name !== 'string' || component.name === '') {
-      throw invalidParam(`${name}.name`, 'must be a string that is not empty', component.name);
+      throw invalidParam(`${name}.name`, 'must be a non-empty string', component.name);
     }
     if (names.has(component.name)) throw invalidParam(`${name}.name`, 'must be unique', component.name);
     names.add(component.name);
@@ -266,12 +264,13 @@ function deviceOf({ cards }: GaudiResources, index: number): Device {
   return cardAt(cards, index).device;
 }
 
-/** A context: the start of every program. `await Context.create()` opens one. */
+/** A context, which every program creates first: `await Context.create()`. */
 export interface Context extends ApiContext<Device> {}
 export const Context: {
   /**
-   * Opens a context: reads the configuration, selects engine and driver, opens every card that it may use.
-   * @throws UcxError with the cause: an invalid configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not installed
+   * Opens a context: reads the configuration, selects engine and driver, and opens every card that it may use.
+   * @throws UcxError with the cause: an invalid configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not
+   * installed
    * @example
    * ```ts
    * const context = await Context.create(); // or with options: { driver: 'emulator', config: { TLS: 'self,tcp' } }
@@ -282,7 +281,7 @@ export const Context: {
   readonly create: typeof create;
 } = { create };
 
-/** UCX_TLS of the native context beside libucp, derived from the common one: what it says of the transports of cards. */
+/** UCX_TLS of the internal native context, derived from UCX_TLS of the program: only the transports of cards. */
 function nodeTls(text: string): string {
   const isNegated = text.startsWith('^');
   const names = text

@@ -72,11 +72,11 @@ describe('a program on device nodes', () => {
   });
 
   it.each([
-    [Errno.EPERM, true, /needs CAP_SYS_ADMIN/],
-    [Errno.EACCES, true, /needs CAP_SYS_ADMIN/],
-    [Errno.EINVAL, false, /needs CAP_SYS_ADMIN/],
-    [Errno.EINVAL, true, /needs FUSE with passthrough/],
-    [Errno.ENODEV, true, /needs FUSE with passthrough/],
+    [Errno.EPERM, true, /requires CAP_SYS_ADMIN/],
+    [Errno.EACCES, true, /requires CAP_SYS_ADMIN/],
+    [Errno.EINVAL, false, /requires CAP_SYS_ADMIN/],
+    [Errno.EINVAL, true, /requires FUSE with passthrough/],
+    [Errno.ENODEV, true, /requires FUSE with passthrough/],
   ])(
     'that cannot be mounted for errno %i, in the first user namespace: %s, tells what it needs',
     (errno, isInitial, needs) => {

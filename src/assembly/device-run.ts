@@ -16,7 +16,7 @@ import {
 import { UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
 
-/** The calls that change this process, which tests replace. */
+/** The calls that change this process; tests replace them. */
 interface RunSystem {
   readonly isInPrivateTree: typeof isInPrivateTree;
   readonly enterPrivateTree: typeof enterPrivateTree;
@@ -36,9 +36,9 @@ const SYSTEM: RunSystem = {
 };
 
 /**
- * Replaces this process by a program that sees the cards of a node server as device nodes. Exit code, signals, terminal and standard descriptors are those
- * of the program.
- * @param server a connection, which ends with the call
+ * Executes a program in this process that sees the cards of a node server as device nodes. Exit code, signals, terminal and standard descriptors are those of
+ * the program.
+ * @param server a connection, which the call closes
  * @param file a path, or a name that is looked up in PATH
  * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes, or has them already; SyscallError ENOENT, EACCES and others of execve
  */
@@ -66,8 +66,7 @@ function alreadyMounted(): UcxError {
   return new UcxError({
     code: 'ERR_DEVICE_NODES',
     status: Status.UNSUPPORTED,
-    message:
-      'this process sees device nodes of emulated cards already: start the program without another `gaudi-ucx run`',
+    message: 'this process already has device nodes of emulated cards: start the program without `gaudi-ucx run`',
     details: { reason: 'nested' },
   });
 }
@@ -76,12 +75,12 @@ function alreadyMounted(): UcxError {
 function cannotMount(cause: SyscallError, isInitialNamespace: boolean): UcxError {
   const needs =
     cause.errno === Errno.EPERM || cause.errno === Errno.EACCES || !isInitialNamespace
-      ? 'needs CAP_SYS_ADMIN, outside of user namespaces: root'
-      : 'needs FUSE with passthrough (Linux 6.9), overlayfs and seccomp';
+      ? 'requires CAP_SYS_ADMIN in the initial user namespace: run as root'
+      : 'requires FUSE with passthrough (Linux 6.9), overlayfs and seccomp';
   return new UcxError({
     code: 'ERR_DEVICE_NODES',
     status: Status.UNSUPPORTED,
-    message: `device nodes of emulated cards cannot be made: ${cause.message}; it ${needs}`,
+    message: `cannot mount device nodes of emulated cards: ${cause.message}; this ${needs}`,
     details: { errno: cause.errno },
     cause,
   });

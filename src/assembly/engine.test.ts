@@ -34,7 +34,7 @@ describe('the engine', () => {
 
   it('takes components of the program only if it is native', () => {
     const { engine } = chooseEngine(program(), 'auto', true);
-    expect(engine.reason).toBe("engine: 'auto', and the engine libucx takes no components of the program");
+    expect(engine.reason).toBe("engine: 'auto', and the engine libucx does not support components of the program");
     expect(() => chooseEngine(program(), 'libucx', true)).toThrow(
       expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringMatching(/engine: 'libucx'/) }),
     );
@@ -66,7 +66,7 @@ describe('the engine instead of libucx', () => {
   });
 });
 
-it('tools learn why there is no library', () => {
+it('tools get the reason for a missing library', () => {
   expect(findUcxLibrary(program())).toEqual({
     reason: expect.stringMatching(/libucp-missing\.so\.0 is not installed/),
   });

@@ -1,7 +1,4 @@
-/**
- * The choice of the engine: native, or the UCX library of the machine. The UCX library of the machine, for tools: its identity and its resources, or
- * the reason why it is missing.
- */
+/** The selection of the engine: native, or the UCX library of the host; and identity and resources of that library for tools. */
 
 import type { Engine } from '../api/contract/explanation.ts';
 import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
@@ -15,7 +12,7 @@ import { Status } from '../ucs/type/status.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
-/** An engine, and its library if any. */
+/** A selected engine, and its library if any. */
 export interface ChosenEngine {
   readonly engine: Engine;
   /** Undefined for the native engine. */
@@ -23,11 +20,11 @@ export interface ChosenEngine {
 }
 
 /**
- * Selects the engine. `auto` takes libucx where it is installed, unless a setting was given that only the native engine honours.
+ * Selects the engine. `auto` selects libucx if it is installed, unless a setting requires the native engine.
  * @param option choice of the program; undefined to use UCX_ENGINE
- * @param hasComponents whether the program adds components, which the native engine alone takes
- * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name;
- *   ERR_UNSUPPORTED if it is and a security setting was given that it cannot keep
+ * @param hasComponents whether the program adds components, which only the native engine supports
+ * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION if libucx is requested by name; ERR_UNSUPPORTED if it is
+ * requested by name but cannot apply a security setting
  */
 export function chooseEngine(
   { config }: Program,
@@ -40,11 +37,11 @@ export function chooseEngine(
   const { choice, by } = choiceOf(config, option);
   if (choice === 'native') return native(by);
   if (hasComponents) {
-    if (choice === 'auto') return native(`${by}, and the engine libucx takes no components of the program`);
+    if (choice === 'auto') return native(`${by}, and the engine libucx does not support components of the program`);
     throw new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,
-      message: `the engine libucx takes no components of the program, because libucp moves the data: use the engine native (${by})`,
+      message: `the engine libucx does not support components of the program, because libucp moves the data: use the engine native (${by})`,
     });
   }
   const unkept = unsupportedSettings(config);
@@ -63,8 +60,8 @@ export function chooseEngine(
 }
 
 /**
- * The engine that `auto` takes where the settings leave libucp no transport: the native one has others. Undefined for other failures, and if libucx was
- * requested by name.
+ * The engine that `auto` uses if the settings leave no transport for libucp: the native one, which has others. Undefined for other failures, and if libucx
+ * was requested by name.
  */
 export function engineInstead(
   { config }: Program,
@@ -94,7 +91,7 @@ export type UcxLibrary =
       readonly version: string;
       /** The file that was loaded. */
       readonly file: string;
-      /** The text that it prints about its transports and devices under this configuration. @throws UcxError of ucp_init */
+      /** The transports and devices that libucp prints for this configuration. @throws UcxError of ucp_init */
       readonly describe: () => string;
       readonly reason?: never;
     }

@@ -1,4 +1,4 @@
-/** The node of a program and its cards: what the environment selects, what an emulated node is made of, and what the user is told of emulation. */
+/** The node of a program and its cards: what the environment selects, the parts of an emulated node, and notices of emulation. */
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -109,7 +109,7 @@ describe('the variable by which a program leaves out a card', () => {
     expect(exclusions(env).variables).toEqual(variables);
   });
 
-  it('is told with the cards that do not exist, and whether any are used', () => {
+  it('is reported with the cards that do not exist, and whether any are used', () => {
     expect(exclusions({ HABANA_VISIBLE_DEVICES: '9' })).toMatchObject({
       usesCards: true,
       missing: expect.stringContaining('HABANA_VISIBLE_DEVICES=9') as string,
@@ -173,7 +173,7 @@ describe('the choice of the node', () => {
     const node = openNode(program);
     expect(node.kind).toBe('emulator');
     const warnings = (): string[] => records.filter(({ level }) => level <= 3).map(({ message }) => message);
-    expect(records.map(({ message }) => message)[0]).toContain('using an emulated node of this process');
+    expect(records.map(({ message }) => message)[0]).toContain('using an emulated node in this process');
     expect(warnings()).toEqual([]);
     const device = open(node, { minor: 0 }, { dma: { clock: program.clock } });
     device.memory.allocate(4096);
@@ -182,7 +182,7 @@ describe('the choice of the node', () => {
     const second = open(other, { minor: 0 }, { dma: { clock: program.clock } });
     second.memory.allocate(4096);
     second.close();
-    expect(warnings()).toEqual([expect.stringMatching(/^Gaudi memory is emulated, as no card was found; .+; .+/)]);
+    expect(warnings()).toEqual([expect.stringMatching(/^Gaudi memory is emulated, because no card was found; .+; .+/)]);
     node.close();
     other.close();
   });
@@ -225,11 +225,11 @@ describe('the choice of the node', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('is told to a user who may not know that cards are emulated', () => {
+  it('is shown to a user who may not know that cards are emulated', () => {
     const node = { ...threeCards(), kind: 'emulator' as const, emulated: true };
     const notice = (env: Readonly<Record<string, string>>, changes = {}) =>
       emulationNotice(programOf(env).program, { ...node, ...changes });
-    expect(notice({})).toContain('these cards are emulated, as no card and no node server was found');
+    expect(notice({})).toContain('these cards are emulated, because neither a card nor a node server was found');
     expect(notice({ UCX_GAUDI_DRIVER: 'emulator' })).toBeUndefined();
     expect(notice({}, { serverPid: 7 })).toBeUndefined();
     expect(notice({}, { kind: 'kernel' })).toBeUndefined();

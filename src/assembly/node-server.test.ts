@@ -57,7 +57,7 @@ describe('a description', () => {
   });
 
   it.each([
-    ['{"cards": 1, "card": 2}', /must have no field "card", only asic, cards, hbm, links, dmaThreads, nics/],
+    ['{"cards": 1, "card": 2}', /must not have the field "card", only asic, cards, hbm, links, dmaThreads, nics/],
     ['{"cards": [1]}', /must have a string or a number as cards/],
     ['{"hbm": null}', /must have a string or a number as hbm/],
     ['{"hbm": true}', /must have a string or a number as hbm/],

@@ -1,6 +1,4 @@
-/**
- * The node server of a program: its socket path, its options from configuration and command line, and a connection to it for control.
- */
+/** The node server of a program: its socket path, its options from configuration and command line, and connections for control. */
 
 import {
   connectEmulatedNode,
@@ -29,7 +27,7 @@ export type {
 } from '../emulator/index.ts';
 export { diffTraces, endServer, identifyServer, RemoteNode, readFault } from '../emulator/index.ts';
 
-/** Options of a node as texts, from the command line or a file. */
+/** Options of a node as strings, from the command line or a file. */
 export interface NodeDescription {
   readonly asic?: string;
   readonly cards?: string;
@@ -38,11 +36,11 @@ export interface NodeDescription {
   /** `full`, or `^` and the pairs of cards without a link: `^0-1,2-5`. */
   readonly links?: string;
   readonly dmaThreads?: string;
-  /** Number of RDMA devices, which every client has. */
+  /** Number of RDMA devices in each client. */
   readonly nics?: string;
 }
 
-/** Paths that a node server uses besides its socket. */
+/** Paths of a node server, except its socket. */
 export interface ServerFiles {
   /** An existing folder for the device nodes; none by default. */
   readonly devices?: string | undefined;
@@ -75,9 +73,9 @@ export function readNodeDescription(file: string): NodeDescription {
   for (const [name, field] of Object.entries(value)) {
     const known = FIELDS.find((candidate) => candidate === name);
     const isScalar = typeof field === 'string' || typeof field === 'number';
-    // The value of the argument is the name of the file, so the rule names the field.
+    // The value in the message is the name of the file, so the rule contains the field.
     if (known === undefined) {
-      const rule = `must have no field ${JSON.stringify(name)}, only ${FIELDS.join(', ')}`;
+      const rule = `must not have the field ${JSON.stringify(name)}, only ${FIELDS.join(', ')}`;
       throw invalidParam('config', rule, file);
     }
     if (!isScalar) throw invalidParam('config', `must have a string or a number as ${known}`, file);
@@ -87,7 +85,7 @@ export function readNodeDescription(file: string): NodeDescription {
 }
 
 /**
- * Starts a node server in this process. Fields that the description omits are taken from UCX_GAUDI_EMULATOR_*.
+ * Starts a node server in this process. Omitted fields have the values of UCX_GAUDI_EMULATOR_*.
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_RUNNING; SyscallError
  */
 export function startNodeServer(
@@ -117,14 +115,14 @@ export function prepareNodeFolder(socketPath: string): void {
 }
 
 /**
- * Connects to a node server, for control.
+ * Connects to a node server for control.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function connectNodeServer(socketPath: string): RemoteNode {
   return connectEmulatedNode(socketPath);
 }
 
-/** Parses a size in bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are the same. */
+/** Parses a size in bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are equal. */
 function sizeOf(text: string): number {
   const bytes = memorySizeType.parse(text.replace(/iB$/i, 'B'));
   if (bytes === undefined) throw invalidParam('hbm', 'must be a size such as 96GiB', text);

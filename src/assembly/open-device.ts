@@ -7,7 +7,7 @@ import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
 import { PROGRAM_OPTIONS, type ProgramOptions, startProgram, withDriver } from './program/program.ts';
 
-/** Source of the cards; everything has a default. */
+/** Source of the cards; all options have defaults. */
 export interface OpenNodeOptions extends ProgramOptions {
   /**
    * `auto`, `kernel`, `emulator` or `emulator:<absolute path of the socket of a node server>`: overrides UCX_GAUDI_DRIVER. The name in a
@@ -28,7 +28,7 @@ export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
 
 /**
  * Opens the node with the cards: that of the habanalabs driver, a node server, or an emulated node in this process, as selected by `driver` or
- * UCX_GAUDI_DRIVER. For programs that open several cards, each by `open` or `openControl`. The caller closes the node, after its cards.
+ * UCX_GAUDI_DRIVER. For programs that open several cards by `open` or `openControl`. The caller closes the node after its cards.
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
  */
 export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
@@ -37,10 +37,9 @@ export function openDriverNode(options: OpenNodeOptions = {}): DriverNode {
 }
 
 /**
- * Opens a card of the driver selected by `driver` or UCX_GAUDI_DRIVER (hlthunk_open): the first matching one that opens. Closing the device closes
- * everything opened with it. Two calls open two nodes if those are emulated in this process: for several cards of one node, see
- * {@link openDriverNode}.
- * @throws UcxError like `openDriverNode` and `open`
+ * Opens a card of the driver selected by `driver` or UCX_GAUDI_DRIVER (hlthunk_open): the first matching card that can be opened. Closing the device closes
+ * everything opened with it. If cards are emulated in this process, each call opens a new node: for several cards of one node, see {@link openDriverNode}.
+ * @throws UcxError as `openDriverNode` and `open`
  * @example
  * ```ts
  * const device = openDevice({ driver: 'emulator' });
@@ -53,7 +52,7 @@ export function openDevice(options: OpenDeviceOptions = {}): Device {
   const { device = {}, name, busId, minor, moduleId } = options;
   checkOptions(device, 'device');
   if (moduleId !== undefined && (name ?? busId ?? minor) !== undefined) {
-    throw invalidParam('moduleId', 'must not be given beside name, busId and minor', moduleId);
+    throw invalidParam('moduleId', 'must not be combined with name, busId or minor', moduleId);
   }
   const program = start(options);
   const node = openNode(program);

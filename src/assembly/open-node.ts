@@ -1,6 +1,6 @@
 /**
- * The one place that selects the driver: cards of this machine through the kernel, or an emulated node, always with a notice. The cards of a node:
- * their names for all tools, and those that the configuration allows a program to use. Only opening a card shows whether it is free.
+ * Selects the driver: cards of this host through the kernel, or an emulated node, always with a notice. Also the names of the cards of a node for all tools,
+ * and the cards that the configuration allows a program to use; whether a card is free is only known once it is opened.
  */
 
 import { existsSync } from 'node:fs';
@@ -37,7 +37,7 @@ import type { VerbsPort } from '../verbs/port.ts';
 import { GAUDI_CONFIG_TABLE } from './program/config.ts';
 import type { Program } from './program/program.ts';
 
-/** What the selection of a node works with. */
+/** Dependencies of selecting a node. */
 export interface NodeServices {
   readonly config: ConfigValues;
   readonly log: Log;
@@ -58,8 +58,8 @@ export function openNode(options: NodeServices): DriverNode {
 }
 
 /**
- * Opens the node for a command that shows it. Where {@link openNode} emulates a node because the node server was killed, this refuses: its cards would be taken
- * for those of the server.
+ * Opens the node for a command that shows it. If the node server was killed, {@link openNode} emulates a node, but this function fails: the user would take
+ * its cards for those of the server.
  * @throws UcxError as {@link openNode}
  */
 export function openShownNode(options: NodeServices): DriverNode {
@@ -67,8 +67,8 @@ export function openShownNode(options: NodeServices): DriverNode {
 }
 
 /**
- * @param onUnreachable called with the socket of a node server that cannot be used, which was killed or whose folder others may enter, and the error: returns a
- * node to use, or nothing for an emulated one of this process
+ * @param onUnreachable called with the socket of an unusable node server, which was killed or whose folder other users may enter, and the error: returns a
+ * node to use, or undefined for an emulated node in this process
  */
 function chooseNode(
   options: NodeServices,
@@ -84,17 +84,17 @@ function chooseNode(
   const socket = defaultSocketPath(env['XDG_RUNTIME_DIR']);
   const server = connectIfReachable(socket);
   if (!isUcxError(server)) {
-    log.info(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
+    log.info(`the habanalabs driver has no cards on this host: using the node server at ${socket}`);
     return server;
   }
   if (existsSync(socket)) {
     const started = onUnreachable(socket, server);
     if (started !== undefined) return started;
-  } else log.info('no card of the habanalabs driver on this machine: using an emulated node of this process');
+  } else log.info('the habanalabs driver has no cards on this host: using an emulated node in this process');
   return createOwnNode(options, () => warnOfEmulation(log, kernel));
 }
 
-/** The node server, or the error of one that cannot be reached. @throws UcxError ERR_NODE_REFUSED */
+/** Connects to the node server, or returns the error if it is unreachable. @throws UcxError ERR_NODE_REFUSED */
 function connectIfReachable(socket: string): DriverNode | UcxError {
   try {
     return connectEmulatedNode(socket);
@@ -105,9 +105,9 @@ function connectIfReachable(socket: string): DriverNode | UcxError {
 }
 
 /**
- * The RDMA devices that go with a node, by UCX_IB_DRIVER; undefined for none. A node has emulated ones only if it was given some, so `auto` prefers those.
+ * The RDMA devices for a node, by UCX_IB_DRIVER; undefined for none. A node has emulated ones only if the user configured them, so `auto` prefers those.
  * @param sysRoot mount point of sysfs
- * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs, unless `auto` looks for it
+ * @throws UcxError ERR_LIBRARY_NOT_FOUND, ERR_LIBRARY_UNUSABLE, ERR_LIBRARY_SYMBOL of libibverbs, unless it is optional by `auto`
  */
 export function openVerbs(
   { verbs }: Pick<DriverNode, 'verbs'>,
@@ -123,12 +123,12 @@ export function openVerbs(
     return new Libibverbs(loadLibibverbs(), names);
   } catch (error) {
     if (!isUcxError(error)) throw error;
-    log.info(`the RDMA devices of this machine (${names.join(', ')}) are not used: ${error.message}`);
+    log.info(`the RDMA devices of this host (${names.join(', ')}) are unusable: ${error.message}`);
     return undefined;
   }
 }
 
-/** Data of the thread, which the threads that it starts later inherit. */
+/** Environment data of the thread, inherited by the threads that it starts later. */
 export const EMULATION_IS_KNOWN = 'gaudi-ucx: the user knows that Gaudi memory is emulated';
 
 /** For programs that label all emulated results: they need no warning. */
@@ -136,32 +136,32 @@ export function labelsEmulation(): void {
   setEnvironmentData(EMULATION_IS_KNOWN, true);
 }
 
-/** Warns once per process, except that each of several threads warns if they were started before the first warning. */
+/** Warns once per process; threads started before the first warning warn separately. */
 function warnOfEmulation(log: Log, kernel: KernelNode): void {
   if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;
   setEnvironmentData(EMULATION_IS_KNOWN, true);
-  log.warn(`Gaudi memory is emulated, as no card was found; ${EMULATION_CHOICES}; ${kernel.whyNoCards()}`);
+  log.warn(`Gaudi memory is emulated, because no card was found; ${EMULATION_CHOICES}; ${kernel.whyNoCards()}`);
 }
 
 /**
- * For a command that shows cards, a sentence if they are emulated in its process because there are no others: the user may not know. Undefined for cards
- * that the user has chosen, by UCX_GAUDI_DRIVER or a node server, and for real ones.
+ * For a command that shows cards, a notice if they are emulated in its process because no others exist, which the user may not know. Undefined for real
+ * cards, and for cards that the user has selected by UCX_GAUDI_DRIVER or a node server.
  */
 export function emulationNotice(program: Pick<Program, 'config'>, node: DriverNode): string | undefined {
   const isChosen = program.config.get(GAUDI_CONFIG_TABLE).DRIVER !== 'auto';
   if (isChosen || node.kind !== 'emulator' || node.serverPid !== undefined) return undefined;
-  return `these cards are emulated, as no card and no node server was found; ${EMULATION_CHOICES}`;
+  return `these cards are emulated, because neither a card nor a node server was found; ${EMULATION_CHOICES}`;
 }
 
 const EMULATION_CHOICES = 'UCX_GAUDI_DRIVER=emulator silences this warning, UCX_GAUDI_DRIVER=kernel forbids emulation';
 
-/** Number of processors from which on a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
+/** Minimum number of processors for which a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;
 
 /** The variable of the option hbmBytes of an emulated node. */
 export const HBM_VARIABLE = 'UCX_GAUDI_EMULATOR_HBM';
 
-/** An emulated node in this process, whose engines share its processors. */
+/** An emulated node in this process; its engines share the processors of the process. */
 function createOwnNode(options: NodeServices, onAllocation?: () => void): DriverNode {
   const processors = availableParallelism();
   const given: EmulatedNodeOptions = {
@@ -176,7 +176,7 @@ function createOwnNode(options: NodeServices, onAllocation?: () => void): Driver
   return node;
 }
 
-/** Options of an emulated node from UCX_GAUDI_EMULATOR_*; its cards include those that GAUDI_MAPPING_TABLE names, up to its number of cards. */
+/** Options of an emulated node from UCX_GAUDI_EMULATOR_*; the cards in GAUDI_MAPPING_TABLE determine the identities, up to the number of cards. */
 export function nodeOptions({ config, log, clock, env }: NodeServices): EmulatedNodeOptions {
   const values = config.get(GAUDI_CONFIG_TABLE);
   return {
@@ -192,7 +192,7 @@ export function nodeOptions({ config, log, clock, env }: NodeServices): Emulated
   };
 }
 
-/** The cards of a table, unless no node can have them: then opening the cards rejects the table. */
+/** The cards of a table; empty if no node can have them: then opening the cards rejects the table. */
 function identitiesIn(table: string | undefined, cards: number): readonly CardIdentity[] {
   const identities = table === undefined ? [] : cardsInTable(table).slice(0, cards);
   try {
@@ -207,7 +207,7 @@ function identitiesIn(table: string | undefined, cards: number): readonly CardId
 export { cardLabel } from '../driver/card-names.ts';
 export { BUSY_ADVICE, cardLines } from '../uct/gaudi/base/cards.ts';
 
-/** A card that may be used. */
+/** A card that the configuration allows. */
 export interface AllowedCard {
   /** Name of its device, such as `gaudi0`. */
   readonly name: string;
@@ -226,7 +226,7 @@ export function allowedCards(program: Program, node: DriverNode): AllowedCard[] 
   );
 }
 
-/** Settings of a program that needs one card, and uses no other. */
+/** Settings of a program that uses exactly one card. */
 export function cardSettings({
   name,
   index,
@@ -236,7 +236,7 @@ export function cardSettings({
   return { UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
 }
 
-/** The cards that a program could use if they were not removed. Throws like {@link allowedCards}. */
+/** Removed cards that a program could otherwise use. Throws like {@link allowedCards}. */
 export function removedCards(program: Program, node: DriverNode): NamedCard[] {
   return admittedCards(program, node).filter(({ absence }) => absence !== undefined);
 }
@@ -246,13 +246,13 @@ function admittedCards({ config, env }: Program, node: DriverNode): MappedCard[]
   return chosenCards(cardChoiceOf(env), node).filter(({ index }) => admitsDevice(DeviceType.ACC, cardName(index)));
 }
 
-/** What the environment of a program says about the cards of a node. */
+/** Selection of the cards of a node by the environment of a program. */
 export interface PermittedCards {
-  /** False if UCX_TLS leaves out the transports of cards. */
+  /** False if UCX_TLS excludes the transports of cards. */
   readonly usesCards: boolean;
-  /** A sentence about cards that the environment names and the node does not have; undefined if there is none. */
+  /** A sentence about cards in the environment that the node lacks; undefined if there are none. */
   readonly missing: string | undefined;
-  /** The variable by which a program does not open a card; undefined for one that it opens. */
+  /** The variable that excludes a card; undefined for an included card. */
   readonly exclusionOf: (card: Pick<NamedCard, 'busId' | 'entry'>) => string | undefined;
 }
 
@@ -273,7 +273,7 @@ export function cardSelection({ config, env }: Pick<Program, 'config' | 'env'>, 
       if (card !== undefined) {
         return filter.admitsDevice(DeviceType.ACC, cardName(card.index)) ? undefined : 'UCX_ACC_DEVICES';
       }
-      // A removed card has no known module: it may be the missing one.
+      // The module of a removed card is unknown: it may be the missing one.
       const mayBeWanted = variable === 'HABANA_VISIBLE_MODULES' && entry === undefined && missing !== undefined;
       return mayBeWanted ? undefined : variable;
     },
@@ -286,7 +286,7 @@ const CARD_TRANSPORTS: readonly NamedTransport[] = [
 ];
 
 /**
- * All cards of a node, also removed ones, under the indices that a program has for them: those of GAUDI_MAPPING_TABLE, else the order of their bus ids.
+ * All cards of a node, including removed ones, with the indices that a program sees: those of GAUDI_MAPPING_TABLE, otherwise by bus id.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE
  */
 export function cardsOf(node: DriverNode, { env }: Pick<Program, 'env'>): NamedCard[] {

@@ -1,6 +1,6 @@
 /**
- * The topology of a machine with cards: locations of cards and network devices, and the network device of each card. Combines the data of the driver,
- * the kernel and the configuration.
+ * The topology of a host with cards: locations of cards and network devices, and the network device of each card. Combines the data of the driver, the kernel
+ * and the configuration.
  */
 
 import { cardLabel, type NamedCard, namedCards } from '../driver/card-names.ts';
@@ -22,14 +22,14 @@ export interface PlacedCard extends SystemDevice {
   readonly index: number | undefined;
 }
 
-/** The cards, and the chosen network devices. */
+/** The cards, and the selected network devices. */
 export interface Topology {
-  /** By logical index, with names such as `card 0 (accel2, 0000:33:00.0)`. Removed cards are not among them. */
+  /** By logical index, with names such as `card 0 (accel2, 0000:33:00.0)`. Removed cards are not included. */
   readonly cards: readonly PlacedCard[];
   readonly networks: readonly NetworkDevice[];
-  /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are considered. */
+  /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether scale-out ports are considered. */
   readonly scaleOut: ScaleOutMode;
-  /** The network device of each card; undefined if there is none with a link. */
+  /** The network device of each card; undefined if none with a link exists. */
   readonly choices: readonly (Neighbour<NetworkDevice> | undefined)[];
 }
 
@@ -39,7 +39,7 @@ export interface TopologySources {
   readonly config: Config;
   /** The cards of the node. Default: in the order of their bus ids. */
   readonly cards?: readonly NamedCard[];
-  /** Mount point of sysfs; default: the machine's own. Emulated cards have no location there: their distance to its devices is unknown. */
+  /** Mount point of sysfs; default: that of the host. Emulated cards have no location there: their distance to its devices is unknown. */
   readonly sysRoot?: string;
 }
 
@@ -59,7 +59,7 @@ export function readTopology({ node, config, sysRoot, cards: named = namedCards(
   return { cards, networks, scaleOut, choices: chooseNetworkDevices(cards, linked) };
 }
 
-/** The RDMA devices of an emulated node, which have places beside its cards. */
+/** The RDMA devices of an emulated node, which are located next to its cards. */
 function emulatedDevices({ verbs }: DriverNode): NetworkDevice[] {
   if (verbs?.emulated !== true) return [];
   return verbs.devices().map((entry) => {
@@ -68,8 +68,8 @@ function emulatedDevices({ verbs }: DriverNode): NetworkDevice[] {
 }
 
 /**
- * The distances from the topology, which is read at first use and kept: a context opens its devices once. Undefined for a device outside the
- * topology, such as loopback or a veth; `unknown` between emulated cards, which have no location in the machine, and devices of the machine.
+ * The distances from the topology, which is read at first use and kept: a context opens its devices once. Undefined for a device outside the topology, such
+ * as loopback or a veth; `unknown` between emulated cards, which have no location on the host, and devices of the host.
  */
 export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: TopologySources): DistanceOf {
   let topology: Topology | undefined;
@@ -77,7 +77,7 @@ export function distancesOf(gaudi: Pick<GaudiResources, 'cards'>, sources: Topol
     topology ??= readTopology(sources);
     const busId = gaudi.cards.find(({ index }) => index === sysDevice)?.device.busId;
     const card = topology.cards.find(({ entry }) => entry.busId === busId);
-    // A transport names the port of an RDMA device too.
+    // For an RDMA device, a transport names the port too.
     const network = topology.networks.find(({ name }) => name === device || name === device.replace(/:\d+$/, ''));
     return card === undefined || network === undefined ? undefined : distanceBetween(card, network);
   };

@@ -1,4 +1,4 @@
-/** The components of this library for programs without a context: log, clock and configuration have the defaults of a program. */
+/** The components of this library for programs without a context. Log, clock and configuration have the defaults of a program. */
 
 import type { ConfigValues } from '../ucs/config/config.ts';
 import { checkMethods, checkNoNulls, checkOptions } from '../ucs/type/check-options.ts';
@@ -17,7 +17,7 @@ import { openNode, openVerbs } from './open-node.ts';
 import { startProgram } from './program/program.ts';
 import { type Environment, ProgramConfig } from './program/program-config.ts';
 
-/** Options of a memory domain or connection manager that a program opens itself; everything has a default. */
+/** Options of a memory domain or connection manager that a program opens directly; all have defaults. */
 export interface MdOptions extends Partial<Omit<ComponentServices, 'config'>> {
   /** A configuration, or options by variable name, with or without `UCX_`, which override environment and files. Default: environment and files. */
   readonly config?: ConfigValues | Readonly<Record<string, string>> | undefined;
@@ -35,8 +35,8 @@ const MD_OPTIONS: readonly string[] = [
 /** A component of this library. */
 export interface OwnComponent extends Component {
   /**
-   * Opens the memory domain of this machine.
-   * @throws UcxError NO_DEVICE if the machine has no devices for it, and the errors of opening its devices and of reading the configuration
+   * Opens the memory domain of this host.
+   * @throws UcxError NO_DEVICE if the host has no devices for it, and the errors of opening its devices and of reading the configuration
    */
   openMd(options?: MdOptions): MemoryDomain;
   /** Creates a connection manager; absent if the component has none. */
@@ -48,12 +48,12 @@ export function selfComponent(): OwnComponent {
   return withDefaults(self.selfComponent());
 }
 
-/** The component `posix`: shared memory between the processes of a node. */
+/** The component `posix`: shared memory between the processes of a host. */
 export function posixComponent(): OwnComponent {
   return withDefaults(posix.posixComponent());
 }
 
-/** The component `cma`: copies between the processes of a node by the kernel. */
+/** The component `cma`: copies between the processes of a host by the kernel. */
 export function cmaComponent(): OwnComponent {
   return withDefaults(cma.cmaComponent());
 }
@@ -81,8 +81,8 @@ export function gaudiIpcComponent(shared: GaudiResources): OwnComponent {
 
 /**
  * The component `ib`, with the transport `rc`.
- * @param given the RDMA devices, such as `node.verbs` of an open node. Without an argument those that UCX_IB_DRIVER and UCX_GAUDI_DRIVER select, opened with
- * the memory domain and closed with it
+ * @param given the RDMA devices, such as `node.verbs` of an open node. Without an argument, those that UCX_IB_DRIVER and UCX_GAUDI_DRIVER select, opened and
+ * closed with the memory domain
  * @throws UcxError ERR_INVALID_PARAM, also for an undefined argument: `node.verbs` of a node without RDMA devices
  */
 export function ibComponent(...given: readonly [verbs?: VerbsPort | undefined]): OwnComponent {
@@ -139,7 +139,7 @@ function openingOf(
   return { services: { ...options, ...defaults, ...given }, env: program.env };
 }
 
-/** Whether a configuration is the values of tables, rather than the configuration of a program or options by name. */
+/** Distinguishes values of tables from the configuration of a program and from options by name. */
 function isValues(config: MdOptions['config']): config is ConfigValues {
   const isObject = typeof config === 'object' && !(config instanceof ProgramConfig);
   return isObject && typeof config.get === 'function';

@@ -51,7 +51,7 @@ function context(engine: string): ListedContext {
   return { snapshot: () => snapshot, stats: () => stats } as unknown as ListedContext;
 }
 
-/** The engines in what was logged since the last call. */
+/** The engines in the log since the last call. */
 const logged = (): string[] => lines.splice(0).flatMap((line) => /engine (first|second) /.exec(line)?.[1] ?? []);
 
 it('a signal logs the contexts whose settings name it, each once, until they are closed', () => {

@@ -1,4 +1,4 @@
-/** Makes a new context visible: its thread serves the inspect socket, logs the snapshot at a signal, and prints the table of transports. */
+/** Makes a new context visible: the inspect socket of its thread, the dump of the snapshot at a signal, and the table of transports in the log. */
 
 import { constants } from 'node:os';
 import { isMainThread } from 'node:worker_threads';
@@ -13,13 +13,13 @@ import { acquireServer, releaseServer } from './inspect-server.ts';
 import { type ListedContext, listContext, processSnapshot, unlistContext } from './process-snapshot.ts';
 import { snapshotText, transportTable } from './snapshot-text.ts';
 
-/** Contexts whose settings name a signal, by signal: the first of them logs all. */
+/** Contexts with a configured signal, by signal: the first of them logs all. */
 const dumping = new Map<NodeJS.Signals, ListedContext[]>();
 
 /**
  * Makes a context visible.
- * @returns a function that ends this
- * @throws SyscallError, UcxError if UCX_INSPECT=y and the socket cannot be made
+ * @returns a function that undoes it
+ * @throws SyscallError, UcxError if UCX_INSPECT=y and the socket cannot be created
  */
 export function inspectContext({ config, clock, log, env }: Program, context: ListedContext): () => void {
   const { INSPECT, DEBUG_SIGNO, PRINT_TRANSPORT_TABLES, HANDLE_ERRORS, ERROR_SIGNALS } =
@@ -43,7 +43,7 @@ export function inspectContext({ config, clock, log, env }: Program, context: Li
 
 function dumpAt(signal: NodeJS.Signals, context: ListedContext, log: Program['log']): () => void {
   if (!isMainThread) {
-    // Node.js would accept the listener, and install no handler: the signal would end the process.
+    // Node.js would accept the listener without installing a handler: the signal would end the process.
     log.warn(
       `UCX_DEBUG_SIGNO=${signal} has no effect in a worker thread: Node.js handles signals on the main thread only`,
     );

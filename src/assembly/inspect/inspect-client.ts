@@ -1,4 +1,4 @@
-/** Requests snapshots from processes. The exit of a process and a missing reply, because its event loop is busy, are results too. */
+/** Requests snapshots from processes. The result also shows processes that do not reply because their event loop is busy. */
 
 import { readFileSync } from 'node:fs';
 import {
@@ -23,31 +23,31 @@ import { type ProcessSnapshot, SNAPSHOT_FORMAT } from './process-snapshot.ts';
 
 /** User id that may inspect the processes of all users. */
 const SUPERUSER = 0;
-/** Longest snapshot that is read. */
+/** Limit of a snapshot in bytes. */
 const SNAPSHOT_BYTES_MAX = 256 * 2 ** 20;
 
-/** The answer of one thread of a process. */
+/** The reply of one thread of a process. */
 export interface InspectAnswer {
   readonly pid: number;
   readonly tid: number;
-  /** Undefined if there is none. */
+  /** Undefined if the process has not sent one. */
   readonly snapshot: ProcessSnapshot | undefined;
-  /** Why there is none. */
+  /** Why the snapshot is missing. */
   readonly failure: string | undefined;
 }
 
-/** The processes to ask, and the time to wait for them. */
+/** The processes to query, and the timeout. */
 export interface InspectQuery {
   /** Value of XDG_RUNTIME_DIR. */
   readonly runtimeDirectory: string | undefined;
   readonly clock: Clock;
-  /** Time for an answer. */
+  /** Timeout of a reply. */
   readonly timeoutNs: number;
-  /** Only this process; undefined for all of the user. */
+  /** Only this process; undefined for all processes of the user. */
   readonly pid?: number | undefined;
 }
 
-/** Asks the processes of the user at the same time. Those that end meanwhile are omitted. @throws SyscallError if their folder cannot be read */
+/** Queries the processes of the user at the same time. Processes that end meanwhile are omitted. @throws SyscallError if their folder cannot be read */
 export async function inspectProcesses(query: InspectQuery): Promise<InspectAnswer[]> {
   const sockets = inspectSockets(query.runtimeDirectory).filter(
     ({ process }) => query.pid === undefined || process.pid === query.pid,
@@ -69,17 +69,15 @@ async function ask(socket: InspectSocket, { clock, timeoutNs }: InspectQuery): P
     if (uid !== effectiveUserId() && effectiveUserId() !== SUPERUSER)
       return failed(`the socket is served by user ${uid}`);
     if (!(await isReadable(connection, clock, timeoutNs))) {
-      return failed(
-        `no answer in ${timeoutNs / 1e9} s: its event loop is busy, it is stopped, or it has no descriptors left`,
-      );
+      return failed(`no reply within ${timeoutNs / 1e9} s: the process is busy, stopped, or out of file descriptors`);
     }
     const message = Buffer.alloc(REASON_BYTES_MAX);
     const received = connection.recvmsg(message, fds);
     if (received === 0 || received === -Errno.ECONNRESET) {
-      return isServed(socket.path) ? failed('closed without an answer') : undefined;
+      return isServed(socket.path) ? failed('connection closed without a reply') : undefined;
     }
     const [fd] = fds;
-    if (fd === undefined) return failed(received > 1 ? printable(message, received) : 'the answer has no snapshot');
+    if (fd === undefined) return failed(received > 1 ? printable(message, received) : 'the reply has no snapshot');
     return { pid, tid: socket.tid, snapshot: readSnapshot(fd), failure: undefined };
   } catch (error) {
     if (error instanceof SnapshotError || isSyscallError(error)) return failed(error.message);
@@ -90,32 +88,32 @@ async function ask(socket: InspectSocket, { clock, timeoutNs }: InspectQuery): P
   }
 }
 
-/** Undefined if no process listens at the path any more. */
+/** Undefined if no process listens at the path. */
 function connectTo(path: string): UnixSocket | undefined {
   try {
     return connectUnix(path, SocketType.SEQPACKET);
   } catch (error) {
     if (!isSyscallError(error)) throw error;
-    // The socket of a process that was killed, and whose end could not be seen, as in another container.
+    // The socket of a killed process that cannot be detected otherwise, such as one in another container.
     if (error.errno === Errno.ECONNREFUSED) unlinkIfThere(path);
     if (error.errno === Errno.ECONNREFUSED || error.errno === Errno.ENOENT) return undefined;
     throw error;
   }
 }
 
-/** Whether a process still listens at the path: the kernel closes the sockets of an ending process before its pid is free. */
+/** Whether a process still listens at the path. The kernel closes the sockets of an ending process before its pid is free. */
 function isServed(path: string): boolean {
   const connection = connectTo(path);
   connection?.close();
   return connection !== undefined;
 }
 
-/** The reason that a process gives; control characters, which a terminal would obey, are replaced. */
+/** The reason that a process has sent, without control characters, which a terminal would interpret. */
 function printable(message: Buffer, byteLength: number): string {
   return message.toString('utf8', 0, byteLength).replaceAll(/\p{C}/gu, '?');
 }
 
-/** A snapshot that cannot be read. */
+/** An unreadable snapshot. */
 class SnapshotError extends TypeError {}
 
 /** Reads sealed memory: its length is final, and reading it does not block. */
@@ -128,7 +126,8 @@ function readSnapshot(fd: number): ProcessSnapshot {
   }
   if ((seals & SNAPSHOT_SEALS) !== SNAPSHOT_SEALS) throw new SnapshotError('the reply is not sealed memory');
   const { byteLength } = fileStatus(fd);
-  if (byteLength > SNAPSHOT_BYTES_MAX) throw new SnapshotError(`the snapshot has ${byteLength} bytes`);
+  if (byteLength > SNAPSHOT_BYTES_MAX)
+    throw new SnapshotError(`the snapshot has ${byteLength} bytes, at most ${SNAPSHOT_BYTES_MAX} are read`);
   let snapshot: Partial<ProcessSnapshot>;
   try {
     snapshot = JSON.parse(readFileSync(`/proc/self/fd/${fd}`, 'utf8'));
@@ -137,13 +136,13 @@ function readSnapshot(fd: number): ProcessSnapshot {
   }
   if (snapshot?.format !== SNAPSHOT_FORMAT) {
     throw new SnapshotError(
-      `the process has ${snapshot?.version ?? 'an unknown version'} of gaudi-ucx, whose format is another one`,
+      `the process uses gaudi-ucx ${snapshot?.version ?? 'of unknown version'}, whose snapshot format is different: use its gaudi-ucx inspect`,
     );
   }
   return snapshot as ProcessSnapshot;
 }
 
-/** Waits for an answer, or the end of the connection; false if there is neither in time. */
+/** Waits for a reply, or the end of the connection; false after the timeout. */
 async function isReadable(connection: UnixSocket, clock: Clock, timeoutNs: number): Promise<boolean> {
   let subscription: PollSubscription | undefined;
   let timer: Timer | undefined;

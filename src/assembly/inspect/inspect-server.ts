@@ -1,7 +1,7 @@
 /**
- * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed
- * memory that contains the snapshot as JSON, or the reason why it is missing. The server reads nothing from clients, so a slow or hostile client holds
- * no state. The socket does not keep the process alive, and costs nothing until a client connects.
+ * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory
+ * that contains the snapshot as JSON, or the reason why there is none. The server reads nothing from clients, so a slow or hostile client occupies no state.
+ * The socket does not keep the process alive, and has no cost until a client connects.
  */
 
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
@@ -31,12 +31,12 @@ import { processSnapshot } from './process-snapshot.ts';
 
 /** Seals of the memory: its length and contents are final. */
 export const SNAPSHOT_SEALS: number = SealFlag.SEAL | SealFlag.SHRINK | SealFlag.GROW | SealFlag.WRITE;
-/** Longest message to a client: the reason why there is no snapshot. */
+/** Limit of a message to a client with the reason for a missing snapshot. */
 export const REASON_BYTES_MAX = 512;
 /** Maximum number of clients that get the same snapshot; others get the next one. */
 const CLIENTS_MAX = 64;
 const MODE = 0o600;
-/** Descriptors, or room of the file system. */
+/** Errors for a lack of descriptors or disk space. */
 const RUN_OUT: readonly number[] = [Errno.EMFILE, Errno.ENFILE, Errno.ENOSPC, Errno.EDQUOT, Errno.ENOMEM];
 /** Pause after accept has failed for lack of descriptors: the client stays in the backlog. */
 const PAUSE_NS = 1e9;
@@ -56,7 +56,7 @@ class InspectServer {
     this.#path = path;
     this.#clock = clock;
     this.#log = log;
-    // Under a name that clients do not look for, until it listens and other users are excluded.
+    // This name is not visible to clients until the socket listens and other users are excluded.
     const unready = `${path}.new`;
     unlinkIfThere(unready);
     this.#listener = listenUnix(unready, SocketType.SEQPACKET);
@@ -93,7 +93,7 @@ class InspectServer {
       }
       if (clients.length > 0) sendSnapshot(clients);
     } catch (error) {
-      // A failure here must not end the program, which did not request the inspection.
+      // A failure must not end the program, which did not request the inspection.
       this.#warn(error);
       sendReason(clients, asError(error).message);
       this.#subscription?.close();
@@ -114,9 +114,9 @@ class InspectServer {
     });
   }
 
-  /** Warns once: clients can come as often as they like. */
+  /** Warns once, because clients can connect repeatedly. */
   #warn(error: unknown): void {
-    const text = `inspect: the snapshot cannot be served: ${asError(error).message}`;
+    const text = `inspect: cannot send a snapshot: ${asError(error).message}`;
     if (this.#hasWarned) this.#log.debug(text);
     else this.#log.warn(text);
     this.#hasWarned = true;
@@ -134,21 +134,21 @@ function sendSnapshot(clients: readonly UnixSocket[]): void {
   try {
     writeFileSync(fd, JSON.stringify(processSnapshot()));
     addSeals(fd, SNAPSHOT_SEALS);
-    // The queue of a new connection has room; a client that has gone is no failure.
+    // The send buffer of a new connection is empty; a client that has left is not a failure.
     for (const client of clients) client.sendmsg(MESSAGE, [fd]);
   } finally {
     close(fd);
   }
 }
 
-/** Tells clients why there is no snapshot: a message of at least two bytes, without a descriptor. */
+/** Sends clients the reason for a missing snapshot: a message of at least two bytes, without a descriptor. */
 function sendReason(clients: readonly UnixSocket[], reason: string): void {
   const text = Buffer.from(`no snapshot: ${reason}`).subarray(0, REASON_BYTES_MAX);
   for (const client of clients) {
     try {
       client.sendmsg(text);
     } catch (error) {
-      // The client has gone, or sees the end of the connection instead.
+      // The client has left, or detects the end of the connection instead.
       if (!isSyscallError(error)) throw error;
     }
   }
@@ -172,7 +172,7 @@ export interface InspectOptions {
 
 /**
  * Opens the server of this thread, which its contexts share.
- * @returns false without one; otherwise {@link releaseServer} has to be called once
+ * @returns false without a server; otherwise {@link releaseServer} has to be called once
  * @throws SyscallError, UcxError with the reason, if the mode is `yes`; with `try` it is logged
  */
 export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOptions): boolean {
@@ -180,7 +180,7 @@ export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOpt
   if (server === undefined) {
     try {
       const path = ownSocketPath(runtimeDirectory);
-      // Removes what killed processes have left.
+      // Removes the sockets of killed processes.
       inspectSockets(runtimeDirectory);
       server = new InspectServer(path, clock, log);
     } catch (caught) {
@@ -197,7 +197,7 @@ export function acquireServer({ mode, runtimeDirectory, clock, log }: InspectOpt
 /** Whether this thread has warned that it has no server. */
 let hasWarned = false;
 
-/** Warns once if a resource has run out. A folder that cannot be used, as in a container without one, is not reported. */
+/** Warns once if a resource is exhausted. An unusable folder, as in a container without one, is not reported. */
 function reportNone(error: UcxError, log: Log): void {
   const text = `this process cannot be inspected: ${error.message}`;
   const isNews = isSyscallError(error) && RUN_OUT.includes(error.errno) && !hasWarned;
@@ -210,10 +210,10 @@ function reportNone(error: UcxError, log: Log): void {
 function typed(error: unknown): unknown {
   const { syscall, errno } = asError(error);
   if (isUcxError(error) || syscall === undefined || errno === undefined) return error;
-  return new SyscallError(syscall, Math.abs(errno), 'make the inspect socket', error);
+  return new SyscallError(syscall, Math.abs(errno), 'creation of the inspect socket', error);
 }
 
-/** Called when a context of {@link acquireServer} closes; the last one closes the server. */
+/** Called when a context with {@link acquireServer} closes; the last one closes the server. */
 export function releaseServer(): void {
   users -= 1;
   if (users > 0) return;

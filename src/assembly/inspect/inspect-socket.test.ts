@@ -1,4 +1,4 @@
-/** The inspect socket of this thread, asked by itself: snapshots, reasons, hostile answers, sockets of the dead, and the release at the end. */
+/** The inspect socket of this thread, queried by the same thread: snapshots, reasons, hostile answers, sockets of the dead, and the release at the end. */
 
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -39,7 +39,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(runtime, { recursive: true, force: true }));
 
-/** The name of a socket; of this thread, with an instance of its own. */
+/** The name of a socket; of this thread, with its own instance. */
 function nameOf(changes: { pidNamespace?: number; pid?: number; tid?: number; startTime?: number } = {}): string {
   const { pidNamespace, pid, tid, startTime } = { ...ownIdentity(), tid: gettid(), ...changes };
   return `inspect-${pidNamespace}-${pid}-${tid}-${startTime}-0a1b2c3d.sock`;
@@ -67,7 +67,7 @@ async function asked(answer: (client: UnixSocket, listener: UnixListener) => voi
   }
 }
 
-/** Sends sealed memory with a text. */
+/** Sends sealed memory with a string. */
 function sendText(client: UnixSocket, text: string, seals = SNAPSHOT_SEALS): void {
   const fd = memfdCreate('test', { sealing: true });
   writeFileSync(fd, text);
@@ -199,7 +199,7 @@ describe('the answer of a process', () => {
 
   it.each([
     ['has the reason of the process, without control characters', 'no \u001b[31mmemory\n', 'no ?[31mmemory?'],
-    ['needs a snapshot', '!', 'the answer has no snapshot'],
+    ['needs a snapshot', '!', 'the reply has no snapshot'],
   ])('%s', async (_name, text, failure) => {
     const answers = await asked((client) => client.sendmsg(Buffer.from(text)));
     expect(answers).toEqual([{ pid: process.pid, tid: gettid(), snapshot: undefined, failure }]);
@@ -222,8 +222,8 @@ describe('the answer of a process', () => {
 
   it.each([
     ['{', /^the snapshot is malformed: /],
-    ['null', /^the process has an unknown version of gaudi-ucx, whose format is another one$/],
-    ['{"format": 2, "version": "0.0.9"}', /^the process has 0\.0\.9 of gaudi-ucx, whose format is another one$/],
+    ['null', /^the process uses gaudi-ucx of unknown version, whose snapshot format is different: /],
+    ['{"format": 2, "version": "0.0.9"}', /^the process uses gaudi-ucx 0\.0\.9, whose snapshot format is different: /],
   ])('of the text %s is refused', async (text, failure) => {
     const [answer] = await asked((client) => sendText(client, text));
     expect([answer!.snapshot, answer!.failure]).toEqual([undefined, expect.stringMatching(failure)]);
@@ -237,7 +237,7 @@ describe('the answer of a process', () => {
       client.sendmsg(new Uint8Array(1), [fd]);
       closeFd(fd);
     });
-    expect(answer!.failure).toBe('the snapshot has 268435457 bytes');
+    expect(answer!.failure).toBe('the snapshot has 268435457 bytes, at most 268435456 are read');
   });
 
   it('that has come leaves no timer', async () => {
@@ -254,7 +254,7 @@ describe('the answer of a process', () => {
   });
 
   it('is missing where the connection is closed: a failure if the process still listens, else it has ended', async () => {
-    expect(await asked(() => {})).toMatchObject([{ pid: process.pid, failure: 'closed without an answer' }]);
+    expect(await asked(() => {})).toMatchObject([{ pid: process.pid, failure: 'connection closed without a reply' }]);
     expect(await asked((_client, listener) => listener.close())).toEqual([]);
   });
 
@@ -270,7 +270,7 @@ describe('the answer of a process', () => {
     await new Promise(setImmediate);
     expect(settled).toBe(false);
     clock.advance(1);
-    expect(await answers).toMatchObject([{ failure: expect.stringMatching(/^no answer in 2\.5 s: /) as string }]);
+    expect(await answers).toMatchObject([{ failure: expect.stringMatching(/^no reply within 2\.5 s: /) as string }]);
     listener.close();
   });
 });
@@ -309,7 +309,7 @@ describe('the sockets of a user', () => {
     );
   });
 
-  it('of a process that was killed where its end cannot be seen is removed when it is asked', async () => {
+  it('of a process that was killed where its end cannot be seen is removed when it is queried', async () => {
     mkdirSync(folder, { recursive: true });
     const path = join(folder, nameOf({ pidNamespace: 1 }));
     const listener = listenUnix(path, SocketType.SEQPACKET);

@@ -1,4 +1,4 @@
-/** The inspect sockets of a user: their folder, which no other user may enter, and their names, which identify their owners. */
+/** The inspect sockets of a user: their folder, which only this user may enter, and their names, which identify their owners. */
 
 import { existsSync, readdirSync, rmdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -47,7 +47,7 @@ export function ownSocketPath(runtimeDirectory: string | undefined): string {
 }
 
 /**
- * Creates a socket in the folder and removes it, as it does the folder unless it existed.
+ * Creates a socket in the folder and removes it, and the folder too unless it existed.
  * @returns the folder
  * @throws SyscallError as `prepareFolder`, and as bind: EROFS, ENOSPC without free inodes; UcxError ERR_INVALID_PARAM for a path that is too long
  */
@@ -55,7 +55,7 @@ export function trySocketFolder(runtimeDirectory: string | undefined): string {
   const folder = socketFolder(runtimeDirectory);
   const missing = missingFolders(folder);
   try {
-    // Under the name of a socket that is not ready: if this process is killed, the next one removes it.
+    // The name of a socket that is not ready: if this process is killed, the next one removes it.
     const path = `${ownSocketPath(runtimeDirectory)}.new`;
     listenUnix(path, SocketType.SEQPACKET).close();
     unlinkIfThere(path);
@@ -65,12 +65,12 @@ export function trySocketFolder(runtimeDirectory: string | undefined): string {
   return folder;
 }
 
-/** The folders of a path that do not exist, the innermost first. */
+/** The missing folders of a path, the innermost first. */
 function missingFolders(folder: string): string[] {
   return existsSync(folder) ? [] : [folder, ...missingFolders(dirname(folder))];
 }
 
-/** Another process may use the folder by now, or have removed it. */
+/** Another process may use the folder meanwhile, or have removed it. */
 function removeIfEmpty(folder: string): void {
   try {
     rmdirSync(folder);
@@ -81,8 +81,8 @@ function removeIfEmpty(folder: string): void {
 }
 
 /**
- * The sockets of all processes of the user, in the order of their pids; none if the folder does not exist. Those of processes and threads that have certainly
- * ended are removed: they were killed.
+ * The sockets of all processes of the user, in the order of their pids; empty if the folder does not exist. Sockets of processes and threads that were
+ * certainly killed are removed.
  * @throws SyscallError if the folder cannot be read
  */
 export function inspectSockets(runtimeDirectory: string | undefined): InspectSocket[] {
@@ -93,7 +93,7 @@ export function inspectSockets(runtimeDirectory: string | undefined): InspectSoc
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === Errno.ENOENT) return [];
-    throw new SyscallError('readdir', errno, `read the folder of the sockets of programs, ${folder}`, error);
+    throw new SyscallError('readdir', errno, `reading of the socket folder ${folder}`, error);
   }
   const sockets: InspectSocket[] = [];
   for (const name of names) {
@@ -107,7 +107,7 @@ export function inspectSockets(runtimeDirectory: string | undefined): InspectSoc
   return sockets.sort((left, right) => left.process.pid - right.process.pid || left.tid - right.tid);
 }
 
-/** Threads of processes in other pid namespaces cannot be judged. */
+/** False for threads of processes in other pid namespaces, whose state is unknown. */
 function isStale({ process: { pid, pidNamespace, startTime }, tid }: InspectSocket): boolean {
   if (pidNamespace !== ownIdentity().pidNamespace) return false;
   return hasEnded({ pid, pidNamespace, startTime }) || !existsSync(`/proc/${pid}/task/${tid}`);

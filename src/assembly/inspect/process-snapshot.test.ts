@@ -9,7 +9,7 @@ function context(name: string, counters: Readonly<Record<string, number>> = {}):
   return { snapshot: () => ({ name }), stats: () => stats } as unknown as ListedContext;
 }
 
-it('has the contexts that are served, each with a number of its own', () => {
+it('has the contexts that are served, each with its own number', () => {
   const before = processSnapshot().contexts.length;
   const [first, hidden, second] = [context('first'), context('hidden'), context('second')];
   listContext(first, true);

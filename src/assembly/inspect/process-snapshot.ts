@@ -9,15 +9,15 @@ import { latencies, type OperationLatencies } from '../../ucs/stats/latency-hist
 import { wallClockMs } from '../../ucs/sys/clock.ts';
 import { packageVersion } from '../../ucs/sys/package.ts';
 
-/** Version of the format: another one is not read. */
+/** Version of the format; other versions are not read. */
 export const SNAPSHOT_FORMAT = 3;
-/** Characters of the command line. */
+/** Limit of the command line in characters. */
 const COMMAND_LENGTH_MAX = 500;
 
-/** One thread of a process: each thread has contexts of its own. */
+/** The snapshot of one thread of a process: each thread has its own contexts. */
 export interface ProcessSnapshot {
   readonly format: typeof SNAPSHOT_FORMAT;
-  /** Of this package. */
+  /** Version of this package. */
   readonly version: string;
   readonly host: string;
   readonly pid: number;
@@ -26,18 +26,18 @@ export interface ProcessSnapshot {
   readonly command: string;
   /** Such as `v20.19.0`. */
   readonly nodeVersion: string;
-  /** When it was taken, in milliseconds since 1970. */
+  /** Time of the snapshot, in milliseconds since 1970. */
   readonly timeMs: number;
   /** Seconds since the process started. */
   readonly uptimeSeconds: number;
   readonly contexts: readonly NumberedContext[];
-  /** The sums of its contexts that have closed. */
+  /** The sums of its closed contexts. */
   readonly closed: ContextTotals;
   /** Latencies by operation; empty unless they are measured (UCX_STATS_LATENCY, context.metrics()). */
   readonly latencies: readonly OperationLatencies[];
 }
 
-/** A context with its number: contexts of a thread are counted from 1, and no number is used again. */
+/** A context with its number: contexts of a thread are counted from 1, and numbers are not reused. */
 export interface NumberedContext extends ContextSnapshot {
   readonly number: number;
 }
@@ -46,7 +46,7 @@ export interface NumberedContext extends ContextSnapshot {
 export type ListedContext = Pick<Context, 'snapshot' | 'stats'>;
 
 const numbers = new Map<ListedContext, number>();
-/** Those that the inspect socket shows. */
+/** Contexts that the inspect socket shows. */
 const served = new Set<ListedContext>();
 let listed = 0;
 let closed = NO_TOTALS;
@@ -64,7 +64,7 @@ export function unlistContext(context: ListedContext): void {
   if (served.delete(context)) closed = addTotals(closed, { stats: context.stats() });
 }
 
-/** Takes the snapshot of this thread. @param shown listed contexts; those that the inspect socket shows, if it is omitted */
+/** Takes the snapshot of this thread. @param shown listed contexts; default: those that the inspect socket shows */
 export function processSnapshot(shown: Iterable<ListedContext> = served): ProcessSnapshot {
   return {
     format: SNAPSHOT_FORMAT,

@@ -125,12 +125,12 @@ describe('the text of a snapshot', () => {
       'channel c1 from card 3 to the card at 0000:33: 71 puts of 73 bytes, 72 gets of 74 bytes',
       'dma-bufs of ib: 21 exported (22 bytes), 23 imported (24 bytes), 25 mapped (26 bytes), 27 descriptors kept open',
       'registration caches: tcp 76 bytes in 75 regions',
-      'worker 0 of context 7 of process 100 thread 101 (w1): 3 endpoints, 51 of 52 requests pending, 53 ended and not freed',
+      'worker 0 of context 7 of process 100 thread 101 (w1): 3 endpoints, 51 of 52 requests pending, 53 completed and not freed',
       'endpoint e1 to w2: connected, 31 queued, 32 await the peer, 33 bytes of credit; lanes tcp/lo (messages), posix/memory',
       'and 2 endpoints more',
       'pending: 54 tag/rndv, 55 bytes, wait for: credit, oldest 56 ms',
       'tag/rndv 42 of 41 bytes on endpoint e1 over tcp/lo, 1.6 s, waits for credit',
-      'not received: 61 tagged messages (62 bytes), 63 bytes of streams, 64 bytes of active messages; at most 65 bytes are kept',
+      'not received: 61 tagged messages (62 bytes), 63 bytes of streams, 64 bytes of active messages; limit 65 bytes',
       'tag 0x66: 67 bytes',
     ]);
   });
@@ -144,9 +144,9 @@ describe('the text of a snapshot', () => {
     expect(linesOf({ ...none, emulated: false, workers }).slice(2)).toEqual([
       'context 7: engine native 8.9.10 (chosen), cards real',
       'transports: none',
-      'worker 0 of context 7 of process 100 thread 101 (w1): 1 endpoint, 0 of 52 requests pending, 0 ended and not freed',
-      'endpoint e1 to a peer of libucp: state not known, asked for by the peer only; no lanes known',
-      'not received: not known',
+      'worker 0 of context 7 of process 100 thread 101 (w1): 1 endpoint, 0 of 52 requests pending, 0 completed and not freed',
+      'endpoint e1 to a libucp peer: state unknown, connected by the peer only; lanes unknown',
+      'not received: unknown',
     ]);
   });
 
@@ -186,8 +186,10 @@ it('the table of transports has those that are not used, with the reason', () =>
     'transports and devices of the engine native 8.9.10:',
     '  tcp/lo',
     '  self/memory',
-    '  ib is not used: no device',
+    '  ib is unusable: no device',
   ]);
   const engine = { name: 'libucx', version: '1.17.0', reason: '' };
-  expect(transportTable({ ...CONTEXT, engine } as unknown as ContextSnapshot)[0]).toMatch(/beside those of libucp/);
+  expect(transportTable({ ...CONTEXT, engine } as unknown as ContextSnapshot)[0]).toMatch(
+    /in addition to those of libucp/,
+  );
 });

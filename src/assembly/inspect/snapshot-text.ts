@@ -12,11 +12,11 @@ import { clip } from '../../ucs/type/inspect.ts';
 import type { NumberedContext, ProcessSnapshot } from './process-snapshot.ts';
 
 const STEP = '  ';
-/** Longest line of a command. */
+/** Column limit for a command. */
 const COMMAND_COLUMNS = 100;
 const MS_PER_S = 1000;
 
-/** Describes the worker with an id, such as `worker 0 of context 1 of process 4711`; undefined for one that is not known. */
+/** Describes the worker with an id, such as `worker 0 of context 1 of process 4711`; undefined for an unknown worker. */
 export type WorkerNames = (id: string) => string | undefined;
 
 /** Names the workers of several processes. */
@@ -70,7 +70,7 @@ function contextLines(process: ProcessSnapshot, context: NumberedContext, names:
   ];
 }
 
-/** Which node has the cards: after a restart of a node server, programs may be on another one. */
+/** Describes the node of the cards: after a restart of a node server, programs may use different nodes. */
 function cardsText({ emulated, node: { kind, pid, socket } }: NumberedContext): string {
   if (!emulated) return 'real';
   if (kind === 'server') return `emulated by node server ${pid} at ${socket}`;
@@ -100,7 +100,7 @@ function dmabufLine(dmabufs: DmabufSnapshot): string {
   return `dma-bufs of ${owner}: ${out}, ${imports} imported (${importBytes} bytes), ${now}, ${plural(descriptors, 'descriptor')} kept open`;
 }
 
-/** The name of the card that is a system device. */
+/** The label of the card with a system device. */
 function labelOf(cards: readonly CardSnapshot[], sysDevice: number): string {
   return cards.find(({ name }) => name === `gaudi${sysDevice}`)?.label ?? `card ${sysDevice}`;
 }
@@ -118,7 +118,7 @@ function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): 
   const { id, endpointCount, endpoints, requests, unexpected } = worker;
   const hidden = endpointCount - endpoints.length;
   const lines = [
-    `${name} (${id}): ${plural(endpointCount, 'endpoint')}, ${requests.pending} of ${requests.max} requests pending, ${requests.ended} ended and not freed`,
+    `${name} (${id}): ${plural(endpointCount, 'endpoint')}, ${requests.pending} of ${requests.max} requests pending, ${requests.ended} completed and not freed`,
     ...endpoints.map((endpoint) => `${STEP}${endpointLine(endpoint, names)}`),
     ...(hidden > 0 ? [`${STEP}and ${plural(hidden, 'endpoint')} more`] : []),
   ];
@@ -128,11 +128,11 @@ function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): 
     );
   }
   lines.push(...requests.oldest.map((request) => `${STEP}${STEP}${requestLine(request)}`));
-  if (unexpected === undefined) lines.push(`${STEP}not received: not known`);
+  if (unexpected === undefined) lines.push(`${STEP}not received: unknown`);
   else if (unexpected.messages + unexpected.streamBytes + unexpected.amBytes > 0) {
     const { messages, messageBytes, streamBytes, amBytes, bytesMax, first } = unexpected;
     lines.push(
-      `${STEP}not received: ${plural(messages, 'tagged message')} (${messageBytes} bytes), ${streamBytes} bytes of streams, ${amBytes} bytes of active messages; at most ${bytesMax} bytes are kept`,
+      `${STEP}not received: ${plural(messages, 'tagged message')} (${messageBytes} bytes), ${streamBytes} bytes of streams, ${amBytes} bytes of active messages; limit ${bytesMax} bytes`,
       ...first.map(({ tag, byteLength }) => `${STEP}${STEP}tag ${tag}: ${byteLength} bytes`),
     );
   }
@@ -149,9 +149,9 @@ function endpointLine(endpoint: EndpointSnapshot, names: WorkerNames): string {
       ? ''
       : `, ${queued} queued, ${awaitingPeer} await the peer`;
   const credit = creditBytes === undefined || waiting === '' ? '' : `, ${creditBytes} bytes of credit`;
-  const owner = isClaimed ? '' : ', asked for by the peer only';
-  const to = peer === undefined ? 'a peer of libucp' : (names(peer) ?? peer);
-  return `endpoint ${id} to ${to}: ${state === 'not known' ? 'state not known' : state}${owner}${waiting}${credit}; ${lanes.length === 0 ? 'no lanes known' : `lanes ${listOf(lanes)}`}`;
+  const owner = isClaimed ? '' : ', connected by the peer only';
+  const to = peer === undefined ? 'a libucp peer' : (names(peer) ?? peer);
+  return `endpoint ${id} to ${to}: ${state === 'not known' ? 'state unknown' : state}${owner}${waiting}${credit}; ${lanes.length === 0 ? 'lanes unknown' : `lanes ${listOf(lanes)}`}`;
 }
 
 function requestLine({
@@ -171,12 +171,12 @@ function requestLine({
 
 /** The lines of UCX_PRINT_TRANSPORT_TABLES. */
 export function transportTable({ engine, resources, unavailable }: ContextSnapshot): string[] {
-  // Those of libucp itself are only known as text, which info -d prints.
-  const others = engine.name === 'libucx' ? ', beside those of libucp (gaudi-ucx info -d)' : '';
+  // The transports of libucp are only known as text, which info -d prints.
+  const others = engine.name === 'libucx' ? ', in addition to those of libucp (gaudi-ucx info -d)' : '';
   return [
     `transports and devices of the engine ${engine.name} ${engine.version}${others}:`,
     ...resources.map((name) => `${STEP}${name}`),
-    ...unavailable.map(({ name, reason }) => `${STEP}${name} is not used: ${reason}`),
+    ...unavailable.map(({ name, reason }) => `${STEP}${name} is unusable: ${reason}`),
   ];
 }
 

@@ -1,7 +1,6 @@
 /**
- * The configuration of the composition root: engine, driver, and options of the emulated node. All configuration tables of this library. The effect
- * of a field is documented beside its reader, in the table itself. The fields for the inspection of a process: its inspect socket, the dump at a
- * signal, the table of transports at the start.
+ * The configuration of the composition root: engine, driver, options of the emulated node, and inspection of the process; and the list of all configuration
+ * tables of this library. A field is documented in its table, next to its reader.
  */
 
 import { isAbsolute } from 'node:path';
@@ -41,11 +40,11 @@ export interface InspectConfig {
   readonly DEBUG_SIGNO: DebugSignal;
   readonly HANDLE_ERRORS: readonly FatalErrorHandling[];
   readonly ERROR_SIGNALS: readonly NodeJS.Signals[];
-  /** `try` prints it from level info on. */
+  /** `try` prints the table from level info on. */
   readonly PRINT_TRANSPORT_TABLES: Ternary;
 }
 
-/** What C UCX does at a fatal signal; only `freeze` can be done here. */
+/** What C UCX does at a fatal signal; this library supports only `freeze`. */
 const ERROR_HANDLINGS = ['none', 'bt', 'freeze', 'debug'] as const;
 export type FatalErrorHandling = (typeof ERROR_HANDLINGS)[number];
 
@@ -74,38 +73,38 @@ export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
       name: 'INSPECT',
       type: ternaryType,
       default: 'try',
-      doc: 'Serve a socket in the runtime directory, for this user only, by which gaudi-ucx inspect and gaudi-ucx metrics show what this process does: y, or fail; n; try: unless it cannot be made.',
+      doc: 'Serve a socket in the runtime directory, for this user only, through which gaudi-ucx inspect and gaudi-ucx metrics show the state of this process: y, fail if it cannot be created; n, no socket; try, continue without it.',
     },
     {
       name: 'DEBUG_SIGNO',
       type: signalType,
       default: NONE,
-      doc: 'Signal at which the process logs the same, when its event loop runs; 0 for none. The signal then no longer ends the process. It works for contexts of the main thread only; others warn.',
+      doc: 'Signal at which the process logs the output of gaudi-ucx inspect, once its event loop runs; 0 for none. The signal no longer ends the process. Only contexts of the main thread support it; others warn.',
     },
     {
       name: 'HANDLE_ERRORS',
       type: listType(enumType(ERROR_HANDLINGS)),
       default: 'none',
-      doc: 'What happens at a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger, where the process would end; none, bt, debug: the process ends, as JavaScript can print no backtrace then (node --report-on-fatalerror).',
+      doc: 'Reaction to a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger instead of ending the process; none, bt, debug: the process ends without a backtrace, which JavaScript cannot print then (node --report-on-fatalerror).',
     },
     {
       name: 'ERROR_SIGNALS',
       type: listType(fatalSignalType),
       default: 'ILL,SEGV,BUS,FPE',
-      doc: 'Signals at which UCX_HANDLE_ERRORS acts.',
+      doc: 'Signals handled by UCX_HANDLE_ERRORS.',
     },
     {
       name: 'PRINT_TRANSPORT_TABLES',
       type: ternaryAutoType,
       default: 'try',
-      doc: 'Log the transports and devices of each new context, and those that are not used, with the reason: y, n, or auto: if UCX_LOG_LEVEL is info or finer.',
+      doc: 'Log the transports and devices of each new context, and the unusable ones with the reason: y, n, or auto (if UCX_LOG_LEVEL is info or finer).',
     },
   ],
 };
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
-/** Choice of the driver: by a rule, or the node server at a socket. */
+/** Selection of the driver: by a rule, or the node server at a socket. */
 export type DriverChoice = 'auto' | 'kernel' | 'emulator' | { readonly socket: string };
 
 const SERVER_PREFIX = 'emulator:';
@@ -139,7 +138,7 @@ export const ENGINE_CONFIG_TABLE: ConfigTable<EngineConfig> = {
       name: 'ENGINE',
       type: enumType(ENGINE_CHOICES),
       default: 'native',
-      doc: 'Engine that runs the operations: native, the transports of this library; libucx, the UCX library of this machine (1.13 or newer), with the transports of this library for device memory; auto: libucx if it is installed, else native.',
+      doc: 'Engine that runs the operations: native, the transports of this library; libucx, the UCX library of this host (1.13 or newer), with the transports of this library for device memory; auto, libucx if it is installed, else native.',
     },
   ],
 };
@@ -162,7 +161,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'DRIVER',
       type: driverType,
       default: 'auto',
-      doc: 'kernel: the habanalabs driver of this machine; emulator: emulated cards in this process; emulator:<socket>: those of a node server; auto: kernel if it has cards, else the node server at its default socket if one runs, else emulator.',
+      doc: 'Source of the cards. kernel: the habanalabs driver of this host; emulator: emulated cards in this process; emulator:<socket>: emulated cards of a node server; auto: kernel if it has cards, else the node server at its default socket if one runs, else emulator.',
     },
     {
       name: 'EMULATOR_ASIC',
@@ -180,26 +179,26 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_NICS',
       type: restricted(uintType, 'an unsigned integer, 0 to 8', (nics) => nics <= 8),
       default: '0',
-      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They reach those of other processes of this user, and the memory of the cards of the node. A node server gives as many to each client: node up --nics, or this variable of the server.',
+      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They can communicate with those of other processes of this user, and access the memory of the cards of the node. Each client of a node server has the number that the server sets by node up --nics or this variable.',
     },
     {
       name: 'EMULATOR_HBM',
       type: memoryUnitsType,
       default: 'auto',
-      doc: 'HBM of an emulated card; auto is the size of the real card. Sparse: only used pages occupy memory.',
+      doc: 'HBM of an emulated card; auto is the size of the real card. Memory is sparse: only used pages occupy host memory.',
     },
     {
       name: 'EMULATOR_DMA_THREADS',
       type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
       default: 'auto',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because programs that poll would starve the thread, and in a bundle without the module of the thread.',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because polling programs would starve the thread, and in a bundle without the module of the thread.',
     },
   ],
 };
 
 export { TCP_CONFIG_TABLE };
 
-/** The tables, in the order in which `info -c` prints them. */
+/** The tables, in the print order of `info -c`. */
 export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GLOBAL_CONFIG_TABLE,
   STATS_CONFIG_TABLE,

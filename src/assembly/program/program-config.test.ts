@@ -279,7 +279,7 @@ describe('CONFIG_TABLES', () => {
     for (const { name } of Config.read(CLEAN).entries) expect(name).not.toMatch(/_([A-Z]+)_\1(_|$)/);
   });
 
-  it('have defaults that their types print as a text with the same value, and documentation', () => {
+  it('have defaults that their types print as a string with the same value, and documentation', () => {
     for (const { field, value, text } of Config.read(CLEAN).entries) {
       expect(field.type.parse(text), field.name).toEqual(value);
       expect(field.doc, field.name).toMatch(/^[A-Za-z].*[.;]$|^[^\n]*\.$/);

@@ -20,13 +20,13 @@ import { CONFIG_TABLES } from './config.ts';
 /** Environment variables in the form of process.env. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Sources of a configuration; everything has a default. */
+/** Sources of a configuration; all options have defaults. */
 export interface ConfigReadOptions {
   /** Environment to read. Default: process.env. */
   readonly env?: Environment | undefined;
   /** Layered prefix: `MPI` makes `MPI_UCX_TLS` override `UCX_TLS`. */
   readonly envPrefix?: string | undefined;
-  /** Folders with `ucx.conf` files, the strongest last. Default: those of UCX. */
+  /** Folders with `ucx.conf` files; later folders override earlier ones. Default: those of UCX. */
   readonly configDirectories?: readonly string[] | undefined;
 }
 
@@ -63,7 +63,7 @@ export class ProgramConfig {
    */
   static read(sources: ConfigReadOptions = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
     checkSources(sources);
-    // Later changes of the environment must not affect the values.
+    // Copied, because later changes of the environment must not affect the values.
     const env = { ...(sources.env ?? process.env) };
     const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env), machineFact);
     return new ProgramConfig({ env, files, envPrefix: sources.envPrefix }, withOptions({}, options));
@@ -79,18 +79,18 @@ export class ProgramConfig {
     return this.#values;
   }
 
-  /** All fields, with their values and their origin. */
+  /** All fields, with their values and origins. */
   get entries(): readonly ConfigEntry[] {
     return this.#values.entries;
   }
 
   /**
-   * The values of a table, for which a configuration may stand wherever its values are expected.
-   * @throws UcxError ERR_INVALID_PARAM when the table was not loaded
+   * The values of a table, which lets a configuration be passed where its values are expected.
+   * @throws UcxError ERR_INVALID_PARAM if the table was not loaded
    */
   get<V>(table: ConfigTable<V>): Readonly<V>;
   /**
-   * The value of a field as text.
+   * The value of a field as a string.
    * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name
    */
   get(name: string): string;
@@ -108,8 +108,7 @@ export class ProgramConfig {
   }
 
   /**
-   * Sets a field, with precedence over files and environment (ucp_config_modify), and over earlier values under any of its names. If it
-   * throws, nothing has changed.
+   * Sets a field, overriding files and environment (ucp_config_modify), and earlier values under any of its names. If it throws, nothing has changed.
    * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name; ERR_CONFIG_VALUE; ERR_INVALID_PARAM unless it is a string
    */
   modify(name: string, value: string): this {
@@ -124,7 +123,7 @@ export class ProgramConfig {
     return new ProgramConfig(this.#layers, this.#options);
   }
 
-  /** The options except those for fields that `name` sets too. */
+  /** The options, without fields that `name` also sets. */
   #without(name: string): Readonly<Record<string, string>> {
     const variable = optionName(name);
     const isReplaced = (other: string): boolean => {
@@ -134,7 +133,7 @@ export class ProgramConfig {
     return Object.fromEntries(Object.entries(this.#options).filter(([other]) => !isReplaced(other)));
   }
 
-  /** The configuration as text that can be read as a `ucx.conf` (ucp_config_print). */
+  /** The configuration as text, readable as a `ucx.conf` (ucp_config_print). */
   print(options?: ConfigPrintOptions): string {
     if (options !== undefined) checkPrintOptions(options);
     return printConfig(this.entries, options);
@@ -162,7 +161,7 @@ function checkSources(sources: ConfigReadOptions): void {
   if (!isList) throw invalidParam('configDirectories', 'must be an array of strings', directories);
 }
 
-/** Options under the names of their variables; later ones replace earlier ones. */
+/** Options by the names of their variables; later ones replace earlier ones. */
 function withOptions(
   before: Readonly<Record<string, string>>,
   options: Readonly<Record<string, string>>,
@@ -180,7 +179,7 @@ function load({ env, files, envPrefix }: Layers, overrides: Readonly<Record<stri
   return loadConfig(CONFIG_TABLES, { env, files, overrides, ...(envPrefix === undefined ? {} : { envPrefix }) });
 }
 
-/** Every name under which a field can be set, its own first. */
+/** All names of a field, the current one first. */
 function namesOf({ name, inherits, field }: ConfigEntry): string[] {
   const aliases = (field.aliases ?? []).map((alias) => `UCX_${alias}`);
   return [...aliases, name, ...inherits, ...(field.deprecatedAliases ?? [])];
@@ -200,7 +199,7 @@ function defaultDirectories(env: Environment): string[] {
   });
 }
 
-/** Undefined if the working directory has been removed. */
+/** Undefined if the working directory was removed. */
 function currentDirectory(): string | undefined {
   try {
     return process.cwd();

@@ -27,7 +27,7 @@ function startedWith(env: Readonly<Record<string, string>>, start = startProgram
 }
 
 describe('a start', () => {
-  it('warns of unused variables, but for those of C UCX, and not for an engine that has variables of its own', () => {
+  it('warns of unused variables, but for those of C UCX, and not for an engine that has its own variables', () => {
     expect(startedWith({ UCX_TLSS: 'x' })).toEqual([expect.stringContaining('UCX_TLSS')]);
     expect(startedWith({ UCX_TLSS: 'x', UCX_ENGINE: 'libucx' })).toEqual([]);
     expect(startedWith({ UCX_TLSS: 'x' }, readProgram)).toEqual([]);

@@ -1,6 +1,6 @@
 /**
- * Start of every program of this library: the configuration from environment and files, and its log. Opens the instrumentation of a context that its
- * configuration enables: statistics and profile. The shared memory that the connections of posix take, by the configuration of a program.
+ * Start of every program of this library: the configuration from environment and files, and its log. Also the instrumentation of a context that its
+ * configuration enables (statistics and profile), and the shared memory that connections of posix need.
  */
 
 import { ucxVariableNamed, ucxVariableNames, unignorableSettings } from '../../libucx/c/ucx-variables.ts';
@@ -24,11 +24,11 @@ import { CONFIG_SOURCES, type ConfigReadOptions, type Environment, ProgramConfig
 
 export type { Environment } from './program-config.ts';
 
-/** Options of a program; everything has a default. */
+/** Options of a program; all have defaults. */
 export interface ProgramOptions extends ConfigReadOptions {
   /**
-   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they override environment and files. Or a configuration that was read before:
-   * then it has its own `env`, `envPrefix` and `configDirectories`.
+   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they override environment and files. Alternatively a configuration that was
+   * read before, which includes `env`, `envPrefix` and `configDirectories`.
    */
   readonly config?: Readonly<Record<string, string>> | ProgramConfig | undefined;
   /** Destination of log records. Default: according to UCX_LOG_FILE. */
@@ -42,7 +42,7 @@ export const PROGRAM_OPTIONS: readonly string[] = ['config', 'logSink', 'clock',
 /** Configuration, log, clock and environment of a program. */
 export interface Program {
   readonly config: Config;
-  /** The sources of the values, for a modified configuration. */
+  /** The configuration behind the values, to derive a modified one. */
   readonly source: ProgramConfig;
   readonly log: Log;
   readonly clock: Clock;
@@ -50,9 +50,9 @@ export interface Program {
 }
 
 /**
- * Reads the configuration, unless it is given. Logs its warnings, including those about unused variables, unless UCX_ENGINE names libucp, which has
- * variables of its own.
- * @throws UcxError like {@link readProgram}
+ * Reads the configuration, unless it is given. Logs its warnings, including those about unused variables, unless UCX_ENGINE names libucp, which has its own
+ * variables.
+ * @throws UcxError as {@link readProgram}
  */
 export function startProgram(options: ProgramOptions = {}): Program {
   const program = readProgram(options);
@@ -61,7 +61,7 @@ export function startProgram(options: ProgramOptions = {}): Program {
 }
 
 /**
- * Reads the configuration likewise, without warnings about unused variables: the engine gives those, once it is selected.
+ * Reads the configuration, unless it is given, without warnings about unused variables: those follow once the engine is selected.
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
  */
 export function readProgram(options: ProgramOptions = {}): Program {
@@ -81,8 +81,8 @@ export function readProgram(options: ProgramOptions = {}): Program {
 }
 
 /**
- * Warns about unused variables, unless UCX_WARN_UNUSED_ENV_VARS disables it. Those of C UCX that have no meaning here are silent; those that must not be ignored
- * fail a context, and are warnings of what opens none, unless they matter to RDMA devices only.
+ * Warns about unused variables, unless UCX_WARN_UNUSED_ENV_VARS disables it. Variables of C UCX without effect here are not reported. Variables that must not
+ * be ignored make a context fail; programs without a context warn about them, unless only RDMA devices are concerned.
  */
 export function warnOfUnused({ config, log }: Program): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
@@ -91,17 +91,17 @@ export function warnOfUnused({ config, log }: Program): void {
     const { variable } = unused;
     const known = ucxVariableNamed(variable);
     if (known === undefined) log.warn(unused.warningBeside(ucxVariableNames()));
-    else if (known.use === 'none') log.debug(`${variable} has no meaning here: ${known.reason}`);
+    else if (known.use === 'none') log.debug(`${variable} has no effect here: ${known.reason}`);
   }
 }
 
 /**
- * Options with a driver as a setting of their configuration: it overrides UCX_GAUDI_DRIVER.
+ * Options with the driver as a setting of their configuration, which overrides UCX_GAUDI_DRIVER.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function withDriver(options: ProgramOptions, driver: string | undefined): ProgramOptions {
   if (driver === undefined) return options;
-  if (typeof driver !== 'string') throw invalidParam('driver', 'must be a text', driver);
+  if (typeof driver !== 'string') throw invalidParam('driver', 'must be a string', driver);
   const { config } = options;
   if (config !== undefined) checkOptions(config, 'config');
   const changed =
@@ -118,14 +118,14 @@ function configOf(options: ProgramOptions): ProgramConfig {
     return ProgramConfig.read(Object.fromEntries(given.map((source) => [source, options[source]])), config);
   }
   for (const source of given) {
-    throw invalidParam(source, 'must not be given beside a Config, which was read with its own', options[source]);
+    throw invalidParam(source, 'must not be combined with a Config, which was read with its own', options[source]);
   }
   return config;
 }
 
 /** The instrumentation of a context that its configuration enables. */
 export class Instrumentation {
-  /** Ends what shows the context to other processes. */
+  /** Hides the context from other processes. */
   hide: () => void = () => {};
   readonly #reporter: StatsReporter;
   readonly #profile: Profile | undefined;
@@ -150,11 +150,11 @@ export class Instrumentation {
   }
 }
 
-/** Space of connections. */
+/** Shared memory for connections. */
 export interface SharedMemorySpace {
   /** See UCX_POSIX_DIR. */
   readonly folder: string;
-  /** A connection within this machine: a ring in each direction. */
+  /** Bytes of a connection within this host: a ring in each direction. */
   readonly connectionBytes: number;
 }
 
@@ -164,7 +164,7 @@ export function sharedMemorySpace(config: Config): SharedMemorySpace {
   return { folder: values.DIR, connectionBytes: connectionBytes(values) };
 }
 
-/** Does in the folder of {@link sharedMemorySpace} what posix does when a context is created: the reason why that fails; undefined if it works. */
+/** Tests the folder of {@link sharedMemorySpace} as posix does when a context is created. Returns the reason of a failure; undefined if it works. */
 export function sharedMemoryFailure(config: Config): string | undefined {
   try {
     checkPosixFolder(config.get(POSIX_CONFIG_TABLE));
