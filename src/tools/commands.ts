@@ -1,4 +1,4 @@
-/** Commands of `gaudi-ucx`, loaded on demand because most of them need only a part of the package. */
+/** Commands of `gaudi-ucx`, loaded on demand because most of them need only some of the modules. */
 
 import { Command } from 'commander';
 import { packageVersion } from '../ucs/sys/package.ts';
@@ -25,12 +25,12 @@ const COMMANDS: Readonly<Record<string, Loader>> = {
   completion: async () => (await import('./completion/command.ts')).completionCommand(() => loadProgram('')),
 };
 
-/** Runs a command line, of which the first argument names the command. Sets the exit code of the process. */
+/** Runs a command line whose first argument names the command. Sets the exit code of the process. */
 export async function runCommandLine(args: readonly string[]): Promise<void> {
   try {
     const program = await loadProgram(args[0] ?? '');
     reportUsage(program);
-    if (args.length === 0) program.error('no command is given');
+    if (args.length === 0) program.error('no command given');
     await program.parseAsync(args, { from: 'user' });
   } catch (error) {
     reportFailure(error);
@@ -38,7 +38,7 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
 }
 
 /**
- * Makes the program with the commands that the first argument needs: one, all for the help, none for the version.
+ * Makes the program with the commands that the first argument needs: one command, all for the help, none for the version.
  * @param argument name of a command; any other word loads all commands
  */
 export async function loadProgram(argument: string): Promise<Command> {

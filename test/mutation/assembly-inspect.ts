@@ -134,7 +134,7 @@ export const ASSEMBLY_INSPECT: Area = {
     },
     {
       file: 'src/assembly/inspect/inspect-client.ts',
-      before: "return isServed(socket.path) ? failed('closed without an answer') : undefined;",
+      before: "return isServed(socket.path) ? failed('connection closed without a reply') : undefined;",
       after: 'return undefined;',
       breaks: 'a process that closes the connection and lives is a failure',
     },

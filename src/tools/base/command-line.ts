@@ -1,5 +1,5 @@
 /**
- * Conventions of all commands: invalid arguments, error messages and exit codes, and programs of this package as child processes.
+ * Conventions of all commands: invalid arguments, error messages, exit codes, and programs of this package as child processes.
  *
  * | Exit code | Meaning |
  * |---|---|
@@ -23,7 +23,7 @@ const NAME = 'gaudi-ucx';
 
 /**
  * Runs the part of a command that reads its arguments.
- * @throws CommanderError, if `read` refuses an argument; the message is printed
+ * @throws CommanderError, if `read` rejects an argument; the message is printed
  */
 export function readArguments<T>(command: Command, read: () => T): T {
   try {
@@ -34,7 +34,7 @@ export function readArguments<T>(command: Command, read: () => T): T {
   }
 }
 
-/** The error in terms of the option from which a wrong argument came: what users typed, not what functions call it. */
+/** The same error, naming the option that the user typed instead of the parameter of a function. */
 function namingOption(command: Command, error: UcxError): UcxError {
   const { argument, rule } = error.details;
   const option = command.options.find((each) => each.attributeName() === argument);
@@ -64,7 +64,7 @@ function pathOf(command: Command): string {
 
 /**
  * Prints an error on one line and sets the exit code.
- * @throws `error`, if it is a defect of this program
+ * @throws `error`, if it is a bug of this program
  */
 export function reportFailure(error: unknown): void {
   if (error instanceof CommanderError) {
@@ -83,7 +83,7 @@ function isAboutOption(error: unknown): boolean {
   return isUcxError(error) && error.code === 'ERR_INVALID_PARAM' && String(error.details['argument']).startsWith('-');
 }
 
-/** Message of an error; undefined for a defect of this program. */
+/** Message of an error; undefined for a bug of this program. */
 function lineOf(error: unknown): string | undefined {
   if (isUcxError(error)) return errorText(error);
   // Errors of node:fs, node:net and node:dns name the call and the path, and have the code of Node.js.
@@ -99,8 +99,8 @@ function errorText({ message, code }: { readonly message: string; readonly code:
 }
 
 /**
- * Watches the output of the program. Standard error that is broken or full loses its text, and nothing else changes. Reports a failure to write standard output in one line. A closed pipe, as after head, is not a failure: the output ends, and the
- * program finishes its work before it exits.
+ * Handles write errors of standard output and standard error. If standard error is closed or full, its text is dropped. A failure to write standard output is
+ * reported on one line, except for a closed pipe, as after head: the output ends, and the program finishes its work before it exits.
  */
 export function watchOutput(): void {
   let isReported = false;
@@ -129,16 +129,16 @@ export function suggestedValues(option: Option): readonly string[] | undefined {
   return suggestions.get(option) ?? option.argChoices;
 }
 
-/** Descriptors of a child process that talks with this one by messages: only its errors are shown. */
+/** Descriptors of a child process that exchanges messages with this one over IPC; only its standard error is shown. */
 export const CHANNEL_STDIO: StdioOptions = ['ignore', 'ignore', 'inherit', 'ipc'];
 
-/** The command line that runs a program as this process runs: with the same Node.js and its options. */
+/** The command line that runs a program with the same Node.js and Node.js options as this process. */
 export function programLine(program: URL | string, args: readonly string[]): [string, ...string[]] {
   const path = program instanceof URL ? fileURLToPath(program) : program;
   return [process.execPath, ...process.execArgv, path, ...args];
 }
 
-/** Starts a program as a child process. @throws the error of the system, if it is none that the process reports as an event */
+/** Starts a program as a child process. @throws the error of the system, if it is not one that the process reports as an event */
 export function spawnProgram(program: URL | string, args: readonly string[], options: SpawnOptions): ChildProcess {
   const [node, ...line] = programLine(program, args);
   return spawn(node, line, options);

@@ -1,14 +1,11 @@
-/**
- * Formats byte counts, times, rates and tables. Progress bar on a terminal; without a terminal it prints nothing, or a line for each stage on request.
- * Interruptible wait.
- */
+/** Formats byte counts, times, rates and tables; a progress bar for terminals; an interruptible wait. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** Line below figures that were measured on emulated cards. */
-export const EMULATED_NOTE = 'emulated: the figures are those of memory copies here, not those of cards.';
+/** Note below figures that were measured on emulated cards. */
+export const EMULATED_NOTE = 'emulated: these figures measure memory copies on this host, not cards.';
 
-/** What ucx_info and ucx_perftest call a megabyte (UCS_MBYTE). */
+/** A megabyte as in ucx_info and ucx_perftest (UCS_MBYTE). */
 export const MEGABYTE: number = 2 ** 20;
 
 const KIB = 1024;
@@ -55,18 +52,18 @@ export function formatTable(rows: readonly (readonly string[])[]): string {
 
 const WIDTH = 32;
 
-/** Output of a bar: standard output or standard error. */
+/** Output stream of a progress bar: standard output or standard error. */
 export interface BarStream {
   readonly isTTY?: boolean;
   write(text: string): unknown;
 }
 
-/** Shows the progress of a transfer. */
+/** Progress bar of a transfer. Without a terminal it prints nothing, or on request one line for each stage. */
 export class ProgressBar {
   readonly #stream: BarStream;
   readonly #total: number;
   readonly #isLines: boolean;
-  /** Percentage that is shown; -1 if no bar is shown. */
+  /** The displayed percentage; -1 if no bar is displayed. */
   #shown = -1;
 
   /**
@@ -93,7 +90,7 @@ export class ProgressBar {
     this.#stream.write(`\r[${bar}] ${String(percent).padStart(3)} %  ${label.padEnd(28)}`);
   }
 
-  /** Removes the bar if one is shown. */
+  /** Removes the bar from the screen. */
   clear(): void {
     if (this.#shown < 0) return;
     this.#shown = -1;
@@ -101,7 +98,7 @@ export class ProgressBar {
   }
 }
 
-/** Waits for `ns` nanoseconds. Resolves to false if the signal is aborted before. */
+/** Waits for `ns` nanoseconds. Resolves to false if the signal is aborted first. */
 export function pause(clock: Clock, ns: number, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     const end = (isOver: boolean): void => {

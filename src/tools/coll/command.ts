@@ -16,19 +16,21 @@ import { type CollOptions, readRanks, readSpec, TESTS } from './spec.ts';
 
 const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import.meta.url);
 
-/** Time after which a rank says that it waits for others. */
+/** Time after which a rank reports that it waits for others. */
 const SILENT_WAIT_NS = 2e9;
 
 /** Makes the command. It fails if the data of a rank differs from the oracle. */
 export function collCommand(): Command {
   return new Command('coll')
-    .description('measure and check collective operations; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT join a run')
+    .description(
+      'measure and check collective operations; with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, join the ranks of a launcher',
+    )
     .addOption(
       suggestingOption('--test <name>', `operation: ${Object.keys(TESTS).join(', ')}`, Object.keys(TESTS)).default(
         'all_reduce',
       ),
     )
-    .option('--ranks <number>', 'processes to start on this node', '2')
+    .option('--ranks <number>', 'processes to start on this host', '2')
     .option('--size <range>', 'sizes in bytes, such as 1K..64M; instead of -b and -e')
     .option('-b, --minbytes <size>', 'smallest size (1K)')
     .option('-e, --maxbytes <size>', 'largest size (64M, or the smallest)')
@@ -41,11 +43,11 @@ export function collCommand(): Command {
     .option('-r, --root <rank>', 'root of broadcast, reduce, gather and scatter', '0')
     .option('-m, --memory <type>', 'host or gaudi', 'gaudi')
     .option('-A, --algorithm <name>', 'algorithm instead of the estimated best')
-    .option('--explain', 'print why which algorithm is used')
+    .option('--explain', 'print the chosen algorithm, and why')
     .option('--csv', 'as CSV')
     .option('--json', 'as JSON')
     .action(async (options: CollOptions, command: Command) => {
-      // One of them alone is a mistake of the launcher, which is named.
+      // If only one of them is set, the launcher is misconfigured; the error names the missing variable.
       const isLaunched = process.env['RANK'] !== undefined || process.env['WORLD_SIZE'] !== undefined;
       const { spec, launched, ranks } = readArguments(command, () => {
         const rank = isLaunched ? launchedRank(process.env) : undefined;
@@ -75,7 +77,7 @@ export function collCommand(): Command {
     });
 }
 
-/** The rank with an exchange that does not wait in silence, as it does for a wrong MASTER_ADDR. */
+/** The rank with an exchange that reports a long wait, as for a wrong MASTER_ADDR. */
 function tellingWait({ rank, size, exchange }: LaunchedRank): LaunchedRank {
   const { MASTER_ADDR = '127.0.0.1', MASTER_PORT } = process.env;
   const text = `gaudi-ucx: rank ${rank} of ${size} waits for the others at ${MASTER_ADDR}:${MASTER_PORT}\n`;

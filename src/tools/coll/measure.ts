@@ -28,7 +28,7 @@ export interface CollRow {
   readonly algorithmBandwidth: number;
   /** Bus bandwidth as defined by nccl-tests: bytes that one rank has to send, per nanosecond. */
   readonly busBandwidth: number;
-  /** Ranks whose data differs from the oracle; undefined without a check. */
+  /** Number of ranks whose data differs from the oracle; undefined without a check. */
   readonly wrong: number | undefined;
   readonly protocol: string;
 }
@@ -89,7 +89,7 @@ async function write(memory: LocalMemory, byteLength: number, fill: (bytes: Uint
   if (memory.bytes === undefined) await memory.write(bytes);
 }
 
-/** The memories of one rank. */
+/** The buffers of one rank. */
 interface Vectors {
   readonly send: LocalMemory;
   readonly recv: LocalMemory;
@@ -120,7 +120,7 @@ function runOnce(team: Team, spec: CollSpec, count: number, { send, recv }: Vect
   }
 }
 
-/** Runs the operation once more into cleared memory and compares the result. @returns the number of ranks whose data differs */
+/** Runs the operation once more with cleared buffers and compares the result. @returns the number of ranks whose data differs */
 async function countWrong(
   { team, known, spec }: { readonly team: Team; readonly known: KnownOperation; readonly spec: CollSpec },
   recv: LocalMemory,

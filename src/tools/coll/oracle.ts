@@ -8,17 +8,17 @@ import { type Dtype, dtypeBytes, type ReduceOp, readElement, writeElement } from
 
 /** Elements after which all contents repeat. */
 const PERIOD = 8;
-/** Bytes that are compared at once. */
+/** Bytes per comparison. */
 const CHUNK_BYTES = 65_536;
 
-/** A run of elements. */
+/** Consecutive elements with a rule for their values. */
 export interface Segment {
   readonly count: number;
-  /** Value of an element of the run; it repeats after 8. */
+  /** Value of an element; it repeats after 8. */
   readonly valueAt: (index: number) => number;
 }
 
-/** A collective operation whose result is known. */
+/** A collective operation with a known result. */
 export interface KnownOperation {
   readonly collective: Collective;
   readonly size: number;
@@ -27,15 +27,15 @@ export interface KnownOperation {
   readonly root: number;
   /** Elements of a block, or of the whole vector for broadcast, reduce and allReduce. */
   readonly count: number;
-  /** Elements of every rank's block of allGather; instead of `count`. */
+  /** Elements of every rank's block of allGather; replaces `count`. */
   readonly recvCounts?: readonly number[];
   /** Distinguishes the contents of several operations. */
   readonly seed: number;
 }
 
-/** The difference of a result. */
+/** A difference between result and oracle. */
 export interface Difference {
-  /** Element of the memory. */
+  /** Element index in the buffer. */
   readonly index: number;
   readonly expected: number;
   readonly found: number;
@@ -43,14 +43,14 @@ export interface Difference {
 
 const SENDS_ALL: ReadonlySet<Collective> = new Set<Collective>(['allToAll', 'reduceScatter']);
 
-/** Elements that a rank sends; broadcast has its memory in `recv`. */
+/** Number of elements that a rank sends; broadcast uses `recv` for sending. */
 export function sendCount({ collective, size, root, count, recvCounts }: KnownOperation, rank: number): number {
   if (collective === 'barrier' || collective === 'broadcast') return 0;
   if (collective === 'scatter') return rank === root ? size * count : 0;
   return SENDS_ALL.has(collective) ? size * count : (recvCounts?.[rank] ?? count);
 }
 
-/** Elements of the memory of the result of a rank. */
+/** Number of elements in the result of a rank. */
 export function recvCount(operation: KnownOperation, rank: number): number {
   const { collective, size, root, count, recvCounts } = operation;
   switch (collective) {
@@ -69,12 +69,12 @@ export function recvCount(operation: KnownOperation, rank: number): number {
   }
 }
 
-/** The contents of the memory that a rank sends. */
+/** Contents of a rank's send buffer. */
 export function sentBy(operation: KnownOperation, rank: number, count: number = sendCount(operation, rank)): Segment {
   return { count, valueAt: (index) => elementOf(operation, rank, index) };
 }
 
-/** The contents of the memory of the result of a rank. */
+/** Expected contents of a rank's result. */
 export function expectedAt(operation: KnownOperation, rank: number): readonly Segment[] {
   const { collective, size, root, count } = operation;
   const ranks = Array.from({ length: size }, (_, index) => index);

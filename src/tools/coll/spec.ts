@@ -19,7 +19,7 @@ export const TESTS: Readonly<Record<string, Collective>> = {
   barrier: 'barrier',
 };
 
-/** Other names of types and operations. */
+/** Aliases of types and operations. */
 const DTYPE_ALIASES: Readonly<Record<string, Dtype>> = {
   float: 'float32',
   fp32: 'float32',
@@ -42,7 +42,7 @@ export interface CollSpec {
   readonly op: ReduceOp;
   readonly root: number;
   readonly memory: RankMemoryType;
-  /** Sizes in bytes: of the whole vector, of all blocks together. */
+  /** Sizes in bytes: of the whole vector, that is, of all blocks together. */
   readonly sizes: readonly number[];
   readonly iterations: number;
   readonly warmup: number;
@@ -119,7 +119,7 @@ function sizesOf({ size, minbytes, maxbytes, stepfactor }: CollOptions, unit: nu
   const [smallest, largest] = size === undefined ? ['-b', '-e'] : ['--size', '--size'];
   const min = bytesIn(smallest, first ?? '');
   const max = last === undefined ? min : bytesIn(largest, last);
-  if (max < min) throw invalidParam(largest, `must not be below the smallest size of ${min} bytes`, last);
+  if (max < min) throw invalidParam(largest, `must be at least the smallest size of ${min} bytes`, last);
   const factor = numberIn('-f', stepfactor, 2, 1024);
   const sizes: number[] = [];
   for (let bytes = Math.max(min, unit); bytes <= max; bytes *= factor) sizes.push(bytes);

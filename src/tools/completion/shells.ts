@@ -1,7 +1,4 @@
-/**
- * The completion script for bash. The completion script for zsh. The completion script for fish. Words of completion scripts: the path of a command,
- * and quoting for POSIX shells.
- */
+/** Completion scripts for bash, zsh and fish. */
 
 import { allTables, type CommandTable, type OptionRow } from './table.ts';
 

@@ -15,7 +15,7 @@ export interface OptionRow {
   /** Words to complete the value with; undefined for file names. */
   readonly values: readonly string[] | undefined;
   readonly description: string;
-  /** Default that the help prints; undefined for none. */
+  /** Default value in the help; undefined for none. */
   readonly defaultText: string | undefined;
 }
 
@@ -63,7 +63,7 @@ export function tableOf(command: Command, parents: readonly string[] = []): Comm
       description: argument.description,
       values: argument.argChoices,
     })),
-    // The command `help` of commander has no page.
+    // Commander's command `help` has no man page.
     commands: help
       .visibleCommands(command)
       .filter((child) => child.name() !== 'help')

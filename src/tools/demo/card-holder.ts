@@ -1,6 +1,4 @@
-/**
- * Card of one process of the exchange: its HBM, endpoints to the processes of the other cards, and transfers. The parent process decides their order.
- */
+/** Card of one process of the exchange: its HBM, endpoints to the processes of the other cards, and transfers. The parent process controls the order. */
 
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
@@ -51,7 +49,7 @@ export class CardHolder {
     this.#worker = context.worker();
     const hbmBytes = byteLength + 2 * spareBytes;
     this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI });
-    // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
+    // Not allocated by a memory domain, whose memory is in /dev/shm, which is small in containers.
     this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);
     this.contact = { address: this.#worker.address(), key: context.packRkey(this.#hbm) };
@@ -68,7 +66,7 @@ export class CardHolder {
     }
   }
 
-  /** Connects to all cards, including the own card, and writes the bytes that {@link measure} puts. */
+  /** Connects to all cards, including the own card, and fills the ranges used by {@link measure}. */
   async connect(contacts: readonly Contact[]): Promise<void> {
     const { index: own, count, byteLength, spareBytes } = this.#assignment;
     this.#cards = contacts.map(({ address, key }, index) => {
@@ -117,7 +115,7 @@ export class CardHolder {
   }
 
   /**
-   * Puts the spare bytes of the HBM into those of another card repeatedly.
+   * Repeatedly puts the spare bytes of the HBM into those of another card.
    * @returns nanoseconds
    * @throws UcxError TIMED_OUT
    */
@@ -189,12 +187,12 @@ export class CardHolder {
   }
 }
 
-/** Range of a slice, which is the same in the HBM of every card. */
+/** Offset and length of a slice: the same in the HBM of every card. */
 function rangeOf({ offset, byteLength }: FileSlice): { offset: number; remoteOffset: number; byteLength: number } {
   return { offset: offset, remoteOffset: offset, byteLength };
 }
 
-/** The slice of a card. Lengths differ by one byte at most; a file with fewer bytes than cards has empty ones. */
+/** The slice of a card. Lengths differ by at most one byte; if the file has fewer bytes than there are cards, some slices are empty. */
 function sliceOf(index: number, count: number, byteLength: number): FileSlice {
   const offset = Math.floor((index * byteLength) / count);
   return { offset, byteLength: Math.floor(((index + 1) * byteLength) / count) - offset };

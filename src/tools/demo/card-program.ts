@@ -1,4 +1,4 @@
-/** Program of one process of the exchange: executes commands of its parent and replies. It ends on request or when its parent has ended. */
+/** Program of one process of the exchange: executes commands of its parent and replies. It ends on request or when its parent ends. */
 
 import { isUcxError } from '../../ucs/type/error.ts';
 import { CardHolder } from './card-holder.ts';
@@ -34,7 +34,7 @@ async function answer(command: Command): Promise<void> {
   try {
     reply = { value: await run(command) };
   } catch (error) {
-    // A command that fails because this process ends is not an error; a defect ends the process with its stack.
+    // A failure caused by the end of this process is not an error; a bug ends the process with its stack.
     if (ending !== undefined) return;
     if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
     reply = { failure: isUcxError(error) ? `${error.message} (${error.code})` : error.message };
@@ -44,7 +44,7 @@ async function answer(command: Command): Promise<void> {
 }
 
 async function end(): Promise<void> {
-  // The failure to open a card has been reported, and nothing has to be closed.
+  // The failure to open a card has already been reported, and there is nothing to close.
   const card = await holder?.catch(() => undefined);
   await card?.close();
   if (process.connected) process.disconnect();

@@ -29,9 +29,9 @@ export interface Party {
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** Processes of an exchange, and the node servers that were started for them. */
+/** Environment of an exchange: parameters of its processes, and the node servers that were started for them. */
 export class ExchangePlace {
-  /** Unit that a process stands for in messages. */
+  /** Word for one process in messages. */
   readonly unit: 'card' | 'node';
   readonly emulated: boolean;
   readonly parties: readonly Party[];
@@ -95,7 +95,7 @@ class Member {
     });
   }
 
-  /** Asks the process to end and kills it after a timeout. */
+  /** Requests the end of the process and kills it after a timeout. */
   async end(): Promise<void> {
     this.#isEnding = true;
     this.#send(END);
@@ -113,7 +113,7 @@ class Member {
   }
 
   #send(message: Command | typeof END): void {
-    // The message is lost only if the process has ended, and its exit status is then the reason.
+    // If the message is lost, the process has ended, and its exit status is the reason.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }
@@ -130,7 +130,7 @@ export class Crew {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
     });
-    // Commands that wait for an answer reject with it; between commands there is no handler.
+    // Pending commands reject with this error; between commands nothing else handles it.
     this.#failed.catch(() => {});
     this.#members = parties.map((party) => new Member(party, (error) => this.#fail(error)));
   }
@@ -156,7 +156,7 @@ export class Crew {
     }
   }
 
-  /** Executes a command in all processes at the same time. @returns the answers by card */
+  /** Executes a command in all processes at the same time. @returns the replies by card */
   askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
     return Promise.all(this.#members.map((_member, index) => this.ask<K>(index, commandOf(index))));
   }
@@ -168,7 +168,7 @@ export class Crew {
 
   /**
    * Ends all processes and waits for their end.
-   * @returns the error of a process that ended unexpectedly: the errors of the others follow from it
+   * @returns the error of the process that ended unexpectedly first, which is the cause of the others
    */
   async end(): Promise<Error | undefined> {
     await Promise.all(this.#members.map((member) => member.end()));

@@ -14,7 +14,7 @@ import { describeOneCard, runOneCard } from './one-card.ts';
 const COUNT_MIN = 2;
 const COUNT_MAX = 8;
 const REPETITIONS_MAX = 10_000;
-const ONE_CARD = 'one card: no other to exchange anything with';
+const ONE_CARD = 'one card: the exchange needs at least two';
 
 interface DemoOptions {
   readonly cards?: string;
@@ -28,16 +28,16 @@ interface DemoOptions {
 /** Makes the command. Its exit code is 1 if the received file differs. */
 export function demoCommand(): Command {
   return new Command('demo')
-    .description('send a file through one card, then between all cards with one process each; check and measure it')
+    .description('send a file through one card, then between all cards with one process each; verify and measure it')
     .argument('[file]', 'file to send', process.execPath)
-    .option('--cards <number>', `cards of the exchange, ${COUNT_MIN} to ${COUNT_MAX} (default: all)`)
+    .option('--cards <number>', `cards in the exchange, ${COUNT_MIN} to ${COUNT_MAX} (default: all)`)
     .option(
       '--nodes <number>',
-      `exchange between emulated nodes with a card and an RDMA device each instead, ${COUNT_MIN} to ${COUNT_MAX}`,
+      `exchange between emulated nodes instead, ${COUNT_MIN} to ${COUNT_MAX}, each with one card and one RDMA device`,
     )
-    .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
-    .option('--repetitions <number>', `puts of each pair that are measured, 1 to ${REPETITIONS_MAX}`, '4')
-    .option('--stages', 'a line for each stage of the exchange, if the output is not a terminal')
+    .option('--bytes <size>', 'maximum number of bytes of the file that the cards exchange', '16M')
+    .option('--repetitions <number>', `measured puts per pair of cards, 1 to ${REPETITIONS_MAX}`, '4')
+    .option('--stages', 'print a line for each stage of the exchange, if the output is not a terminal')
     .option('--json', 'as JSON')
     .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;

@@ -1,9 +1,9 @@
 /** Messages between the demonstration and its processes, over the IPC channel of node:child_process. */
 
-/** Operation by which the cards exchange their slices. */
+/** Operation for exchanging the slices. */
 export type Round = 'put' | 'get' | 'tag';
 
-/** Address and key by which a process reaches another and its HBM. */
+/** Address of a process, and key of its HBM. */
 export interface Contact {
   /** Packed address of its worker. */
   readonly address: Uint8Array;
@@ -13,9 +13,9 @@ export interface Contact {
 
 /** Parameters of a process. */
 export interface Assignment {
-  /** Number of its slice of the file. */
+  /** Index of its slice of the file. */
   readonly index: number;
-  /** Cards that take part. */
+  /** Number of cards in the exchange. */
   readonly count: number;
   readonly file: string;
   /** Bytes of the file that the cards exchange. */
@@ -43,7 +43,7 @@ export interface RoundAnswer {
   readonly note?: string | undefined;
 }
 
-/** Answers, by the kind of command. */
+/** Replies, by the kind of command. */
 export interface Answers {
   open: Contact;
   connect: null;
@@ -58,5 +58,5 @@ export interface Answers {
 /** Ends a process. */
 export const END = 'end';
 
-/** Answer to a command, or the reason of its failure. */
+/** Reply to a command, or the reason of its failure. */
 export type Reply = { readonly value: Answers[keyof Answers] } | { readonly failure: string };

@@ -6,7 +6,7 @@ import type { Round } from './exchange-messages.ts';
 /** One round of all cards. */
 export interface RoundResult {
   readonly round: Round;
-  /** Bytes that were transferred between cards, and the time of all transfers. */
+  /** Bytes transferred between cards, and the time of all transfers. */
   readonly bytes: number;
   readonly ns: number;
   readonly transport: string | undefined;
@@ -22,7 +22,7 @@ export type MatrixRow = readonly number[];
 
 /** All results. */
 export interface ExchangeResult {
-  /** Whether the processes are those of cards of one node, or of nodes with one card each. */
+  /** Whether the processes have cards of one node, or one node with one card each. */
   readonly unit: 'card' | 'node';
   readonly file: string;
   readonly byteLength: number;
@@ -53,11 +53,9 @@ export function describeExchange(result: ExchangeResult): string {
     ...preamble(result),
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
-    ...(unit === 'card'
-      ? ['The put round is the first use of every remote key, which costs an import.']
-      : paths(rounds)),
+    ...(unit === 'card' ? ['The put round uses every remote key for the first time, and imports it.'] : paths(rounds)),
     '',
-    `sha-256 of it  ${expected}`,
+    `sha-256 sent   ${expected}`,
     ...rounds.flatMap((round) => differences(unit, round)),
     '',
     `GB/s${emulated ? ' (emulated)' : ''} by puts of ${formatBytes(measuredBytes)}, row to column, one pair at a time:`,
@@ -70,7 +68,7 @@ function preamble({ unit, file, byteLength, cards, emulated, rounds }: ExchangeR
   const card = emulated ? 'an emulated Gaudi card' : 'a Gaudi card';
   const transports = [...new Set(rounds.flatMap(({ transport }) => transport ?? []))].join(', ');
   const [who, path] =
-    unit === 'card' ? ['processes', 'all with all, HBM to HBM'] : ['nodes', `HBM to HBM over ${transports}`];
+    unit === 'card' ? ['processes', 'all to all, HBM to HBM'] : ['nodes', `HBM to HBM over ${transports}`];
   return [
     `${file}: ${cards.length} ${who} with ${card} each`,
     `exchange slices of its first ${byteLength} bytes, ${path}`,

@@ -1,7 +1,6 @@
 /**
- * The second part of the demonstration: one process per card, of one node or of a node each, with its own slice of a file in the HBM of its card. Each
- * sends its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair is measured
- * separately.
+ * The second half of the demonstration: one process per card, of one node or of one node each, with its own slice of a file in the HBM of its card. Each
+ * sends its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair is measured separately.
  */
 
 import { createHash } from 'node:crypto';
@@ -27,19 +26,19 @@ const TLS = 'rc,gaudi_cpy,self';
 
 /** Options of the exchange. */
 export interface ExchangeOptions {
-  /** Absolute path. */
+  /** Absolute path of the file. */
   readonly file: string;
   /** Bytes of the file that are exchanged, from offset 0. */
   readonly byteLength: number;
-  /** Cards; all by default. */
+  /** Number of cards; all by default. */
   readonly cards: number | undefined;
-  /** Emulated nodes with a card each, connected by RDMA devices, instead of the cards of one node. */
+  /** Number of emulated nodes with one card each, connected by RDMA devices, instead of the cards of one node. */
   readonly nodes: number | undefined;
   /** Stream of the progress bar, which is shown on a terminal only. */
   readonly output: NodeJS.WriteStream;
   /** Whether an output that is not a terminal gets a line for each stage. */
   readonly stages: boolean;
-  /** Puts of each pair that are measured. */
+  /** Measured puts per pair. */
   readonly repetitions: number;
 }
 
@@ -67,13 +66,13 @@ export async function runExchange(options: ExchangeOptions): Promise<ExchangeRes
   }
 }
 
-/** The cards of one node. @param limit number of them; all by default */
+/** The cards of one node. @param limit their number; all by default */
 async function openCards(limit: number | undefined): Promise<ExchangePlace> {
   const node = openSharedNode(limit);
   const { cards, driver, emulated } = node;
   if (limit !== undefined && limit > cards.length) {
     await node.close();
-    throw invalidParam('cards', `must not exceed the number of cards that may be used (${cards.length})`, limit);
+    throw invalidParam('cards', `must not exceed the number of available cards (${cards.length})`, limit);
   }
   const parties = cards.slice(0, limit).map((card) => {
     return { index: card.index, name: `card ${card.index}`, env: cardEnvironment(card, driver) };

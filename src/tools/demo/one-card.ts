@@ -1,6 +1,6 @@
 /**
- * First part of the demonstration: transfers a file host -> HBM -> HBM -> host, compares its SHA-256, and measures every hop beside a memcpy of the
- * same bytes in the same run. Reads a complete range of a file.
+ * First half of the demonstration: transfers a file host -> HBM -> HBM -> host, compares its SHA-256, and measures every hop next to a memcpy of the same
+ * bytes in the same run.
  */
 
 import { createHash } from 'node:crypto';
@@ -26,7 +26,7 @@ import {
 } from '../base/text-table.ts';
 
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
-/** Bytes of one put or get, and number of them in flight. */
+/** Bytes of one put or get, and number of operations in flight. */
 const CHUNK_BYTES = 4 * 2 ** 20;
 const WINDOW = 8;
 
@@ -35,7 +35,7 @@ export interface OneCardOptions {
   readonly file: string;
   /** Stream of the progress bar, which is shown on a terminal only. */
   readonly output: BarStream;
-  /** Bytes that are in memory at once: larger files are sent in segments. */
+  /** Size limit of the memory: larger files are sent in segments. */
   readonly segmentBytesMax?: number;
 }
 
@@ -101,7 +101,7 @@ export async function runOneCard(options: OneCardOptions): Promise<OneCardResult
 }
 
 function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
-  // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
+  // Not allocated by a memory domain, whose memory is in /dev/shm, which is small in containers.
   const host = (buffer: Uint8Array): MemoryHandle => context.memMap({ buffer });
   const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI });
   const [first, second] = [device(), device()];
@@ -171,7 +171,7 @@ function warmUp(run: Run, bytes: number): void {
 
 const SILENT = new ProgressBar({ write: () => {} }, 1);
 
-/** The three hops and the reference copy of one segment. */
+/** Runs the three hops and the reference copy of one segment. */
 function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, progress: number): void {
   const { source, target, reference, first, firstKey, secondKey } = stage;
   const [down, within, up, copy] = hops as readonly [Hop, Hop, Hop, Hop];
@@ -242,7 +242,7 @@ export function describeOneCard({ file, byteLength, emulated, hops, before, afte
     ...hops.flatMap(({ why }) => why),
     `sha-256 before ${before}`,
     `sha-256 after  ${after}`,
-    before === after ? 'the file came back as it went' : 'the file came back DIFFERENT',
+    before === after ? 'the received file is identical' : 'the received file is DIFFERENT',
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');
 }
@@ -263,7 +263,7 @@ function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
 
 /**
  * Fills `data` with the bytes of the file from `position` on.
- * @throws UcxError ERR_INVALID_PARAM if the file ends before; the errors of node:fs
+ * @throws UcxError ERR_INVALID_PARAM if the file is shorter; the errors of node:fs
  */
 export async function readFully(file: FileHandle, data: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < data.byteLength; ) {

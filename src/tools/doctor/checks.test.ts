@@ -113,7 +113,7 @@ describe('the doctor', () => {
 
   it('counts the connections that fit into the shared memory', () => {
     const found = runChecks(GOOD).find(({ name }) => name === 'shared memory')?.found;
-    expect(found).toBe('/dev/shm: 4.0 GiB of 8.0 GiB free, 4096 connections of 1.0 MiB fit');
+    expect(found).toBe('/dev/shm: 4.0 GiB of 8.0 GiB free, enough for 4096 connections of 1.0 MiB');
   });
 
   it('distinguishes emulated cards from real ones that cannot be used', () => {
@@ -141,7 +141,7 @@ describe('the doctor', () => {
 
   it.each([
     ['drm', 'habanalabs 1.20, 2 cards, ioctls of DRM (Linux 6.7 or newer)'],
-    ['habanalabs', 'habanalabs 1.20, 2 cards, ioctls before those of DRM'],
+    ['habanalabs', 'habanalabs 1.20, 2 cards, ioctls of the driver before DRM'],
     [undefined, 'habanalabs 1.20, 2 cards'],
   ] as const)('names the ABI of the driver: %s', (abi, found) => {
     const driver = runChecks({ ...GOOD, node: { ...node, abi } }).find(({ name }) => name === 'driver');

@@ -11,7 +11,7 @@ export type CheckState = 'ok' | 'note' | 'warning' | 'failure';
 export interface Check {
   readonly name: string;
   readonly state: CheckState;
-  /** Finding: one line, or one for each group of equal cards. */
+  /** Finding: one line, or one for each group of cards with the same state. */
   readonly found: string;
   /** Remedy; undefined if none is needed. */
   readonly remedy?: string | undefined;
@@ -27,7 +27,7 @@ const FAST_CLOCKS: readonly string[] = ['tsc', 'kvm-clock', 'arch_sys_counter', 
 /** The families of ioctls of the driver. */
 const ABIS: Readonly<Record<IoctlFamily, string>> = {
   drm: 'ioctls of DRM (Linux 6.7 or newer)',
-  habanalabs: 'ioctls before those of DRM',
+  habanalabs: 'ioctls of the driver before DRM',
 };
 const OPERATIONAL = 'operational';
 
@@ -62,42 +62,42 @@ export function runChecks(facts: Facts): readonly Check[] {
 
 function memlock({ memlockBytes, capabilities }: Facts): Check {
   const name = 'locked memory';
-  if (memlockBytes === undefined) return { name, state: 'note', found: 'the limit is not known' };
+  if (memlockBytes === undefined) return { name, state: 'note', found: 'the limit is unknown' };
   const found = `limit ${bytesOrNone(memlockBytes)}`;
   if (memlockBytes >= MEMLOCK_MIN) return { name, state: 'ok', found };
   if (hasCapability(capabilities, CAP_IPC_LOCK)) {
-    return { name, state: 'ok', found: `${found}, which the capability CAP_IPC_LOCK lifts` };
+    return { name, state: 'ok', found: `${found}, not enforced with the capability CAP_IPC_LOCK` };
   }
   const remedy =
-    'RDMA and real cards pin memory: ulimit -l unlimited, LimitMEMLOCK=infinity of systemd, --ulimit memlock=-1 of docker';
+    'RDMA and real cards pin memory: raise the limit by ulimit -l unlimited, LimitMEMLOCK=infinity (systemd) or --ulimit memlock=-1 (docker)';
   return { name, state: 'warning', found, remedy };
 }
 
 function openFiles({ openFilesMax }: Facts): Check {
   const name = 'open files';
-  if (openFilesMax === undefined) return { name, state: 'note', found: 'the limit is not known' };
+  if (openFilesMax === undefined) return { name, state: 'note', found: 'the limit is unknown' };
   const found = `limit ${openFilesMax === Number.POSITIVE_INFINITY ? 'none' : openFilesMax}`;
   if (openFilesMax >= OPEN_FILES_MIN) return { name, state: 'ok', found };
   return {
     name,
     state: openFilesMax < OPEN_FILES_LEAST ? 'failure' : 'warning',
     found,
-    remedy: `every connection and card needs some: ulimit -n ${OPEN_FILES_MIN} or more`,
+    remedy: `connections and cards need file descriptors: raise the limit by ulimit -n ${OPEN_FILES_MIN} or more`,
   };
 }
 
 function sharedMemory({ sharedMemory: memory }: Facts): Check {
   const name = 'shared memory';
   const remedy =
-    'posix allocates there: mount a larger one, --shm-size=1g of docker, or an emptyDir with medium Memory of kubernetes';
+    'posix allocates shared memory there: mount a larger file system, by --shm-size=1g (docker) or an emptyDir with medium Memory (kubernetes)';
   if (memory === undefined) {
     return { name, state: 'failure', found: '/dev/shm, or the folder of UCX_POSIX_DIR, does not exist', remedy };
   }
   const { folder, freeBytes, totalBytes, connectionBytes, failure } = memory;
-  const fit = `${Math.floor(freeBytes / connectionBytes)} connections of ${formatBytes(connectionBytes)} fit`;
+  const fit = `enough for ${Math.floor(freeBytes / connectionBytes)} connections of ${formatBytes(connectionBytes)}`;
   const found = `${folder}: ${formatBytes(freeBytes)} of ${formatBytes(totalBytes)} free, ${fit}`;
   if (failure !== undefined && freeBytes >= connectionBytes) {
-    const cause = 'posix creates its files there: it must be writable for this user and have free inodes (df -i)';
+    const cause = 'posix creates its files there: make it writable for this user, with free inodes (df -i)';
     return { name, state: 'failure', found: failure, remedy: `${cause}, or set UCX_POSIX_DIR` };
   }
   if (freeBytes >= SHARED_MEMORY_MIN) return { name, state: 'ok', found };
@@ -111,7 +111,7 @@ function ptrace({ ptraceScope, capabilities }: Facts): Check {
   if (ptraceScope === 0 || (ptraceScope < 3 && hasCapability(capabilities, CAP_SYS_PTRACE)))
     return { name, state: 'ok', found };
   const remedy =
-    'cma copies only between ancestors and their descendants, or not at all; posix and rings work: sysctl kernel.yama.ptrace_scope=0';
+    'cma copies only between a process and its descendants, or not at all; posix still works: to enable cma, sysctl kernel.yama.ptrace_scope=0';
   return { name, state: 'warning', found, remedy };
 }
 
@@ -126,7 +126,7 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
   const found = parts.length === 0 ? 'those of the machine' : parts.join('; ');
   if (processesElsewhere > 0) {
     const remedy =
-      'cma, gaudi_ipc and posix need one pid namespace, the last two one /dev/shm: --pid and --ipc of docker, shareProcessNamespace of kubernetes; UCX_POSIX_USE_PROC_LINK=n makes posix work without the first';
+      'cma, gaudi_ipc and posix need a shared pid namespace, gaudi_ipc and posix also a shared /dev/shm: use --pid and --ipc (docker), shareProcessNamespace (kubernetes); with UCX_POSIX_USE_PROC_LINK=n, posix works without a shared pid namespace';
     return {
       name,
       state: 'warning',
@@ -139,10 +139,10 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
 
 function sockets({ sockets: { folder, failure }, processes }: Facts): Check {
   const name = 'socket folder';
-  const found = `${folder}, with the sockets of ${processes} processes that have contexts`;
+  const found = `${folder}, with the sockets of ${processes} processes with contexts`;
   if (failure === undefined) return { name, state: 'ok', found };
   const remedy =
-    'node servers and gaudi-ucx inspect need a folder of this user with mode 0700 and space for files (df -i): set XDG_RUNTIME_DIR, or remove the folder';
+    'node servers and gaudi-ucx inspect need a folder owned by this user, with mode 0700 and free inodes (df -i): set XDG_RUNTIME_DIR, or remove the folder';
   return { name, state: 'failure', found: `${folder}: ${failure}`, remedy };
 }
 
@@ -197,16 +197,14 @@ function cards({ node }: Facts): Check {
   ].join('\n');
   const check = (state: CheckState, remedy?: string): Check => ({ name, state, found, remedy });
   if (broken.length > 0) {
-    return check(
-      'failure',
-      'a card in reset comes back by itself; others need the administrator: dmesg names the reason',
-    );
+    return check('failure', 'a card in reset recovers without help; for others, dmesg has the reason');
   }
-  if (node.missing !== undefined) return check('warning', 'correct the variable: programs use the other cards only');
+  if (node.missing !== undefined)
+    return check('warning', 'correct the variable: until then, programs use the other cards only');
   if (used.length > 0 && busy.length === used.length) {
     return check(
       'warning',
-      'no card is free: wait, or end those processes; a program that opens all cards leaves none: UCX_ACC_DEVICES',
+      'no card is free: wait, or end those processes; to share cards, limit the cards of each program by UCX_ACC_DEVICES',
     );
   }
   return check(excluded.length === 0 ? 'ok' : 'note');
@@ -227,19 +225,19 @@ function links({ node }: Facts): Check {
   if (node.links === undefined) return { name, state: 'note', found: 'this driver does not report their state' };
   const down = node.links.filter((pair) => pair.down > 0);
   const total = node.links.reduce((sum, pair) => sum + pair.total, 0);
-  if (down.length === 0) return { name, state: 'ok', found: `${total} between cards, none is down` };
+  if (down.length === 0) return { name, state: 'ok', found: `${total} between cards, none down` };
   const found = down.map(({ cards: [left, right], ...pair }) => {
     return `${cardLabel(left)} to ${cardLabel(right)}: ${pair.down} of ${pair.total} down`;
   });
   const remedy =
-    'transfers between these cards are slower, and without any link go through host memory: gaudi-ucx smi -n link lists the ports; gaudi-ucx node fault CARD link-up --peer PEER for emulated cards';
+    'transfers between these cards are slower, or staged through host memory if all links are down: list the ports by gaudi-ucx smi -n link; for emulated cards, gaudi-ucx node fault CARD link-up --peer PEER';
   return { name, state: 'warning', found: found.join('\n'), remedy };
 }
 
 function hostDmabufs({ udmabuf: { refusal, bytesMax } }: Facts): Check {
   const name = 'host dma-bufs';
   if (refusal !== undefined) {
-    const remedy = 'needed to export host memory as a dma-buf only: modprobe udmabuf, and access to it for this user';
+    const remedy = 'needed only to export host memory as a dma-buf: modprobe udmabuf, and give this user access to it';
     return { name, state: 'note', found: refusal, remedy };
   }
   const limit = bytesMax === undefined ? '' : `, at most ${formatBytes(bytesMax)} each (udmabuf.size_limit_mb)`;
@@ -249,7 +247,7 @@ function hostDmabufs({ udmabuf: { refusal, bytesMax } }: Facts): Check {
 function library({ library: { version, reason } }: Facts): Check {
   const name = 'UCX library';
   if (version !== undefined) return { name, state: 'ok', found: `UCX ${version}` };
-  const remedy = 'needed for UCX_ENGINE=libucx only: install libucx0, or set UCX_LIBUCP_PATH';
+  const remedy = 'needed only for UCX_ENGINE=libucx: install libucx0, or set UCX_LIBUCP_PATH';
   return { name, state: 'note', found: reason ?? 'none', remedy };
 }
 
@@ -260,7 +258,7 @@ function networks({ networks: names }: Facts): Check {
     name,
     state: 'note',
     found: 'only loopback has an address',
-    remedy: 'peers on other machines need another device',
+    remedy: 'without another network device, peers on other hosts cannot connect',
   };
 }
 
@@ -269,15 +267,15 @@ function ports({ ports: range }: Facts): Check {
   if (range === undefined) return { name, state: 'ok', found: 'any free port (UCX_TCP_PORT_RANGE)' };
   const found = `${range.inUse} of ${range.count} ports of UCX_TCP_PORT_RANGE are in use`;
   if (range.inUse < range.count) return { name, state: 'ok', found };
-  return { name, state: 'failure', found, remedy: 'every interface of tcp listens at one: a wider range' };
+  return { name, state: 'failure', found, remedy: 'every tcp interface listens on one port: set a wider range' };
 }
 
 function clock({ clockSource }: Facts): Check {
   const name = 'clock';
-  if (clockSource === undefined) return { name, state: 'note', found: 'the clock source is not known' };
+  if (clockSource === undefined) return { name, state: 'note', found: 'the clock source is unknown' };
   if (FAST_CLOCKS.includes(clockSource)) return { name, state: 'ok', found: clockSource };
   const remedy =
-    'reading it is a system call, which slows down polling: clocksource=tsc on the kernel command line, if the processor allows it';
+    'reading it is a system call, which slows down polling: set clocksource=tsc on the kernel command line, if the processor has a stable TSC';
   return { name, state: 'warning', found: clockSource, remedy };
 }
 
@@ -286,7 +284,7 @@ function processors({ processors: count, processes, workers }: Facts): Check {
   const found = `${count} for this process; ${processes} processes with ${workers} workers run`;
   if (processes <= count) return { name, state: 'ok', found };
   const remedy =
-    'processes that poll on one processor delay each other: fewer processes, more processors, or UCX_PROGRESS_SPIN=0';
+    'polling processes on one processor delay each other: run fewer processes, allow more processors, or set UCX_PROGRESS_SPIN=0';
   return { name, state: 'warning', found, remedy };
 }
 

@@ -28,11 +28,11 @@ export interface CardFacts {
   readonly minor: number | undefined;
   readonly busId: string;
   readonly state: string;
-  /** Reason why the card does not answer. */
+  /** Reason why the card cannot be queried. */
   readonly reason: string | undefined;
   /** The process that has its compute context, as `4711 (command)`. */
   readonly owner: string | undefined;
-  /** The variable by which programs of this environment do not open the card; undefined for a card that they open. */
+  /** The variable that excludes the card for programs in this environment; undefined for an included card. */
   readonly excludedBy: string | undefined;
 }
 
@@ -47,12 +47,12 @@ export type NodeFacts =
       /** Whether the cards are emulated in this process only. */
       readonly isOwn: boolean;
       readonly driverVersion: string | undefined;
-      /** Family of the ioctls that the cards accept; undefined if none answers. */
+      /** Family of the ioctls that the cards accept; undefined if no card responds. */
       readonly abi: IoctlFamily | undefined;
       readonly cards: readonly CardFacts[];
-      /** False if UCX_TLS leaves out the transports of cards. */
+      /** False if UCX_TLS excludes the transports of cards. */
       readonly usesCards: boolean;
-      /** What the environment names and the node does not have, as a sentence. */
+      /** Devices or cards that the environment names but the node lacks, as a sentence. */
       readonly missing: string | undefined;
       /** Pairs of cards with links whose state is known; undefined if the driver reports no states. */
       readonly links: readonly LinkFacts[] | undefined;
@@ -73,7 +73,7 @@ export interface LinkFacts {
 interface SpaceFacts {
   readonly totalBytes: number;
   readonly freeBytes: number;
-  /** The reason why posix cannot create its files there; undefined if it can. */
+  /** Reason why posix cannot create its files there; undefined if it can. */
   readonly failure: string | undefined;
 }
 
@@ -81,14 +81,14 @@ interface SpaceFacts {
 export interface Facts {
   /** Effective capabilities, as bits (capabilities(7)). */
   readonly capabilities: bigint;
-  /** Bytes, Infinity for no limit; undefined if it is not known. */
+  /** Bytes, Infinity for no limit; undefined if unknown. */
   readonly memlockBytes: number | undefined;
   readonly openFilesMax: number | undefined;
   readonly sharedMemory: (SharedMemorySpace & SpaceFacts) | undefined;
   /** Value of Yama's ptrace_scope; undefined without Yama. */
   readonly ptraceScope: number | undefined;
   readonly isInitialUserNamespace: boolean;
-  /** Names of namespaces, such as `ipc`, that are not the initial ones of the machine; undefined if that cannot be seen. */
+  /** Names of namespaces, such as `ipc`, that differ from the initial ones of the host; undefined if unknown. */
   readonly ownNamespaces: readonly string[] | undefined;
   /** Inspected processes of this user in other pid namespaces. */
   readonly processesElsewhere: number;
@@ -97,16 +97,16 @@ export interface Facts {
   /** Version of the kernel module; undefined if it is not loaded. */
   readonly moduleVersion: string | undefined;
   readonly library: { readonly version?: string | undefined; readonly reason?: string | undefined };
-  /** /dev/udmabuf: the reason why it cannot be used, and its largest dma-buf in bytes; each undefined if there is none. */
+  /** /dev/udmabuf: the reason why it is unusable, and the limit of a dma-buf in bytes; both undefined if usable without a known limit. */
   readonly udmabuf: { readonly refusal: string | undefined; readonly bytesMax: number | undefined };
   readonly clockSource: string | undefined;
   readonly processors: number;
   /** Processes of this user with contexts, and their workers. */
   readonly processes: number;
   readonly workers: number;
-  /** Network devices with an address, besides loopback. */
+  /** Network devices with an address, except loopback. */
   readonly networks: readonly string[];
-  /** Ports of UCX_TCP_PORT_RANGE, and those of them in use; undefined for any port. */
+  /** Ports of UCX_TCP_PORT_RANGE, and how many of them are in use; undefined if the range is not limited. */
   readonly ports: { readonly count: number; readonly inUse: number } | undefined;
 }
 
@@ -115,7 +115,7 @@ export async function readFacts(program: Program): Promise<Facts> {
   const { env, clock } = program;
   const runtimeDirectory = env['XDG_RUNTIME_DIR'];
   const folder = tryFolder(runtimeDirectory);
-  // No process can be found in a folder that fails: the check of the folder says why.
+  // If the folder is unusable, no process can be found in it: the check of the folder reports why.
   const isUsable = folder.failure === undefined;
   const answers = isUsable ? await inspectProcesses({ runtimeDirectory, clock, timeoutNs: TIMEOUT_NS }) : [];
   // Inspection removes sockets of ended processes, so they are counted after it.
@@ -253,7 +253,7 @@ function nodeFacts(program: Program): NodeFacts {
   }
 }
 
-/** The ports of a card; undefined if the driver does not report them, and for a card that does not answer. */
+/** The ports of a card; undefined if the driver does not report them, and for a card that cannot be queried. */
 function portsOfCard(control: ControlDevice, node: DriverNode): readonly NicPort[] | undefined {
   try {
     return getNicPorts(control, undefined, node);
@@ -263,7 +263,7 @@ function portsOfCard(control: ControlDevice, node: DriverNode): readonly NicPort
   }
 }
 
-/** Ports without a card at the far end have no link: those out of the server may have no cable, and those to empty places have none. */
+/** Only ports with a card at the far end have a link: scale-out ports may have no cable, and ports to empty slots have none. */
 function linksOf(portsOfCards: ReadonlyMap<CardFacts, readonly NicPort[]>): readonly LinkFacts[] | undefined {
   const known = [...portsOfCards].filter(([, ports]) => ports.some(({ linkUp }) => linkUp !== undefined));
   if (known.length === 0) return undefined;

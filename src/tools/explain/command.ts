@@ -35,20 +35,17 @@ interface Options extends ExplainArguments {
 /** The command. */
 export function explainCommand(): Command {
   return new Command('explain')
-    .description('show which transport and protocol move bytes between two memories, and why the others do not')
+    .description('show the transport and protocol that UCP selects between two memories, and why not the others')
     .option('--op <name>', 'put, get, am, tag, stream or atomic', 'put')
     .option('--local <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
     .option(
       '--peer <peer>',
-      'whose the remote memory is: self, process for another process of this machine, or what --serve prints',
+      'owner of the remote memory: self, process for another process of this host, or the address that --serve prints',
       'self',
     )
-    .option(
-      '--serve <address>',
-      'be the peer of other nodes, with the remote memory, at <address>[:<port>], until a signal',
-    )
+    .option('--serve <address>', 'serve the remote memory for other hosts at <address>[:<port>], until a signal')
     .option('--engine <name>', 'native, libucx or auto (default: UCX_ENGINE)')
     .option('--json', 'as JSON')
     .action(run);
@@ -95,12 +92,12 @@ async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
   return reportOf(request, context, worker.endpoint(worker.address()), context.packRkey(map(context, request.remote)));
 }
 
-/** Divides the permitted cards between two processes: the peer has the card of the remote memory, this process has the others. */
+/** Divides the allowed cards between two processes: the peer gets the card of the remote memory, this process the others. */
 async function explainToProcess(request: ExplainRequest): Promise<ExplainReport> {
   const { remote } = request;
   const cards = usableCards();
   const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : cardOfPeer(request, cards);
-  // First, so that a wrong setting is not called a failure of the peer, which has the same.
+  // First, so that a wrong setting, which the peer inherits, is not reported as a failure of the peer.
   await using context = await Context.create({
     ...engineOption(request),
     config: deviceList(cards, ({ index }) => index !== sysDevice),
@@ -138,13 +135,9 @@ function cardOfPeer({ local, remote }: ExplainRequest, cards: readonly AllowedCa
   const needed = isLocal ? (local.card ?? cards.findLast(({ index }) => index !== remote.card)?.index) : undefined;
   const card = cards.find(({ index }) => index !== needed && (remote.card ?? index) === index);
   if (card !== undefined) return card.index;
-  const others = isLocal ? ' besides that of the local memory' : '';
+  const others = isLocal ? ' besides the card of the local memory' : '';
   const names = cards.map(({ name }) => name).join(', ');
-  throw invalidParam(
-    'remote',
-    `needs a card${others}; those that may be used are ${names || 'none'}`,
-    printMemory(remote),
-  );
+  throw invalidParam('remote', `needs a card${others}; available cards: ${names || 'none'}`, printMemory(remote));
 }
 
 /** Setting for the cards of one process; empty without cards. */

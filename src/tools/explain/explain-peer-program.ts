@@ -1,6 +1,4 @@
-/**
- * Peer of `gaudi-ucx explain --peer process`: a process that sends its worker address and the remote key of its memory to its parent, and ends with it.
- */
+/** Peer of `gaudi-ucx explain --peer process`: a process that sends its worker address and the remote key of its memory to its parent, and exits with it. */
 
 import { Context } from '../../assembly/context.ts';
 import { labelsEmulation } from '../../assembly/open-node.ts';
@@ -18,7 +16,7 @@ async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemo
       memoryType,
       ...(sysDevice === undefined ? {} : { sysDevice }),
     });
-    // Nothing is sent to it; a worker with progress would answer an endpoint that is closed already.
+    // The worker receives nothing; with automatic progress it would reply to an endpoint that is already closed.
     const worker = context.worker({ progress: 'manual' });
     reply = { address: worker.address(), key: context.packRkey(memory) };
   } catch (error) {

@@ -144,7 +144,7 @@ describe('the report', () => {
   it('reports that no transport can do it', () => {
     const sizes = [{ bytes: 8, winner: undefined, losers: [out('x', 'cannot')] }];
     expect(explainText({ ...REPORT, sizes, emulated: false })).toMatch(
-      /memory\n.*\n\n8 B {2}nothing can do it\n {4}not x: cannot$/,
+      /memory\n.*\n\n8 B {2}no transport supports it\n {4}not x: cannot$/,
     );
   });
 

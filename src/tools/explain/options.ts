@@ -13,7 +13,7 @@ export const SIZES_MAX = 64;
 /** Memory type and card. */
 export interface MemorySide {
   readonly memoryType: MemoryType;
-  /** Logical index of the card; undefined for host memory, and for any card. */
+  /** Logical index of the card; undefined for host memory, and for an arbitrary card. */
   readonly card: number | undefined;
 }
 
@@ -22,9 +22,9 @@ export interface ExplainRequest {
   readonly operation: ExplainedOperation;
   readonly local: MemorySide;
   readonly remote: MemorySide;
-  /** Whether the remote memory is of another process of this machine, or of {@link place}. */
+  /** Whether the remote memory belongs to another process of this host, or to {@link place}. */
   readonly otherProcess: boolean;
-  /** Place of a peer that `explain --serve` runs; undefined for this machine. */
+  /** Address of a peer that `explain --serve` runs; undefined for this host. */
   readonly place: PeerPlace | undefined;
   readonly sizes: readonly number[];
   /** Undefined for UCX_ENGINE. */
@@ -56,12 +56,12 @@ export function readExplainArguments({ op, local, remote, size, peer, engine }: 
   const request = { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
   const otherProcess = peer !== 'self';
   if (peer === 'process' && request.remote.card !== undefined && request.remote.card === request.local.card) {
-    throw invalidParam('local', 'must be another card than that of the other process', local);
+    throw invalidParam('local', 'must differ from the card of the other process', local);
   }
   return { ...request, otherProcess, place, engine: engineOf(engine) };
 }
 
-/** The argument for a choice: the inverse of parsing. */
+/** The argument for a memory: the inverse of parsing. */
 export function printMemory({ memoryType, card }: MemorySide): string {
   return card === undefined ? memoryTypeName(memoryType) : `${memoryTypeName(memoryType)}:${card}`;
 }
@@ -95,7 +95,7 @@ function sizesOf(text: string): number[] {
     return [from, ...between, to];
   });
   const sorted = [...new Set(sizes)].sort((left, right) => left - right);
-  if (sorted.length > SIZES_MAX) throw invalidParam('size', `must be ${SIZES_MAX} sizes at most`, sorted.length);
+  if (sorted.length > SIZES_MAX) throw invalidParam('size', `must have at most ${SIZES_MAX} sizes`, sorted.length);
   return sorted;
 }
 
@@ -107,7 +107,7 @@ function sizeOf(text: string, whole: string): number {
   return size;
 }
 
-/** Words of atomic operations have 4 or 8 bytes: other sizes are dropped, and a list without these two is refused. */
+/** Words of atomic operations have 4 or 8 bytes: other sizes are dropped, and a list with neither is rejected. */
 function atomicSizes(text: string): number[] {
   const words = sizesOf(text).filter((size) => size === 4 || size === 8);
   if (words.length === 0) throw invalidParam('size', 'must be 4 or 8 for atomic', text);

@@ -17,7 +17,7 @@ export interface PeerMemory {
   readonly byteLength: number;
   /** Settings of the peer: the cards are divided between the two processes. */
   readonly config: Readonly<Record<string, string>>;
-  /** Of both processes; undefined for UCX_ENGINE. */
+  /** Engine of both processes; undefined for UCX_ENGINE. */
   readonly engine?: EngineChoice;
 }
 
@@ -58,7 +58,7 @@ export class ExplainPeer {
       return new ExplainPeer(child, ended, answer.address, answer.key);
     }
     await endOf(child, ended);
-    throw statusError(Status.IO_ERROR, `the peer process: ${answer?.failure ?? 'has ended'}`);
+    throw statusError(Status.IO_ERROR, `the peer process failed: ${answer?.failure ?? 'it has ended'}`);
   }
 
   /** Ends the process and waits for its end. */

@@ -7,7 +7,7 @@ it('addresses to serve have a port or none, and those of IPv6 brackets if they h
   expect(servedAt('::1')).toEqual({ address: '::1', port: 0 });
   expect(servedAt('[::1]')).toEqual({ address: '::1', port: 0 });
   expect(servedAt('[::1]:7')).toEqual({ address: '::1', port: 7 });
-  expect(() => servedAt('a:b')).toThrow(/serve must be an address, with or without a port/);
+  expect(() => servedAt('a:b')).toThrow(/serve must be a numeric address, with or without a port/);
 });
 
 it('peers have a port', () => {

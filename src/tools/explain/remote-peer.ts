@@ -1,5 +1,5 @@
 /**
- * Peers of `gaudi-ucx explain --peer <address>`: `explain --serve` on another node sends the remote key of its memory to every worker that requests it. The
+ * Peers of `gaudi-ucx explain --peer <address>`: `explain --serve` on another host sends the remote key of its memory to every worker that requests it. The
  * request and the reply are active messages.
  */
 
@@ -17,13 +17,13 @@ const QUESTION_ID = 1;
 const ANSWER_ID = 2;
 const TIMEOUT_MS = 5000;
 const PORT_MAX = 65_535;
-/** Minimum length of a text that is parsed as a worker address. */
+/** Minimum length of a string that is parsed as a worker address. */
 const ADDRESS_LENGTH_MIN = 64;
 
-/** Place of a peer: a listener, or a worker address. */
+/** Address of a peer: a listener, or a worker address. */
 export type PeerPlace = { readonly host: string; readonly port: number } | { readonly workerAddress: Uint8Array };
 
-/** Reads `host:port`, `[::1]:port` or a worker address in base64url; undefined for another text. */
+/** Reads `host:port`, `[::1]:port` or a worker address in base64url; undefined for any other string. */
 export function peerPlaceOf(text: string): PeerPlace | undefined {
   const { host, port } = splitAddress(text) ?? {};
   if (host !== undefined && port !== undefined) return port >= 1 && port <= PORT_MAX ? { host, port } : undefined;
@@ -31,15 +31,15 @@ export function peerPlaceOf(text: string): PeerPlace | undefined {
   return isAddress ? { workerAddress: new Uint8Array(Buffer.from(text, 'base64url')) } : undefined;
 }
 
-/** A numeric address and a port, 0 for a free one. @throws UcxError ERR_INVALID_PARAM */
+/** A numeric address and a port, 0 for any free port. @throws UcxError ERR_INVALID_PARAM */
 export function servedAt(text: string): { readonly address: string; readonly port: number } {
   const { host: address, port = 0 } = splitAddress(text) ?? {};
   if (address === undefined || port > PORT_MAX)
-    throw invalidParam('serve', 'must be an address, with or without a port', text);
+    throw invalidParam('serve', 'must be a numeric address, with or without a port', text);
   return { address, port };
 }
 
-/** The host without its brackets, and the port if the text has one, which an address of IPv6 has only behind brackets; undefined for another text. */
+/** The host without its brackets, and the port if there is one (for IPv6 only after brackets); undefined for any other string. */
 function splitAddress(text: string): { readonly host: string; readonly port?: number } | undefined {
   if (isIPv6(text)) return { host: text };
   const match = /^(\[[^\]]+\]|[^:[\]]+)(?::(\d{1,5}))?$/.exec(text);
@@ -48,7 +48,7 @@ function splitAddress(text: string): { readonly host: string; readonly port?: nu
   return match[2] === undefined ? { host } : { host, port: Number(match[2]) };
 }
 
-/** Accepts a client until it leaves. One that cannot be accepted is told why, and the others stay. */
+/** Accepts a client until it leaves. If that fails, the client gets the reason, and the others stay connected. */
 function accept(request: ConnectionRequest): void {
   try {
     request.accept({ onError: (client) => void client.close() });
@@ -58,8 +58,8 @@ function accept(request: ConnectionRequest): void {
 }
 
 /**
- * Answers requests for the remote key until the signal fires.
- * @param tell called with one line for each place by which this peer can be named
+ * Replies to requests for the remote key until the signal fires.
+ * @param tell called with one line for each address of this peer
  */
 export async function serveMemory(
   context: Context,
@@ -82,8 +82,7 @@ export async function serveMemory(
 
 /**
  * Connects to a peer and requests the remote key of its memory.
- * @throws UcxError ERR_UNREACHABLE with the reason of every transport; TIMED_OUT if the peer does not answer, as is the case for other programs; errors of
- * connecting
+ * @throws UcxError ERR_UNREACHABLE with the reason of every transport; TIMED_OUT without a reply, as from any other program; errors of connecting
  */
 export async function askPeer(
   worker: Worker,
@@ -100,5 +99,5 @@ export async function askPeer(
     if (!signal.aborted) throw error;
   }
   const advice = 'run gaudi-ucx explain --serve <address> there';
-  throw statusError(Status.TIMED_OUT, `the peer does not answer in ${TIMEOUT_MS / 1000} s: ${advice}`);
+  throw statusError(Status.TIMED_OUT, `no reply from the peer within ${TIMEOUT_MS / 1000} s: ${advice}`);
 }

@@ -12,7 +12,7 @@ export interface ExplainReport {
   readonly operation: string;
   readonly local: string;
   readonly remote: string;
-  /** Whether the remote memory is of another process. */
+  /** Whether the remote memory belongs to another process. */
   readonly otherProcess: boolean;
   readonly emulated: boolean;
   /** Engine that runs the operation, and the reason for it. */
@@ -35,7 +35,7 @@ export function explainText(report: ExplainReport): string {
   return lines.join('\n');
 }
 
-/** Neighbouring sizes with the same winner: the first and the last of them. */
+/** Neighbouring sizes with the same winner: the first and the last one. */
 interface Group {
   readonly first: SizeExplanation;
   last: SizeExplanation;
@@ -60,7 +60,7 @@ function winnerLine({ first, last }: Group): string {
   const ends = first === last ? [first] : [first, last];
   const sizes = ends.map(({ bytes }) => formatBytes(bytes)).join(' .. ');
   const { winner } = first;
-  if (winner === undefined) return `${sizes}  nothing can do it`;
+  if (winner === undefined) return `${sizes}  no transport supports it`;
   const line = `${sizes}  ${winner.protocol}  ${winner.transport}${estimatesOf(ends)}`;
   const note = winner.note === undefined ? '' : `\n${INDENT}${winner.note}`;
   return line + note;

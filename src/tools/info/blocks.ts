@@ -32,7 +32,7 @@ export function blocksOptions(blocks: string | true, card: string): BlocksOption
 }
 
 /**
- * Reads the blocks. Opens the compute context of the card, which no other process may have open.
+ * Reads the blocks. Opens the compute context of the card exclusively.
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED if UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
  */
 export function readBlocks(program: Program, { block, card: name }: BlocksOptions): BlocksReport {
@@ -59,7 +59,7 @@ export function blocksText(report: BlocksReport, all: boolean): string {
   return [`${title}, block ${block}`, '#', registersOf(registers, all)].join('\n');
 }
 
-/** A row per family of blocks, such as `NIC<n>_UMR<n>_<n>`: blocks that differ by number only, in size and refusal not. */
+/** A row per family of blocks, such as `NIC<n>_UMR<n>_<n>`: blocks whose names differ only by numbers, with equal size and access. */
 function listOf(blocks: readonly RegisterBlock[]): string {
   const families = new Map<
     string,

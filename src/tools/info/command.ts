@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx info`: the options of ucx_info, and the parts that they select. */
+/** Command `gaudi-ucx info`: the options of ucx_info, and the sections that they select. */
 
 import { Command, Option } from 'commander';
 import { startProgram } from '../../assembly/program/program.ts';
@@ -13,16 +13,16 @@ import { featuresOf, readUcp, type UcpInfoOptions, ucpText } from './ucp.ts';
 
 /** Options of ucx_info that this command lacks, and their replacements. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
-  b: 'there is no build configuration: -v tells the versions',
-  y: 'there are no structures of C: docs/ARCHITECTURE.md describes the types',
-  n: 'nothing is sized by the number of endpoints',
-  N: 'nothing is sized by the number of endpoints of a node',
-  D: 'UCX_TLS, UCX_SHM_DEVICES, UCX_NET_DEVICES and UCX_ACC_DEVICES choose devices',
-  P: 'gaudi-ucx explain --peer self or process shows what a peer is reached by',
-  A: 'UCX_NET_DEVICES chooses the network device',
+  b: 'this package has no build configuration; -v prints the versions',
+  y: 'there are no C structures; docs/ARCHITECTURE.md describes the types',
+  n: 'no resource is sized by the number of endpoints',
+  N: 'no resource is sized by the number of endpoints of a host',
+  D: 'select devices by UCX_TLS, UCX_SHM_DEVICES, UCX_NET_DEVICES and UCX_ACC_DEVICES',
+  P: 'gaudi-ucx explain --peer self or process shows the transports to a peer',
+  A: 'select the network device by UCX_NET_DEVICES',
 };
 
-/** The most host memory that memMap allocates. */
+/** Limit of memMap for host memory. */
 const MEMORY_BYTES_MAX = 2 ** 32;
 
 interface Options {
@@ -47,7 +47,7 @@ interface Options {
   readonly json?: true;
 }
 
-/** The requested parts; undefined for others. */
+/** The requested sections; undefined for others. */
 interface Request {
   readonly info: InfoOptions | undefined;
   readonly ucp: UcpInfoOptions | undefined;
@@ -65,8 +65,8 @@ export function infoCommand(): Command {
     .option('-c, --config', 'configuration')
     .option('-f, --full-config', 'configuration with meaning, syntax, default and source')
     .option('-a, --all', 'configuration with hidden and deprecated variables; with --blocks: also registers that are 0')
-    .option('-C, --comment-defaults', 'with -c, -f, -a: # before variables that nothing has set')
-    .option('-F, --filter <text>', 'with -c, -f, -a: only variables whose name contains the text')
+    .option('-C, --comment-defaults', 'with -c, -f, -a: # before variables that are not set')
+    .option('-F, --filter <text>', 'with -c, -f, -a: only variables whose name contains this string')
     .option('-s, --system', 'the Gaudi cards')
     .option('-T', 'distances between cards, and network devices')
     .option('-M', 'memory copy bandwidth')
@@ -76,9 +76,9 @@ export function infoCommand(): Command {
     .option('-m <size>', 'UCP memory: allocate this much (needs -u)')
     .option(
       '-u <features>',
-      'features of the context: letters of a (atomics), r (rma), t (tag), s (stream), m (am); w and e: always on',
+      'features of the context: any of a (atomics), r (rma), t (tag), s (stream), m (am); w and e: always on',
     )
-    .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
+    .option('--blocks [name]', 'register blocks of a card, or the registers of one block (opens the card exclusively)')
     .option('--card <card>', 'with --blocks: the card, by index, device node or bus id', '0')
     .option('--json', 'as JSON');
   for (const letter of Object.keys(ELSEWHERE)) command.addOption(new Option(`-${letter} [value]`).hideHelp());
@@ -107,7 +107,7 @@ async function run(options: Options, command: Command): Promise<void> {
   process.stdout.write(`${parts.filter((part) => part !== '').join('\n')}\n`);
 }
 
-/** Reads the requested parts from the options. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
+/** Reads the requested sections from the options. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
 function requestOf(options: Options): Request {
   for (const [letter, advice] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, letter)) throw elsewhere(letter, advice);
@@ -119,7 +119,7 @@ function requestOf(options: Options): Request {
   const isInfo = [version, devices, system, T, config].includes(true);
   if (!isInfo && ucp === undefined && M !== true && blocks === undefined) {
     if (options.u !== undefined) throw invalidParam('-u', 'must be given with -p, -w, -e or -m', options.u);
-    throw invalidParam('options', 'must have one at least, such as -v, -d, -c or -s', undefined);
+    throw invalidParam('options', 'must include at least one of -v, -d, -c, -s and similar', undefined);
   }
   return {
     info: isInfo ? infoOf(options, config === true) : undefined,

@@ -14,9 +14,9 @@ const ATOMICS = ['add', 'and', 'or', 'xor', 'fadd', 'fand', 'for', 'fxor', 'swap
 /** A transport on a device of a memory domain. */
 export interface DeviceReport {
   readonly attributes: IfaceAttributes;
-  /** Reason why the configuration excludes it; undefined if it does not. */
+  /** Reason why the configuration excludes it; undefined if included. */
   readonly exclusion: string | undefined;
-  /** Where the device is: its PCI address; undefined if it has none, or none is known. */
+  /** PCI address of the device; undefined without one, or if unknown. */
   readonly place: string | undefined;
 }
 
@@ -26,18 +26,18 @@ export type DomainReport =
       readonly component: string;
       readonly md: MdAttributes;
       readonly devices: readonly DeviceReport[];
-      /** Devices that could not be opened, such as removed cards, and why. */
+      /** Devices that could not be opened, such as removed cards, with the reasons. */
       readonly leftOut: readonly LeftOut[];
     }
   | { readonly component: string; readonly md?: undefined; readonly reason: string };
 
-/** Formats one component. Devices that differ by name only share a block with all names and their number. */
+/** Formats one component. Devices that differ only by name share a block with all names and their number. */
 export function domainText(report: DomainReport): string {
   if (report.md === undefined) {
     const reason = `#   < no supported devices found: ${report.reason} >`;
     return ['#', `# Memory domain: ${report.component}`, reason, '#'].join('\n');
   }
-  const leftOut = report.leftOut.map(({ name, reason }) => `#${' '.repeat(13)}${name} is left out: ${reason}`);
+  const leftOut = report.leftOut.map(({ name, reason }) => `#${' '.repeat(13)}${name} is unusable: ${reason}`);
   return [...mdLines(report.md), ...leftOut, '#', ...blocksOf(report.devices).flat()].join('\n');
 }
 
@@ -166,7 +166,7 @@ function queueFields({ queues }: IfaceAttributes): (readonly [string, string])[]
   ];
 }
 
-/** The atomic operations: a transport has all of them for a width, or none. */
+/** The atomic operations: a transport supports all operations of a width, or none. */
 function atomicFields(flags: number): (readonly [string, string])[] {
   const widths = [
     ...((flags & IfaceFlag.ATOMIC32) !== 0 ? ['32'] : []),

@@ -18,11 +18,11 @@ import { type DomainReport, domainText } from './devices.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
 import { ucxVariablesText } from './ucp.ts';
 
-/** The requested parts. */
+/** The requested sections. */
 export interface InfoOptions {
   readonly version: boolean;
   readonly system: boolean;
-  /** The distances of the system alone. */
+  /** Only the distances of the system. */
   readonly topology: boolean;
   readonly devices: boolean;
   /** Only this transport. */
@@ -31,7 +31,7 @@ export interface InfoOptions {
   readonly config: ConfigPrintOptions | undefined;
 }
 
-/** The data; parts that were not requested are undefined. */
+/** The data; sections that were not requested are undefined. */
 export interface InfoReport {
   readonly version: string | undefined;
   /** UCX library of the machine: version and file, or the reason why there is none. */
@@ -42,7 +42,7 @@ export interface InfoReport {
   readonly config: Readonly<Record<string, string>> | undefined;
 }
 
-/** Reads the requested parts. Returns them as data, and as text in the order version, system, devices, configuration. */
+/** Reads the requested sections. Returns them as data, and as text in the order version, system, devices, configuration. */
 export function readInfo(options: InfoOptions): { readonly report: InfoReport; readonly text: string } {
   const program = startProgram();
   const library = options.version || options.devices ? findUcxLibrary(program) : undefined;
@@ -94,7 +94,7 @@ function readMachine(
 function readDevices(program: Program, node: DriverNode, transport: string | undefined): DomainReport[] {
   const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
   const placeOf = placesIn(readTopology({ node, config: program.config, cards: cardsOf(node, program) }));
-  // The transports of RDMA devices are known without a device: asked for one, the list has the reason.
+  // Without RDMA devices, the list has their transports with a reason only if it was requested for one transport.
   const all = components(node, program, transport !== undefined);
   return chosenComponents(all, transport).map(({ component, names }): DomainReport => {
     try {
@@ -125,7 +125,7 @@ interface ChosenComponent {
 }
 
 /**
- * The components with a transport of this name, alias or memory domain; all if it is undefined.
+ * The components with a transport of this name, alias or memory domain; all if undefined.
  * @throws UcxError ERR_INVALID_PARAM
  */
 function chosenComponents(all: readonly Component[], wanted: string | undefined): ChosenComponent[] {
@@ -140,7 +140,7 @@ function chosenComponents(all: readonly Component[], wanted: string | undefined)
   throw invalidParam('-t', `must be one of ${known.join(', ')}; ucx_info lists those of the UCX library`, wanted);
 }
 
-/** Finds the PCI address of the device of a resource: a card, a network device, or a port of one. */
+/** Finds the PCI address of the device of a resource: a card, a network device, or its port. */
 function placesIn({ cards, networks }: Topology): (resource: IfaceResource) => string | undefined {
   return ({ device, sysDevice }) => {
     if (sysDevice !== undefined) return cards.find(({ index }) => index === sysDevice)?.entry.busId;
@@ -155,11 +155,11 @@ function describeLibraryVersion(library: UcxLibrary): string {
   return `# UCX library: ${library.version} (${library.file})`;
 }
 
-/** The text for `info -d`: its transports and devices, or one line with the reason why there are none. */
+/** The text for `info -d`: transports and devices of libucp, or one line with the reason why there are none. */
 function describeLibrary(library: UcxLibrary): string {
   const title = describeLibraryVersion(library);
   if (library.reason !== undefined) return ['#', title, '#'].join('\n');
-  return ['#', title, '#   what it offers to the engine libucx (UCX_ENGINE)', contentOf(library)].join('\n');
+  return ['#', title, '#   transports for the engine libucx (UCX_ENGINE)', contentOf(library)].join('\n');
 }
 
 function contentOf(library: UcxLibrary & { readonly describe: () => string }): string {
@@ -167,6 +167,6 @@ function contentOf(library: UcxLibrary & { readonly describe: () => string }): s
     return library.describe().trimEnd();
   } catch (error) {
     if (!isUcxError(error)) throw error;
-    return `#   < nothing: ${error.message} >\n#`;
+    return `#   < none: ${error.message} >\n#`;
   }
 }

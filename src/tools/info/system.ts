@@ -34,22 +34,22 @@ export interface SystemSources {
   readonly cards: readonly NamedCard[];
 }
 
-/** A card as it describes itself. */
+/** Data that a card reports. */
 interface CardDescription {
   readonly name: string;
   readonly moduleId: number;
-  /** Bytes for users, and of a page. */
+  /** Bytes available to users, and of a page. */
   readonly hbmBytes: number;
   readonly hbmPageBytes: number;
   readonly sramBytes: number;
   readonly firmware: string;
-  /** Undefined where the driver does not report them. */
+  /** Undefined if the driver does not report them. */
   readonly ports: readonly NicPort[] | undefined;
 }
 
 /** A card of the machine. */
 export interface CardReport {
-  /** Logical index; undefined for a card that the node or GAUDI_MAPPING_TABLE does not have. */
+  /** Logical index; undefined for a card that is not in the node or in GAUDI_MAPPING_TABLE. */
   readonly index?: number | undefined;
   /** Undefined for a card that has never had a device node. */
   readonly minor: number | undefined;
@@ -62,7 +62,7 @@ export interface CardReport {
   readonly pciPath?: string | undefined;
   /** Undefined if the platform does not report it. */
   readonly numaNode?: number | undefined;
-  /** Names of the devices that share its connection to the machine. */
+  /** Names of the devices below the same PCIe switch. */
   readonly siblings?: readonly string[] | undefined;
   /** The network device that serves it. */
   readonly network?: string | undefined;
@@ -77,7 +77,7 @@ export interface SystemReport {
   readonly cards: readonly CardReport[];
   /** Rows and columns in the order of the cards that have a device node. */
   readonly distances: readonly (readonly string[])[];
-  /** Rows likewise, columns in the order of {@link networks}. */
+  /** Rows as in {@link distances}, columns in the order of {@link networks}. */
   readonly networkDistances: readonly (readonly string[])[];
   readonly networks: readonly NetworkDevice[];
 }
@@ -99,7 +99,7 @@ export function readSystem({ node, topology, cards: all }: SystemSources): Syste
   };
 }
 
-/** Those without an index last. */
+/** Cards without an index last. */
 function byIndex(left: CardReport, right: CardReport): number {
   const [one, other] = [left.index ?? Number.POSITIVE_INFINITY, right.index ?? Number.POSITIVE_INFINITY];
   return one === other ? 0 : one - other;
@@ -196,7 +196,7 @@ function portFields(
 
 function portsText(ports: readonly NicPort[]): string {
   const external = ports.filter((port) => port.external).length;
-  // A port that is wired to an empty slot has no link.
+  // A port wired to an empty slot has no link.
   const unwired = ports.filter(({ connected }) => connected !== true).length;
   const wired = ports.filter(({ connected }) => connected === true);
   const states = ports.some(({ linkUp }) => linkUp !== undefined)
@@ -210,7 +210,7 @@ function portText({ port, linkUp, netdev }: NicPort): string {
   return `${port}${linkUp === false ? ' down' : ''}${netdev === undefined ? '' : ` (${netdev})`}`;
 }
 
-/** The closest common component of each card with every card and network device, and its NUMA node. */
+/** Distance (closest common component) of each card to every card and network device, and its NUMA node. */
 export function distanceLines({ cards, networks, distances, networkDistances }: SystemReport): string[] {
   if (distances.length === 0 || distances.length + networks.length < 2) return [];
   const present = cards.filter(({ path }) => path !== undefined);
@@ -230,7 +230,7 @@ export function distanceLines({ cards, networks, distances, networkDistances }: 
 
 /** The network devices of the machine. */
 export function networkLines({ networks }: SystemReport): string[] {
-  const title = '# network devices (the nearest serves each card)';
+  const title = '# network devices (each card uses the nearest)';
   if (networks.length === 0) return [title, '# none', '#'];
   const rows = networks.map(({ name, kind, up, megabitPerSecond, pciPath, numaNode }) => [
     `# ${name}`,
@@ -250,7 +250,7 @@ const MEASURE_NS = 20e6;
 /** Copies of the smallest size, after which V8 has compiled the call. */
 const WARM_UP_COPIES = 50_000;
 
-/** What is measured, and the clock. */
+/** Parameters of the measurement. */
 export interface MeasuredCopies {
   readonly copy: (target: number, source: number, byteLength: number) => void;
   readonly nowNs: () => number;

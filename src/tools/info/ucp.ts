@@ -1,6 +1,6 @@
 /**
- * `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. `info -c -a`: the variables of C
- * UCX that no field reads, in groups with the reason. Comments: the output reads back as a configuration.
+ * `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of UCP in this process. `info -c -a`: the variables of C UCX
+ * that this library does not read, in groups with the reason, as comments, so that the output can be read back as a configuration.
  */
 
 import { readdirSync } from 'node:fs';
@@ -25,7 +25,7 @@ const FEATURE_LETTERS: Readonly<Record<string, readonly Feature[]>> = {
   e: [],
 };
 
-/** The requested parts. */
+/** The requested sections. */
 export interface UcpInfoOptions {
   readonly features: readonly Feature[];
   readonly context: boolean;
@@ -35,14 +35,14 @@ export interface UcpInfoOptions {
   readonly memoryBytes: number | undefined;
 }
 
-/** What making an object has cost this process. */
+/** Cost of creating an object in this process. */
 interface Cost {
   readonly createMs: number;
   readonly memoryBytes: number;
   readonly descriptors: number;
 }
 
-/** The data; parts that were not requested are undefined. `text` is that of printInfo(). */
+/** The data; sections that were not requested are undefined. `text` is that of printInfo(). */
 export interface UcpReport {
   readonly context?: Cost & {
     readonly text: string;
@@ -57,17 +57,17 @@ export interface UcpReport {
 }
 
 /**
- * The features that letters name.
+ * The features for a string of letters.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function featuresOf(letters: string): readonly Feature[] {
   const features = [...letters].flatMap((letter) => {
     if (!Object.hasOwn(FEATURE_LETTERS, letter)) {
-      throw invalidParam('-u', `must have the letters ${Object.keys(FEATURE_LETTERS).join(', ')} only`, letters);
+      throw invalidParam('-u', `must have only the letters ${Object.keys(FEATURE_LETTERS).join(', ')}`, letters);
     }
     return FEATURE_LETTERS[letter]!;
   });
-  if (features.length === 0) throw invalidParam('-u', 'must have one of a, r, t, s, m', letters);
+  if (features.length === 0) throw invalidParam('-u', 'must include at least one of a, r, t, s, m', letters);
   return features;
 }
 
@@ -107,7 +107,7 @@ function allocated(context: Context, bytes: number): NonNullable<UcpReport['memo
   return { byteLength, address, memoryType: memoryTypeName(memoryType) };
 }
 
-/** Measures what an object costs, from its own creation to `read()`. */
+/** Measures the cost of an object, from the creation of the meter to `read()`. */
 class CostMeter {
   readonly #startNs: number = systemClock.nowNs();
   readonly #rss: number = process.memoryUsage.rss();
@@ -150,7 +150,7 @@ function memoryLines({ byteLength, address, memoryType }: NonNullable<UcpReport[
   return ['#', '# UCP memory allocation', '#', what, '#'];
 }
 
-/** As ucx_info ends a context and a worker. */
+/** Cost lines, as ucx_info prints them after a context and a worker. */
 function costLines({ createMs, memoryBytes, descriptors }: Cost): string[] {
   const megabytes = (memoryBytes / MEGABYTE).toFixed(2);
   return [
@@ -161,8 +161,8 @@ function costLines({ createMs, memoryBytes, descriptors }: Cost): string[] {
 }
 
 const TITLES: Readonly<Record<UcxVariableGroup['use'], string>> = {
-  none: 'without meaning here',
-  refused: 'refused unless they change nothing',
+  none: 'without effect here',
+  refused: 'rejected unless without effect',
 };
 
 /** The text. @param unused variables that are set; their values are shown @param filter only names that contain it */

@@ -14,7 +14,7 @@ import { pause } from '../base/text-table.ts';
 
 const INTERVAL_NS_MIN = 100e6;
 const INTERVAL_NS_MAX = 3600e9;
-/** Timeout of an answer. A process answers when its event loop runs. */
+/** Timeout of a reply. A process replies when its event loop runs. */
 const TIMEOUT = '2s';
 
 interface Options {
@@ -29,8 +29,8 @@ export function inspectCommand(): Command {
     .description('show what running processes do: endpoints, lanes, pending requests, unexpected messages')
     .argument('[pid]', 'only this process')
     .option('--json', 'the snapshots as JSON: an array, on one line with --watch')
-    .option('--watch [time]', 'again and again, every second or this time')
-    .option('--timeout <time>', 'time that a process may take to answer', TIMEOUT)
+    .option('--watch [time]', 'repeat, every second or at this interval')
+    .option('--timeout <time>', 'timeout for the reply of a process', TIMEOUT)
     .action(run);
 }
 
@@ -59,17 +59,18 @@ async function run(pidText: string | undefined, options: Options, command: Comma
 }
 
 /**
- * Says where no socket was found.
- * @throws UcxError ERR_INSPECT_NOT_FOUND for one process; SyscallError if the folder does not exist and cannot be made, so that no program can have a socket
+ * Reports where no socket was found.
+ * @throws UcxError ERR_INSPECT_NOT_FOUND for one process; SyscallError if the folder does not exist and cannot be created, so that no program can have a
+ * socket
  */
 function reportNone({ runtimeDirectory, pid }: InspectQuery, output: NodeJS.WritableStream): void {
   const folder = socketFolder(runtimeDirectory);
   if (pid !== undefined) throw notFound(pid, folder);
   const isThere = existsSync(folder);
   if (!isThere) trySocketFolder(runtimeDirectory);
-  const where = isThere ? `there is no socket in ${folder}` : `${folder} does not exist`;
-  const advice = 'programs that were started with another XDG_RUNTIME_DIR have their sockets below that';
-  output.write(`no process of this user has a context that can be inspected: ${where}; ${advice}\n`);
+  const where = isThere ? `no socket in ${folder}` : `${folder} does not exist`;
+  const advice = 'programs started with another XDG_RUNTIME_DIR have their sockets there';
+  output.write(`no process to inspect: ${where}; ${advice}\n`);
 }
 
 function jsonOf(answers: readonly InspectAnswer[], isLine: boolean): string {
@@ -84,7 +85,7 @@ function textOf(answers: readonly InspectAnswer[]): string {
   return `${parts.map((lines) => lines.join('\n')).join('\n\n')}\n`;
 }
 
-/** Signal that is aborted at SIGINT, SIGTERM and SIGHUP, or when the reader closes the pipe. */
+/** Signal aborted by SIGINT, SIGTERM and SIGHUP, or when the reader closes the pipe. */
 function watchEnd(): AbortSignal {
   const ending = new AbortController();
   const end = (): void => ending.abort();
@@ -94,7 +95,7 @@ function watchEnd(): AbortSignal {
 }
 
 function pidOf(text: string): number {
-  if (!/^[1-9]\d{0,9}$/.test(text)) throw invalidParam('pid', 'must be the id of a process', text);
+  if (!/^[1-9]\d{0,9}$/.test(text)) throw invalidParam('pid', 'must be a process id', text);
   return Number(text);
 }
 

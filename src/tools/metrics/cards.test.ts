@@ -19,7 +19,7 @@ function valuesOf(node: DriverNode): Readonly<Record<string, readonly number[]>>
 }
 
 describe('a metric', () => {
-  it('has the value of its own source, in its own unit', () => {
+  it('has the value of its source, in its unit', () => {
     expect(valuesOf(scriptedNode())).toEqual({
       device_up: [1, 1],
       memory_total_bytes: [97_536 * MIB, 97_537 * MIB],

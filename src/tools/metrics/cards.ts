@@ -1,6 +1,6 @@
 /**
- * The cards of a node as metrics, under the names of Habana's exporter for Prometheus where it has them. It opens control nodes only, so that the owners of the
- * cards keep them. Cards of an emulated node have the label `emulated`.
+ * The cards of a node as metrics, under the names of Habana's exporter for Prometheus where it has them. Only control nodes are opened, so that the cards
+ * stay available to their owners. Cards of an emulated node have the label `emulated`.
  */
 
 import type { MetricFamily, MetricLabels, MetricValue } from '../../api/snapshot/metrics.ts';
@@ -30,7 +30,7 @@ import { askCard, OPERATIONAL, stateOf } from '../node-access/card.ts';
 const MILLIJOULE_PER_JOULE = 1000;
 const BYTES_PER_KB = 1000;
 
-/** What is read of a card. */
+/** Values read from a card. */
 interface CardReading {
   readonly name: string;
   readonly values: readonly (readonly [CardMetric, number, MetricLabels?])[];
@@ -57,7 +57,7 @@ type CardMetric =
   | 'habanalabs_nic_port_status';
 
 const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string]>> = {
-  habanalabs_device_up: ['gauge', 'Whether the card is operational: 1, else 0, with its state as a label'],
+  habanalabs_device_up: ['gauge', '1 if the card is operational, otherwise 0; the label has its state'],
   habanalabs_memory_total_bytes: ['gauge', 'HBM for users in bytes'],
   habanalabs_memory_used_bytes: ['gauge', 'HBM in use in bytes'],
   habanalabs_memory_free_bytes: ['gauge', 'Free HBM in bytes'],
@@ -68,13 +68,16 @@ const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string
   habanalabs_temperature_onchip: ['gauge', 'Temperature in degrees Celsius'],
   habanalabs_pcie_rx: ['gauge', 'Bytes per second over PCIe into the card'],
   habanalabs_pcie_tx: ['gauge', 'Bytes per second over PCIe out of the card'],
-  habanalabs_pending_rows_state: ['gauge', 'Whether rows of HBM with ECC errors wait for their replacement'],
+  habanalabs_pending_rows_state: [
+    'gauge',
+    '1 if rows of HBM with ECC errors are to be replaced at the next boot, otherwise 0',
+  ],
   habanalabs_pending_rows_with_double_bit_ecc_errors: ['gauge', 'Rows of HBM replaced after a double-bit ECC error'],
   habanalabs_pending_rows_with_single_bit_ecc_errors: ['gauge', 'Rows of HBM replaced after single-bit ECC errors'],
   habanalabs_hard_resets_total: ['counter', 'Hard resets since the driver was loaded'],
   habanalabs_compute_resets_total: ['counter', 'Compute resets since the driver was loaded'],
-  habanalabs_nic_port_connected: ['gauge', 'Whether a NIC port leads to a card, or out of the server: 1, else 0'],
-  habanalabs_nic_port_status: ['gauge', 'Link of a NIC port that is connected: 1 is up, 0 is down'],
+  habanalabs_nic_port_connected: ['gauge', '1 if a NIC port leads to a card or out of the server, otherwise 0'],
+  habanalabs_nic_port_status: ['gauge', 'Link of a connected NIC port: 1 is up, 0 is down'],
 };
 
 /** Metric families, including those without values. @param cards by logical index */
@@ -94,7 +97,7 @@ export function cardFamilies(
   });
 }
 
-/** The values of all cards, with their names; of a removed one, that it is. */
+/** The values of all cards, with their names; for a removed card, its state. */
 function cardValues(node: DriverNode, cards: readonly NamedCard[]): (readonly [CardMetric, MetricValue])[] {
   return cards.flatMap(({ index, minor, busId, entry, absence = 'removed' }) => {
     const answer = entry && askCard(node, entry.minor, (control) => readCard(node, control));
@@ -134,7 +137,7 @@ function readCard(node: DriverNode, control: ControlDevice): CardReading {
   };
 }
 
-/** The values of a port: what is not known has none, and a port without a cable has no link that could be down. */
+/** The values of a port: unknown ones are omitted, and a port without a cable has no link. */
 function portValues({ port, external, linkUp, connected }: NicPort): CardReading['values'] {
   const place = { port: String(port), external: String(external) };
   return [
@@ -145,7 +148,7 @@ function portValues({ port, external, linkUp, connected }: NicPort): CardReading
   ];
 }
 
-/** Values of the firmware. A card refuses values that it lacks; a card in reset refuses all. */
+/** Values from the firmware. Queries that a card does not support fail; a card in reset fails all. */
 function firmwareValues(control: ControlDevice): (readonly [CardMetric, number])[] {
   const read = (values: () => readonly (readonly [CardMetric, number])[]): ReturnType<typeof values> => {
     try {

@@ -28,7 +28,7 @@ const TIMEOUT_NS_MIN = 10e6;
 const TIMEOUT_NS_MAX = 60e9;
 /** Maximum number of connections; Prometheus uses one. */
 const CONNECTIONS_MAX = 32;
-/** Time that a client may take for its request. */
+/** Time limit for a client to send its request. */
 const REQUEST_TIMEOUT_MS = 10_000;
 
 interface Options {
@@ -42,23 +42,23 @@ interface Options {
 /** The command. */
 export function metricsCommand(): Command {
   return new Command('metrics')
-    .description('serve metrics of the processes of this user and of the cards, for Prometheus')
+    .description('serve metrics of the cards and of the processes of this user, for Prometheus')
     .option('--port <port>', 'TCP port; 0 for a free one', PORT)
     .option(
       '--address <address>',
-      'address to listen at; others than loopback let other machines read the metrics',
+      'listen address; with an address other than loopback, other hosts can read the metrics',
       '127.0.0.1',
     )
-    .option('--timeout <time>', 'time that a process may take to answer a scrape', '1s')
-    .option('--once', 'print the metrics once instead, in the text format of Prometheus')
-    .option('--openmetrics', 'with --once: in the OpenMetrics format')
+    .option('--timeout <time>', 'timeout for the reply of a process to a scrape', '1s')
+    .option('--once', 'print the metrics once in the text format of Prometheus, instead of serving them')
+    .option('--openmetrics', 'with --once: print the OpenMetrics format')
     .action(run);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
   const { port, timeoutNs } = readArguments(command, () => {
     if (options.openmetrics === true && options.once !== true) {
-      throw invalidParam('--openmetrics', 'must be given with --once: clients of the server ask for a format', true);
+      throw invalidParam('--openmetrics', 'must be used with --once: clients of the server select their format', true);
     }
     return { port: portOf(options.port), timeoutNs: timeoutOf(options.timeout) };
   });
@@ -86,7 +86,7 @@ async function serve(
 ): Promise<void> {
   /** Scrapes in progress, shared by all clients that connect meanwhile. */
   const running = new Map<MetricsFormat, Promise<Scraped>>();
-  /** The last reasons, so that each is logged once. */
+  /** The last logged reasons, so that each is logged once. */
   const told = new Map<string, string | undefined>();
   const tell = (what: string, error: UcxError | undefined): void => {
     const reason = error?.message;
@@ -131,21 +131,27 @@ async function serve(
   server.closeAllConnections();
 }
 
-/** A refused request: HTTP status and reason. */
+/** Rejection of a request: HTTP status and reason. */
 interface Refusal {
   readonly status: 400 | 403 | 404 | 405;
   readonly reason: string;
 }
 
-/** Why a request is refused; undefined for one of the metrics. @param address of the server */
+/** Why a request is rejected; undefined for a request of the metrics. @param address of the server */
 function refusalOf({ url = '', method, headers }: IncomingMessage, address: string): Refusal | undefined {
   if (isLoopback(address) && !namesLoopback(headers.host, address)) {
-    return { status: 403, reason: `this server is reached as ${LOOPBACK_NAMES.join(', ')} only: see --address` };
+    return {
+      status: 403,
+      reason: `this server accepts requests only for the hosts ${LOOPBACK_NAMES.join(', ')}: see --address`,
+    };
   }
-  if (method !== 'GET' && method !== 'HEAD') return { status: 405, reason: `metrics have no method ${method}` };
+  if (method !== 'GET' && method !== 'HEAD')
+    return { status: 405, reason: `method ${method} is not supported: use GET` };
   if (!URL.canParse(url, BASE)) return { status: 400, reason: 'the request has no valid path' };
   const { pathname } = new URL(url, BASE);
-  return pathname === PATH ? undefined : { status: 404, reason: `there is no ${pathname}: the metrics are ${PATH}` };
+  return pathname === PATH
+    ? undefined
+    : { status: 404, reason: `${pathname} does not exist: the metrics are at ${PATH}` };
 }
 
 function refuse(response: ServerResponse, { status, reason }: Refusal): void {
@@ -163,7 +169,7 @@ async function answer(
   response.writeHead(200, { 'content-type': format }).end(method === 'HEAD' ? undefined : text);
 }
 
-/** The format that a client prefers by the header Accept; OpenMetrics only where it is named, as clients of Prometheus expect. */
+/** The format that a client prefers by the header Accept; OpenMetrics only if it is listed, as clients of Prometheus expect. */
 export function formatFor(accept: string): MetricsFormat {
   const quality = { 'application/openmetrics-text': 0, 'text/plain': 0 };
   for (const range of accept.toLowerCase().split(',')) {

@@ -1,6 +1,6 @@
 /**
- * One scrape: queries the processes of the user and the cards, and formats their metrics by prom-client. Names of this machine in the Host header of
- * requests to a server on loopback.
+ * One scrape: queries the processes of the user and the cards, and formats their metrics by prom-client. Also the check of Host headers for servers on
+ * loopback.
  */
 
 import { existsSync } from 'node:fs';
@@ -15,17 +15,17 @@ import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { lostNode, noCards } from '../node-access/card.ts';
 import { cardFamilies } from './cards.ts';
 
-/** The formats of the text, as content types. */
+/** Content type of the OpenMetrics format. */
 export const OPENMETRICS: OpenMetricsContentType = Registry.OPENMETRICS_CONTENT_TYPE;
 export const PROMETHEUS: PrometheusContentType = Registry.PROMETHEUS_CONTENT_TYPE;
 export type MetricsFormat = OpenMetricsContentType | PrometheusContentType;
 
-/** What a scrape has read. */
+/** Result of a scrape. */
 export interface Scraped {
   readonly text: string;
-  /** Why the cards of the node could not be read; undefined if they were, and for a machine without a node. */
+  /** Why the cards of the node could not be read; undefined if they were read, and on a host without a node. */
   readonly cardsError: UcxError | undefined;
-  /** Why the folder with the sockets of processes could not be read; undefined if it was, or does not exist. */
+  /** Why the folder with the inspect sockets could not be read; undefined if it was read, or does not exist. */
   readonly folderError: UcxError | undefined;
 }
 
@@ -39,7 +39,7 @@ export async function scrape(program: Program, query: InspectQuery, format: Metr
   const families = [folder, ...processFamilies(answers), ...ofCards];
   for (const { name, help, type, values } of families) {
     const family = {
-      // The registry removes `_total` from it for OpenMetrics.
+      // The registry removes `_total` from this name for OpenMetrics.
       name,
       help,
       type,
@@ -67,7 +67,7 @@ function folderFamily({ runtimeDirectory }: InspectQuery, error: UcxError | unde
   const folder = socketFolder(runtimeDirectory);
   return {
     name: 'ucx_socket_folder_readable',
-    help: 'Whether the folder that is searched for the sockets of processes could be read: 1, or 0, also if it does not exist',
+    help: '1 if the folder of the inspect sockets could be read, 0 if it could not be read or does not exist',
     type: 'gauge',
     values: [{ labels: { folder }, value: error === undefined && existsSync(folder) ? 1 : 0 }],
   };
@@ -84,7 +84,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
       contexts.push({ snapshot: context, labels: { ...labels, context: String(number) } });
     }
   }
-  // Two instances of the package in one thread have a socket each.
+  // Two instances of the package in one thread have separate sockets.
   const isAnswered = new Map<string, boolean>();
   for (const { pid, tid, snapshot } of answers) {
     const thread = `${pid}/${tid}`;
@@ -92,7 +92,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
   }
   const up: MetricFamily = {
     name: 'ucx_process_answers',
-    help: 'Whether a process has answered: 1, or 0 where its event loop is busy',
+    help: '1 if a process has replied, 0 if its event loop is busy',
     type: 'gauge',
     values: [...isAnswered].map(([thread, answered]) => {
       const [pid = '', tid = ''] = thread.split('/');
@@ -102,7 +102,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
   return [up, ...metricFamilies(contexts, threads)];
 }
 
-/** Cards of the machine or of a node server; none if they would be emulated in this process. */
+/** Cards of the host or of a node server; none if they would be emulated in this process. */
 function readCards(program: Program): { readonly families: MetricFamily[]; readonly error?: UcxError } {
   let node: DriverNode | undefined;
   try {
@@ -123,17 +123,17 @@ function readCards(program: Program): { readonly families: MetricFamily[]; reado
   }
 }
 
-/** @param up undefined for a machine without a node */
+/** @param up undefined for a host without a node */
 function nodeFamily(up: 0 | 1 | undefined): MetricFamily {
   return {
     name: 'ucx_node_up',
-    help: 'Whether the cards could be read: 1, or 0 where the node server is stopped or was killed, or the driver has no cards',
+    help: '1 if the cards could be read, 0 if the node server is stopped or was killed, or the driver has no cards',
     type: 'gauge',
     values: up === undefined ? [] : [{ labels: {}, value: up }],
   };
 }
 
-/** The names by which a program of this machine reaches such a server. */
+/** Host names of a server on loopback, as seen by programs on this host. */
 export const LOOPBACK_NAMES: readonly string[] = ['127.0.0.1', 'localhost', '[::1]'];
 
 /** Whether a server at this address is on loopback. */
@@ -142,8 +142,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * Whether a Host header names a server on loopback, at any port: a forwarded one differs. A page whose own name leads to this machine (DNS rebinding) has that
- * name as Host.
+ * Whether a Host header names a server on loopback, at any port, because a port may be forwarded. Prevents DNS rebinding: a web page whose host name resolves
+ * to this host sends that name as Host.
  * @param address of the server
  */
 export function namesLoopback(host: string | undefined, address: string): boolean {

@@ -1,6 +1,6 @@
 /**
- * Samples of a node: the state of every card by its control node, and the counters of an emulated node. The compute contexts of the cards stay free; a card
- * that does not answer is sampled with its state and queried again.
+ * Samples of a node: the state of every card by its control node, and the counters of an emulated node. The compute contexts of the cards stay free. A card
+ * that cannot be queried is sampled with its state and queried again in the next sample.
  */
 
 import type { CardEntry, DriverNode, NodeTransfers } from '../../driver/port.ts';
@@ -36,24 +36,24 @@ import { lostNode, OPERATIONAL, stateOf, stateOfRefusal } from '../node-access/c
 export interface CardSample {
   /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
   readonly index: number | undefined;
-  /** Undefined for a card that has lost its device node with its driver. */
+  /** Undefined for a card whose device node was removed by the driver. */
   readonly minor: number | undefined;
   readonly busId: string;
   readonly moduleId: number | undefined;
-  /** Status by the driver, or the reason why the card does not answer, as in `info -s` and `node status`. */
+  /** Status by the driver, or the reason why the card cannot be queried, as in `info -s` and `node status`. */
   readonly status: string;
   /** False if only minor and bus id are known. */
   readonly answers: boolean;
   readonly hbmUsedBytes: number;
   readonly hbmBytes: number;
-  /** Busy engines, by their ids of the generation. */
+  /** Ids of the busy engines, as of this generation. */
   readonly busyEngines: readonly number[];
-  /** Percent, from the driver. */
+  /** Utilization in percent, from the driver. */
   readonly utilization: number;
   readonly clockMhz: number;
   /** Whether a process has the compute context. */
   readonly inUse: boolean;
-  /** That process, and its command line; undefined if they are not known. */
+  /** That process, and its command line; undefined if unknown. */
   readonly owner: { readonly pid: number; readonly command: string | undefined } | undefined;
   /** Undefined if the card does not report it. */
   readonly firmware: string | undefined;
@@ -63,11 +63,11 @@ export interface CardSample {
   readonly power: number | undefined;
   readonly hardResets: number;
   readonly computeResets: number;
-  /** Submissions that the driver refused. */
+  /** Submissions that the driver rejected. */
   readonly refusedSubmissions: number;
-  /** Kinds of faults on record, such as `page fault`. */
+  /** Kinds of recorded faults, such as `page fault`. */
   readonly faults: readonly string[];
-  /** Bytes per second over PCIe, from the firmware: into the card and out of it; undefined if it reports none. */
+  /** Bytes per second over PCIe, from the firmware: into the card and out of it; undefined if not reported. */
   readonly pciReceive: number | undefined;
   readonly pciTransmit: number | undefined;
   /** In the order of the cards of the sample, by the card at the far end; undefined without links, and if the driver does not report them. */
@@ -78,7 +78,7 @@ export interface CardSample {
 export interface NodeSample {
   readonly timeNs: number;
   readonly emulated: boolean;
-  /** The process that serves an emulated node; undefined for one in this process, and for real cards. */
+  /** The process that serves an emulated node; undefined for a node in this process, and for real cards. */
   readonly serverPid: number | undefined;
   /** Version of the driver; undefined if it does not report one. */
   readonly driverVersion: string | undefined;
@@ -89,7 +89,7 @@ export interface NodeSample {
 
 const KILOBYTE = 1000;
 const MILLIWATT_PER_WATT = 1000;
-/** Characters of the command line of an owner. */
+/** Limit for the command line of an owner, in characters. */
 const COMMAND_LENGTH_MAX = 200;
 
 /** Reads samples of one node. */
@@ -108,7 +108,7 @@ export class TopSampler {
 
   /**
    * Reads the node now.
-   * @throws UcxError ERR_NODE_UNREACHABLE for an emulated node that is gone, as when its server has ended
+   * @throws UcxError ERR_NODE_UNREACHABLE for an emulated node that is closed, for example because its server has ended
    */
   sample(): NodeSample {
     const node = this.#node;
@@ -118,7 +118,7 @@ export class TopSampler {
       const { entry, absence = 'removed' } = card;
       return entry === undefined ? silentCard(card, undefined, absence) : this.#read(card, entry, buses);
     });
-    // Queried last: if the node answers, it was present during all queries above.
+    // Queried last: if the node replies, all queries above reached it.
     const transfers = node.transfers?.();
     if (node.transfers !== undefined && transfers === undefined) throw lostNode(node);
     return {
@@ -178,7 +178,7 @@ function readCard(
   const freeBytes = Number(getDramUsage(control).dramFreeMem);
   const resets = getResetCount(control);
   const counters = getCsCounters(control);
-  // All other queries fail with EBUSY during a reset.
+  // During a reset, all other queries fail with EBUSY.
   const pci = isOperational ? pciOf(control) : undefined;
   const ports = getNicPorts(control, info, node);
   return {
@@ -215,7 +215,7 @@ function ownerOf(node: DriverNode, minor: number): CardSample['owner'] {
   return pid === undefined ? undefined : { pid, command: processCommand(pid, COMMAND_LENGTH_MAX) };
 }
 
-/** Undefined for a card that answers 0, as one without a meter. */
+/** Undefined for a card that reports 0, as one without a meter does. */
 function powerOf(control: ControlDevice): number | undefined {
   const milliwatt = Number(getPower(control));
   return milliwatt === 0 ? undefined : milliwatt / MILLIWATT_PER_WATT;

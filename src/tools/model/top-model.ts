@@ -11,13 +11,13 @@ export interface TopCard {
   readonly label: string;
   /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
   readonly index: number | undefined;
-  /** Number in /dev/accel/accelN; undefined for a card that has lost its device node with its driver. */
+  /** Number in /dev/accel/accelN; undefined for a card whose device node was removed by the driver. */
   readonly minor: number | undefined;
   readonly busId: string;
   readonly moduleId: number | undefined;
   readonly status: string;
   readonly inUse: boolean;
-  /** The process that has the card, if it is known. */
+  /** The process that has opened the card, if known. */
   readonly pid: number | undefined;
   /** Its command line. */
   readonly command: string | undefined;
@@ -29,8 +29,8 @@ export interface TopCard {
   readonly hbmUsedBytes: number;
   readonly hbmBytes: number;
   /**
-   * Percent of the time between the samples, of all threads that move bytes in an emulated node: 50 for one of two. Bytes that the submitting
-   * thread moves count too, up to 100. That of the driver for real cards.
+   * Percent of the time between the samples in which the threads of an emulated node moved bytes: 50 if one of two was busy. Bytes moved by the submitting
+   * thread count too, up to 100. For real cards, the value of the driver.
    */
   readonly busyPercent: number;
   readonly busyEngines: readonly number[];
@@ -59,10 +59,10 @@ export interface TopLink {
 /** Model of a node. */
 export interface TopModel {
   readonly emulated: boolean;
-  /** The process that serves an emulated node; undefined for one in this process. */
+  /** The process that serves an emulated node; undefined for a node in this process. */
   readonly serverPid: number | undefined;
   readonly driverVersion: string | undefined;
-  /** Seconds between the samples; 0 for the first one, which has no rates. */
+  /** Seconds between the samples; 0 for the first sample, which has no rates. */
   readonly seconds: number;
   readonly cards: readonly TopCard[];
   readonly links: readonly TopLink[];

@@ -143,7 +143,7 @@ describe('tables', () => {
       size: '600 B of 1000 B',
       used: 'M0 24v-24h250v24zM500 24v-12h250v12zM750 24v-0.24h250v0.24z',
       borders: 'M0 0h750v24h-750zM750 0h250v24h-250z',
-      text: 'card 1: 2 arenas of 1000 B together, 3 blocks of 600 B, largest free range 100 B',
+      text: 'card 1: 2 arenas with 1000 B in total, 3 blocks of 600 B, largest free range 100 B',
     });
     const {
       strips: [many],
@@ -151,7 +151,7 @@ describe('tables', () => {
       ...model,
       processes: [{ ...model.processes[0]!, arenas: [{ ...model.processes[0]!.arenas[0]!, arenas: 200 }] }],
     });
-    expect(many!.text).toContain('200 arenas of 1000 B together, 2 of them drawn, ');
+    expect(many!.text).toContain('200 arenas with 1000 B in total, 2 of them drawn, ');
   });
 
   it('draw arenas of all cards on one scale, and cards without any too', () => {

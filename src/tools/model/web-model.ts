@@ -8,9 +8,9 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DeviceMemoryMap } from '../../uct/api/memory-domain.ts';
 import type { TopModel } from './top-model.ts';
 
-/** Processes that are shown; those with the most pending requests first. */
+/** Limit of processes on the page; those with the most pending requests first. */
 export const PROCESSES_MAX = 200;
-/** Kinds of requests of a process that are shown. */
+/** Limit of kinds of requests per process on the page. */
 const GROUPS_MAX = 8;
 
 /** Device memory of one card in one process. */
@@ -22,11 +22,11 @@ export interface ArenaUse {
   readonly blocks: number;
   readonly blockBytes: number;
   readonly largestFreeBytes: number;
-  /** Where the blocks are, by arena; of the first 128 arenas. */
+  /** Block maps by arena, for the first 128 arenas. */
   readonly maps: readonly DeviceMemoryMap[];
 }
 
-/** Pending requests of one protocol that wait for the same thing. */
+/** Pending requests with the same protocol and the same wait reason. */
 export interface PendingGroup {
   readonly protocol: string;
   readonly reason: string;
@@ -45,7 +45,7 @@ export interface WebProcess {
   readonly pending: number;
   readonly groups: readonly PendingGroup[];
   readonly arenas: readonly ArenaUse[];
-  /** Reason why the process does not answer; undefined if it answers. */
+  /** Reason why the process has not replied; undefined if it has. */
   readonly failure: string | undefined;
 }
 
@@ -67,7 +67,7 @@ export interface WebExchange {
   readonly state: 'idle' | 'running' | 'done' | 'failed';
   /** Its last lines. */
   readonly output: string;
-  /** What it does now, and how far it is; undefined before the first one. */
+  /** Current stage and progress; undefined before the first stage. */
   readonly stage?: ExchangeStage | undefined;
 }
 
@@ -75,17 +75,17 @@ export interface WebExchange {
 export interface WebModel {
   readonly top: TopModel;
   readonly processes: readonly WebProcess[];
-  /** Number of all processes, also of those that are not shown. */
+  /** Number of all processes, including those not on the page. */
   readonly processCount: number;
   readonly latencies: WebLatencies;
   readonly exchange: WebExchange;
-  /** Whether faults can be injected: into emulated nodes only. */
+  /** Whether faults can be injected, which only emulated nodes support. */
   readonly canInject: boolean;
   /** Value of UCX_GAUDI_DRIVER for programs that use this node; undefined for real cards. */
   readonly driver: string | undefined;
 }
 
-/** The processes of the answers, in the order in which they are shown. */
+/** The processes of the replies, in the order of the page. */
 export function webProcesses(answers: readonly InspectAnswer[]): WebProcess[] {
   return answers.map(processOf).sort((left, right) => right.pending - left.pending || left.pid - right.pid);
 }

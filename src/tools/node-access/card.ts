@@ -44,7 +44,7 @@ export function stateOfRefusal(node: DriverNode, minor: number, { message, detai
 }
 
 /** The error of a command whose node has ended meanwhile, or whose node server was stopped for too long. */
-export function lostNode({ lostReason = 'the emulated node is gone: its server has ended' }: DriverNode): UcxError {
+export function lostNode({ lostReason = 'the emulated node is closed: its server has ended' }: DriverNode): UcxError {
   return new UcxError({ code: 'ERR_NODE_UNREACHABLE', status: Status.UNREACHABLE, message: lostReason });
 }
 
@@ -54,12 +54,12 @@ export function noCards(node: DriverNode): UcxError {
   return gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards${why}`);
 }
 
-/** Answer of a card, or the reason why there is none. */
+/** Reply of a card, or the reason why there is none. */
 export type CardAnswer<T> =
   | { readonly state: string; readonly card: T; readonly reason?: undefined }
   | { readonly state: string; readonly card?: undefined; readonly reason: string };
 
-/** Queries a card through its control node, which is closed afterwards. A refusal is returned, not thrown. */
+/** Queries a card through its control node, which is closed afterwards. A failure to open it is returned, not thrown. */
 export function askCard<T>(node: DriverNode, minor: number, ask: (control: ControlDevice) => T): CardAnswer<T> {
   try {
     using control = openControl(node, minor);
@@ -73,7 +73,7 @@ export function askCard<T>(node: DriverNode, minor: number, ask: (control: Contr
 /**
  * The card that an argument names: `0`, `accel2` or `0000:33:00.0`.
  * @param argument its name in the message
- * @throws UcxError ERR_INVALID_PARAM that names the cards there are
+ * @throws UcxError ERR_INVALID_PARAM with the names of all cards
  */
 export function cardNamed(cards: readonly NamedCard[], argument: string, text: string): NamedCard {
   const found = cards.find(({ index, minor, busId }) => {
@@ -82,11 +82,7 @@ export function cardNamed(cards: readonly NamedCard[], argument: string, text: s
   });
   if (found !== undefined) return found;
   const known = cards.map(cardLabel).join(', ') || 'none';
-  throw invalidParam(
-    argument,
-    `must be the index, the device node or the bus id of a card of this node: ${known}`,
-    text,
-  );
+  throw invalidParam(argument, `must be the index, device node or bus id of a card of this node: ${known}`, text);
 }
 
 /** The name of the card with a minor. */

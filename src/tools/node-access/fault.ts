@@ -9,7 +9,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { formatTime } from '../base/text-table.ts';
 import { labelOfMinor, OPERATIONAL } from './card.ts';
 
-/** What the driver says about cards. */
+/** Driver data about cards. */
 type CardAttributes = Pick<DriverNode, 'attribute' | 'ownerOf'>;
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
@@ -46,7 +46,7 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
 
 /**
  * A sentence that describes a fault.
- * @param node after the fault: what cannot be known from the fault is read there
+ * @param node after the fault, for data that the fault does not contain
  * @param cards of the node, with the names for the sentence
  */
 export function faultSentence(node: CardAttributes, cards: readonly NamedCard[], minor: number, fault: Fault): string {
@@ -59,9 +59,9 @@ export function faultSentence(node: CardAttributes, cards: readonly NamedCard[],
     case 'completion':
       return `${card}: the completion of ${nthOf(fault.nth, 'submission')} is ${delayed(fault.delayNs, 'late', 'lost')}`;
     case 'hang':
-      return `${card}: ${nthOf(fault.nth, 'submission')} hangs its engines ${delayed(fault.delayNs, '', 'for ever')}`;
+      return `${card}: ${nthOf(fault.nth, 'submission')} hangs its engines ${delayed(fault.delayNs, '', 'forever')}`;
     case 'exhausted':
-      return `${card}: ${nthOf(fault.nth, `request for ${fault.resource}`)} finds none left`;
+      return `${card}: ${nthOf(fault.nth, `request for ${fault.resource}`)} fails because none are left`;
     case 'status':
       return `${card}: its state is now "${HL_DEVICE_STATUS_TEXT.get(fault.status)}"`;
     case 'link-down':
@@ -73,13 +73,13 @@ export function faultSentence(node: CardAttributes, cards: readonly NamedCard[],
       return `${card}: ${links} ${fault.port === undefined ? 'are' : 'is'} ${fault.kind.slice('link-'.length)}`;
     }
     case 'engine-failure':
-      return 'all cards: the DMA engines have died';
+      return 'all cards: the DMA engines have failed';
     case 'hard-reset':
       return `${card}: ${resetText(node, minor)}`;
     case 'unplug':
-      return `${card}: is removed`;
+      return `${card}: removed`;
     case 'malfunction':
-      return `${card}: has failed for good`;
+      return `${card}: failed permanently`;
     default: {
       const state = node.attribute(minor, 'status')?.trim();
       return state === undefined ? `${card}: stays removed` : `${card}: its state is now "${state}"`;
@@ -87,7 +87,7 @@ export function faultSentence(node: CardAttributes, cards: readonly NamedCard[],
   }
 }
 
-/** A reset waits for the process that has the card open: before it if that process is told of faults, else in the reset. */
+/** A reset waits for the process that has opened the card: before it starts if that process receives fault events, otherwise during it. */
 function resetText(node: CardAttributes, minor: number): string {
   const pid = node.ownerOf?.(minor);
   if (pid === undefined) return 'is reset';

@@ -1,6 +1,6 @@
 /**
- * The node that a command uses: that of the kernel driver, a node server, or an emulated node of this process, with the options that describe it. A
- * command that starts programs serves its own node through a socket in a temporary folder, which other programs do not find, unlike that of `node up`.
+ * The node that a command uses: that of the kernel driver, a node server, or an emulated node in this process, with the options that describe it. A command
+ * that starts programs serves its node through a socket in a temporary folder, which other programs do not find, in contrast to `node up`.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -21,13 +21,13 @@ import type { DriverNode } from '../../hlthunk/index.ts';
 /** A node that several processes can use. */
 export class SharedNode {
   readonly emulated: boolean;
-  /** Cards that the configuration permits, by logical index. */
+  /** Allowed cards by the configuration, by logical index. */
   readonly cards: readonly AllowedCard[];
   /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
   readonly driver: string;
   readonly #server: PrivateNode | undefined;
 
-  /** @param server the node server that was started for it */
+  /** @param server the node server that was started for this node */
   constructor(node: DriverNode, cards: readonly AllowedCard[], driver: string, server?: PrivateNode) {
     this.emulated = node.emulated;
     this.cards = cards;
@@ -56,7 +56,7 @@ export function openSharedNode(count: number | undefined): SharedNode {
   return new SharedNode(node, cards, driver);
 }
 
-/** Value of UCX_GAUDI_DRIVER for programs that use a node; undefined for one of this process, which no other can use. */
+/** Value of UCX_GAUDI_DRIVER for programs that use a node; undefined for a node in this process, which other programs cannot use. */
 export function driverOf(node: DriverNode): string | undefined {
   if (node.kind === 'kernel') return 'kernel';
   return node instanceof RemoteNode ? `emulator:${node.socketPath}` : undefined;
@@ -125,10 +125,13 @@ export function addNodeOptions(command: Command): Command {
     .option('--cards <number>', 'cards, 1 to 8')
     .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
     .option('--hbm <size>', 'HBM of a card, such as 96GiB')
-    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
+    .option(
+      '--links <links>',
+      'scale-up links: full, or ^ followed by the pairs of cards without a link, such as ^0-1,2-5',
+    )
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--nics <number>', 'RDMA devices in each client of the node, 0 to 8')
-    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads, nics; options win');
+    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads, nics; options override it');
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Program of the node server that `gaudi-ucx run` starts. It serves until no process uses its mounts. Its first argument has the options of the node. It writes
- * one line to descriptor 3, and detects there that the process that has started it has ended.
+ * Program of the node server that `gaudi-ucx run` starts. It serves until no process uses its mounts. Its first argument has the options of the node. It
+ * writes one line to descriptor 3, where it also detects that the process that started it has ended.
  */
 
 import { rmSync } from 'node:fs';
@@ -12,14 +12,14 @@ import { isUcxError } from '../../ucs/type/error.ts';
 
 /** The argument of the server. */
 export interface ServerArguments {
-  /** Path of its socket, in a folder of its own that it removes. */
+  /** Path of its socket, in a temporary folder that it removes. */
   readonly socket: string;
   readonly description: NodeDescription;
   /** File for the trace of ioctls. */
   readonly trace?: string;
 }
 
-/** Answer of the server, one line. */
+/** Reply of the server, one line. */
 export type ServerAnswer =
   | { readonly serving: true }
   | { readonly serving: false; readonly message: string; readonly code?: string };
@@ -33,7 +33,7 @@ function answer(line: ServerAnswer): void {
 
 try {
   const server = startNodeServer(readProgram(), socket, description, { trace });
-  // No client connects after the process that has started the server.
+  // No client connects after the process that started the server has ended.
   const end = (): void => {
     server.closeWhenUnused();
     rmSync(dirname(socket), { recursive: true, force: true });

@@ -47,25 +47,25 @@ interface FaultOptions extends SocketOption, FaultArguments {
 /** Interval between two models of the page. */
 const WEB_INTERVAL_NS = 1e9;
 const SOCKET = '--socket <path>';
-const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names, else one in XDG_RUNTIME_DIR)';
+const SOCKET_HELP = 'socket of the server (default: from UCX_GAUDI_DRIVER, else in XDG_RUNTIME_DIR)';
 
 /** Makes the command with its subcommands. */
 export function nodeCommand(): Command {
   const node = new Command('node')
-    .description('an emulated node for several processes')
+    .description('run an emulated node for several processes')
     .allowExcessArguments()
     .action((_options: object, { args: [name] }: Command) => {
-      node.error(name === undefined ? 'no command is given' : `unknown command '${name}'`);
+      node.error(name === undefined ? 'no command given' : `unknown command '${name}'`);
     });
   addNodeOptions(node.command('up').description('start the node server'))
     .option(SOCKET, SOCKET_HELP)
-    .option('--devices <folder>', 'mount device nodes for programs there, as dev and sys (root only)')
+    .option('--devices <folder>', 'mount device nodes for programs in this folder, as dev and sys (root only)')
     .option(
       '--trace <file>',
-      'record every ioctl there as JSON lines; - with --foreground: readable, on standard output',
+      'record every ioctl in this file as JSON lines; -, with --foreground, prints them in readable form',
     )
-    .option('--web [port]', `serve the page of gaudi-ucx web too, on 127.0.0.1 (${WEB_PORT})`)
-    .option('--foreground', 'serve in this process until a signal or node down ends it')
+    .option('--web [port]', `also serve the page of gaudi-ucx web, on 127.0.0.1 (${WEB_PORT})`)
+    .option('--foreground', 'serve in this process until a signal or node down')
     .action(up);
   node
     .command('status')
@@ -91,7 +91,7 @@ export function nodeCommand(): Command {
     .action((options: SocketOption) => {
       const socket = socketOf(options);
       const pid = endServer(socket);
-      const left = `the node server at ${socket} was killed before: its socket is removed`;
+      const left = `the node server at ${socket} was killed earlier: its socket was removed`;
       process.stdout.write(`${pid === undefined ? left : `node server ${pid} has ended`}\n`);
     });
   node
@@ -102,13 +102,13 @@ export function nodeCommand(): Command {
       '<kind>',
       'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure, link-down, link-up',
     )
-    .option('--nth <number>', 'the nth call from now on')
+    .option('--nth <number>', 'fail the nth call from now')
     .option('--errno <errno>', 'ioctl, open: error by name or number')
     .option('--ioctl <name>', 'ioctl: INFO, CB, CS, WAIT_CS, MEMORY or DEBUG')
     .option('--resource <name>', 'exhausted: hbm, va or fd')
-    .option('--delay <time>', 'completion, hang: such as 10ms; for ever without it')
+    .option('--delay <time>', 'completion, hang: duration such as 10ms; default: forever')
     .option('--status <name>', 'status: by name, such as NEEDS_RESET')
-    .option('--port <number>', 'link-down, link-up: the NIC port of the card')
+    .option('--port <number>', 'link-down, link-up: this NIC port of the card')
     .option('--peer <card>', 'link-down, link-up: all links to that card')
     .option('--json', 'as JSON')
     .option(SOCKET, SOCKET_HELP)
@@ -148,7 +148,7 @@ function withServer<T>(options: SocketOption, use: (server: RemoteNode) => T): T
 }
 
 async function up(options: UpOptions, command: Command): Promise<void> {
-  if (options.foreground !== true && options.trace === '-') command.error('--trace - needs --foreground');
+  if (options.foreground !== true && options.trace === '-') command.error('--trace - requires --foreground');
   if (options.foreground === true) await serve(options, command);
   else await startDetached(options, command);
 }
@@ -175,7 +175,7 @@ async function serve(options: UpOptions, command: Command): Promise<void> {
     await server.closed;
     page?.close();
   } catch (error) {
-    // A server that cannot be announced must not stay: its starter would wait for ever.
+    // A server that cannot announce its start must end: otherwise its starter would wait forever.
     server.close();
     await server.closed;
     throw error;
@@ -197,7 +197,7 @@ function announce(server: NodeServer, url: string | undefined): void {
   }
 }
 
-/** Tells systemd that the server serves, as sd_notify(3) does: for units with Type=notify. */
+/** Notifies systemd that the server is ready, as sd_notify(3) does: for units with Type=notify. */
 function notifySystemd({ env, log }: Program): void {
   const path = env['NOTIFY_SOCKET'];
   if (path === undefined || !/^[/@]/.test(path)) return;
@@ -208,7 +208,7 @@ function notifySystemd({ env, log }: Program): void {
     if (sent < 0) throw new SyscallError('sendmsg', -sent, path);
   } catch (error) {
     if (!isUcxError(error)) throw error;
-    log.warn(`systemd is not told that the node server is up: NOTIFY_SOCKET: ${error.message}`);
+    log.warn(`cannot notify systemd that the node server is ready: NOTIFY_SOCKET: ${error.message}`);
   }
 }
 
@@ -249,7 +249,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   if (typeof answer !== 'string') {
     const [reason = ''] = readFileSync(logPath).subarray(written).toString().trim().split('\n').slice(-1);
     const text = reason.replace(/^gaudi-ucx: /, '');
-    // The log of a server that has started meanwhile stays: it has a socket.
+    // The log is kept if another server has started meanwhile, which has a socket.
     if (isNew && !existsSync(socket)) rmSync(logPath, { force: true });
     if (answer === EXIT_USAGE) command.error(text);
     // The code with which the server has ended.
@@ -257,7 +257,7 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
     throw new UcxError({
       code,
       status: Status.IO_ERROR,
-      message: `the server has not started: ${text.slice(0, text.length - ending.length)}`,
+      message: `the server did not start: ${text.slice(0, text.length - ending.length)}`,
     });
   }
   child.unref();

@@ -20,7 +20,7 @@ import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/n
 import type { ServerAnswer, ServerArguments } from './device-server-program.ts';
 
 const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
-/** Exit codes of env(1) and of shells: the program was found and cannot be run; it was not found. */
+/** Exit codes of env(1) and of shells: the program was found but cannot be run; the program was not found. */
 const EXIT_CANNOT_RUN = 126;
 const EXIT_NOT_FOUND = 127;
 
@@ -38,15 +38,15 @@ export function runCommand(): Command {
     .passThroughOptions();
   return addNodeOptions(command)
     .option('--socket <path>', 'use the node server at this socket instead of a new node')
-    .option('--trace <file>', 'record every ioctl there as JSON lines; not with a running node server')
+    .option('--trace <file>', 'record every ioctl in this file as JSON lines; not with a running node server')
     .action(run);
 }
 
 async function run(file: string, args: readonly string[], options: RunOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
-  if (options.trace === '-') command.error('--trace must be a file: standard output is that of the program');
+  if (options.trace === '-') command.error('--trace must be a file: standard output belongs to the program');
   if (options.trace !== undefined && socket !== undefined)
-    command.error('--trace needs a new node; start a running node server with node up --trace to trace it');
+    command.error('--trace works only with a new node; to trace a node server, start it by node up --trace');
   const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {
     becomeProgram(server, file, args);
@@ -66,7 +66,7 @@ function socketOf({ socket }: RunOptions): string | undefined {
 }
 
 /**
- * Starts a node server that is not a child of this process, which will execute the program in its place.
+ * Starts a node server that is not a child of this process, because this process executes the program.
  * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
  */
 async function startServer(options: RunOptions, command: Command): Promise<RemoteNode> {
@@ -82,7 +82,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
   });
-  // The server detects by its end that this process has executed the program, or has ended.
+  // When this channel closes, the server knows that this process has executed the program, or has ended.
   const channel = shell.stdio[3] as Socket;
   const line = await firstLine(channel);
   channel.unref();
@@ -92,7 +92,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     throw new UcxError({
       code: 'ERR_NODE_START',
       status: Status.IO_ERROR,
-      message: 'the node server ended before it served',
+      message: 'the node server ended during its start',
     });
   }
   const answer: ServerAnswer = JSON.parse(line);

@@ -7,10 +7,10 @@ import { EXIT_FAILURE, readArguments } from '../base/command-line.ts';
 
 /** Makes the command with its subcommands. */
 export function traceCommand(): Command {
-  const trace = new Command('trace').description('traces of ioctls, recorded by node up --trace');
+  const trace = new Command('trace').description('work with ioctl traces, recorded by node up --trace');
   trace
     .command('diff')
-    .description('compare two traces, whatever handles and addresses they have')
+    .description('compare two traces, ignoring the values of handles and addresses')
     .argument('<first>', 'a trace')
     .argument('<second>', 'another trace')
     .action((first: string, second: string, _options: object, command: Command) => {

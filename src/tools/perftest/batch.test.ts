@@ -20,7 +20,7 @@ function file(name: string, text: string): string {
 }
 
 describe('batchTests', () => {
-  it('is the command line where there is no file', () => {
+  it('is the command line without a file', () => {
     const [test, ...others] = batchTests({ t: 'tag_lat', n: '5' }, []);
     expect(others).toEqual([]);
     expect(test).toMatchObject({ names: [], spec: { iterations: 5 } });
@@ -44,7 +44,7 @@ describe('batchTests', () => {
     ['an option of the command line', 'a -t tag_lat -p 7', /line 1 .*-p/],
     ['a word more', 'a -t tag_lat 7', /line 1 .*too many arguments/],
     ['a missing test', 'a -s 8', /line 1 must have a test \(-t\)/],
-    ['nothing', '# nothing\n', /-b must name files with at least one test/],
+    ['nothing', '# nothing\n', /-b must be files with at least one test/],
     ['a bad value', 'a -t tag_lat -n x', /-n must be a number/],
   ])('refuses %s, by file and line', (_what, text, message) => {
     const path = file('bad', text);

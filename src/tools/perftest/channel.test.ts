@@ -80,7 +80,7 @@ describe('Channel', () => {
 
   it.each([
     ['an object without a type', '{"a":1}\n'],
-    ['what is no JSON', '{type}\n'],
+    ['invalid JSON', '{type}\n'],
     ['a line without an end', `{${'x'.repeat(2 ** 20 + 1)}`],
   ])('refuses %s', async (_what, text) => {
     const [server, socket] = await rawPair();
@@ -102,7 +102,7 @@ describe('Channel', () => {
     socket.write(text);
     await expect(server.receive('hello')).rejects.toMatchObject({
       code: 'ERR_PERFTEST_PROTOCOL',
-      message: expect.stringContaining('ucx_perftest of UCX speaks another protocol'),
+      message: expect.stringContaining('ucx_perftest of UCX has a different protocol'),
     });
     await server.close();
     socket.destroy();

@@ -1,6 +1,6 @@
 /**
- * Out-of-band channel of a test: lines of JSON over a socket for addresses, keys, parameters and barriers. The peer is not trusted: the length of lines is
- * bounded, and their readers check the contents.
+ * Out-of-band channel of a test: lines of JSON over a socket for addresses, keys, parameters and barriers. The peer is not trusted: line lengths are bounded,
+ * and readers check the contents.
  */
 
 import { once } from 'node:events';
@@ -9,10 +9,10 @@ import { asError, invalidParam, statusError, UcxError } from '../../ucs/type/err
 import { Status } from '../../ucs/type/status.ts';
 import { boundAddress } from '../base/bound-address.ts';
 
-/** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
+/** Limit of a line, in characters; a longer line ends the channel. Keys have hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
-/** Default of the time in which a server of this tool must answer a hello. */
+/** Default time limit for a server to reply to a hello. */
 const HELLO_TIMEOUT_MS = 5000;
 /** Loopback addresses. */
 const LOOPBACK = /^(127\.|::1$|localhost$)/;
@@ -50,7 +50,7 @@ export class Channel {
     return this.#socket.remoteAddress ?? 'a socket';
   }
 
-  /** @throws UcxError CONNECTION_RESET if the other side has ended, or the error of the other side */
+  /** @throws UcxError CONNECTION_RESET if the other side has ended, or the error that the other side has sent */
   check(): void {
     if (this.#lost !== undefined) throw this.#lost;
   }
@@ -62,7 +62,7 @@ export class Channel {
     return () => this.#listeners.delete(listener);
   }
 
-  /** True when a message waits. */
+  /** True if a message is available. */
   get hasMessage(): boolean {
     return this.#received.length > 0;
   }
@@ -74,7 +74,7 @@ export class Channel {
   /**
    * The next message.
    * @param types accepted types
-   * @throws UcxError: see {@link check}; ERR_INVALID_PARAM for another message
+   * @throws UcxError: see {@link check}; ERR_INVALID_PARAM for a message of another type
    */
   async receive(...types: string[]): Promise<ChannelMessage> {
     const message = await this.#next();
@@ -84,11 +84,11 @@ export class Channel {
 
   /**
    * Sends the hello of a client, and waits for that of the server.
-   * @param timeoutMs milliseconds in which the server must answer
-   * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL if the server does not answer in time
+   * @param timeoutMs time limit for the reply of the server, in milliseconds
+   * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL without a reply in time
    */
   async hello(protocol: number, timeoutMs: number = HELLO_TIMEOUT_MS): Promise<void> {
-    const timeout = setTimeout(() => this.fail(foreignPeer('it does not answer')), timeoutMs);
+    const timeout = setTimeout(() => this.fail(foreignPeer('no reply to the hello')), timeoutMs);
     try {
       this.send({ type: 'hello', protocol });
       await this.receive('hello');
@@ -103,7 +103,7 @@ export class Channel {
     await this.receive('barrier');
   }
 
-  /** Sends the reason of the end to the other side. */
+  /** Sends an error to the other side, before the channel closes. */
   sendError(error: unknown): void {
     const message = error instanceof Error ? error.message : String(error);
     this.send({ type: 'error', message });
@@ -127,13 +127,14 @@ export class Channel {
     if (!this.#hasHeard && text !== '') {
       this.#hasHeard = true;
       // Messages are objects; ucx_perftest begins with a binary record.
-      if (text[0] !== '{') this.fail(foreignPeer('its first byte is no message'));
+      if (text[0] !== '{') this.fail(foreignPeer('its first byte does not begin a message'));
     }
     if (this.#lost !== undefined) return;
     const lines = (this.#text + text).split('\n');
     this.#text = lines.pop() ?? '';
     for (const line of lines) this.#onLine(line);
-    if (this.#text.length > LINE_LENGTH_MAX) this.fail(invalidParam('line of the peer', 'must not be so long', ''));
+    if (this.#text.length > LINE_LENGTH_MAX)
+      this.fail(invalidParam('line of the peer', `must have at most ${LINE_LENGTH_MAX} characters`, ''));
   }
 
   #onLine(line: string): void {
@@ -145,7 +146,7 @@ export class Channel {
         new UcxError({
           code: 'ERR_PERFTEST_PEER',
           status: Status.CONNECTION_RESET,
-          message: `the peer: ${message['message']}`,
+          message: `the peer failed: ${message['message']}`,
         }),
       );
     } else {
@@ -165,8 +166,8 @@ export class Channel {
 }
 
 /**
- * The place that options name: for a client `host` is the server, for a server the address that it listens on.
- * @throws UcxError ERR_INVALID_PARAM for a bad port
+ * The address from options: for a client `host` is the server, for a server the address to listen on.
+ * @throws UcxError ERR_INVALID_PARAM for an invalid port
  */
 export function placeOf(host: string | undefined, port: string | undefined, isIpv6: boolean): Place {
   if (host?.includes('/') === true) return { path: host };
@@ -175,16 +176,18 @@ export function placeOf(host: string | undefined, port: string | undefined, isIp
   if (!Number.isInteger(number) || number < 1 || number > PORT_MAX) {
     throw invalidParam('-p', `must be a port from 1 to ${PORT_MAX}, or the path of a socket`, port);
   }
-  // A server prints an address of IPv6 in brackets.
+  // A server prints IPv6 addresses in brackets.
   return { port: number, host: host?.replace(/^\[(.*)\]$/, '$1') ?? (isIpv6 ? '::1' : '127.0.0.1') };
 }
 
-/** Message with the address of a server, and how other machines reach it. */
+/** Message with the address of a server, and how to make it reachable for other hosts. */
 export function placeText(place: Place): string {
   if ('path' in place) return place.path;
   const { host, port } = place;
   const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
-  return LOOPBACK.test(host) ? `${address}, from this machine only (--bind ADDRESS: from elsewhere too)` : address;
+  return LOOPBACK.test(host)
+    ? `${address}, reachable only from this host (use --bind ADDRESS for other hosts)`
+    : address;
 }
 
 /** Connects to a server. @throws Error of the system call; UcxError ERR_PERFTEST_REFUSED if no server listens */
@@ -196,7 +199,7 @@ export async function connectChannel(place: Place): Promise<Channel> {
     if (!('host' in place) || asError(error).code !== 'ECONNREFUSED') throw error;
     const advice = LOOPBACK.test(place.host)
       ? 'start the server first: gaudi-ucx perftest, with the same -p and --bind'
-      : 'is perftest running there, with --bind ADDRESS? Without it a server is heard on its own machine only';
+      : 'start gaudi-ucx perftest there with --bind ADDRESS, because by default a server listens on loopback only';
     throw new UcxError({
       code: 'ERR_PERFTEST_REFUSED',
       status: Status.UNREACHABLE,
@@ -210,7 +213,7 @@ export async function connectChannel(place: Place): Promise<Channel> {
 /**
  * Waits for one client.
  * @param place with port 0 for any free port
- * @param onListening runs when clients can connect, with the place that they connect to
+ * @param onListening called when clients can connect, with the address to connect to
  * @throws Error of the system call
  */
 export async function acceptChannel(
@@ -244,10 +247,10 @@ function foreignPeer(symptom: string): UcxError {
   return new UcxError({
     code: 'ERR_PERFTEST_PROTOCOL',
     status: Status.UNSUPPORTED,
-    message: `the peer is no gaudi-ucx perftest (${symptom}): ucx_perftest of UCX speaks another protocol`,
+    message: `the peer is not gaudi-ucx perftest (${symptom}): ucx_perftest of UCX has a different protocol`,
   });
 }
 
 function lostPeer(reason: string): UcxError {
-  return statusError(Status.CONNECTION_RESET, `the peer is gone: ${reason}`);
+  return statusError(Status.CONNECTION_RESET, `the peer has left: ${reason}`);
 }

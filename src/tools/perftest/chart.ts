@@ -1,12 +1,14 @@
-/** Line chart with logarithmic axes as SVG: a report of perftest is one file without scripts, and the charts of the web page (uPlot) need one. */
+/**
+ * Line chart with logarithmic axes as SVG, for reports of perftest, which are single files without scripts; the charts of the web page (uPlot) need scripts.
+ */
 
-/** One curve: its points by rising x, all values above 0. */
+/** A curve: its points in the order of x, all values above 0. */
 export interface Curve {
   readonly name: string;
   readonly points: readonly ChartPoint[];
 }
 
-/** A point and what is shown where a pointer rests on it. */
+/** A point, with its tooltip. */
 export interface ChartPoint {
   readonly x: number;
   readonly y: number;
@@ -39,7 +41,7 @@ const CURVE_COLORS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#5
 
 /** Dashes of lines by order, which distinguish curves without colours. */
 const DASHES = ['', '8 4', '2 3', '10 3 2 3', '5 5', '14 4', '1 5'] as const;
-/** Marks of points, by order: what is drawn around the origin. */
+/** SVG of the marks of points around the origin, by order. */
 const MARKS = [
   '<circle r="4"/>',
   '<rect x="-3.5" y="-3.5" width="7" height="7"/>',
@@ -50,7 +52,7 @@ const MARKS = [
   '<path d="M-5 0H5M0-5V5" stroke-width="2"/>',
 ] as const;
 
-/** A curve of a certain place in the order, as a sample for a legend: `svg`. */
+/** Sample of a curve for a legend: `svg`. */
 export function curveSample(index: number): string {
   const { color, dash, mark } = styleOf(index);
   const line = `<path d="M0 8H36" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
@@ -100,7 +102,7 @@ export function escapeText(text: string): string {
     .replaceAll("'", '&#39;');
 }
 
-/** Values to places, with whole powers at both ends. */
+/** Maps values to coordinates; both ends of the axis are powers. */
 class LogScale {
   readonly ticks: readonly number[];
   readonly #low: number;

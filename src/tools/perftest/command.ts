@@ -31,7 +31,7 @@ import { packSpec, unpackSpec } from './spec.ts';
 import { runThreads } from './threads.ts';
 
 const DEFAULT_PORT = '13337';
-/** V8's limit for the calls that it compiles into one function, in bytes of bytecode: see docs/guide/tuning.md. */
+/** Limit of V8 for the bytecode that it inlines into one function, in bytes: see docs/guide/tuning.md. */
 const INLINING_OPTION = '--max-inlined-bytecode-size-cumulative';
 const INLINED_BYTES_MAX = 4000;
 /** Version of the protocol between two sides. */
@@ -57,38 +57,38 @@ interface CommandOptions extends PatternOptions {
 export function perftestCommand(): Command {
   const command = new Command('perftest')
     .description(
-      'measure latency and bandwidth between two processes, as ucx_perftest does; both are gaudi-ucx perftest: the protocol is not that of ucx_perftest ' +
-        '(the engine libucx communicates with C programs)',
+      'measure latency and bandwidth between two processes, as ucx_perftest does; both sides must be gaudi-ucx perftest, not ucx_perftest ' +
+        '(the engine libucx can communicate with other programs that use libucp)',
     )
-    .argument('[host]', 'where the server is: a host, or the path of its socket; without it this is the server');
+    .argument('[host]', 'server: a host, or the path of its socket; without it, this process is the server');
   declareTestOptions(command)
-    .option('-c <cpus>', 'run on these processors only, with commas between them')
-    .option('-l', 'loopback: this process is both sides')
+    .option('-c <cpus>', 'run only on these processors, comma-separated')
+    .option('-l', 'loopback: this process is both client and server')
     .option('-b <file>', 'run the tests of a batch file; several files run every combination', collect)
-    .option('-p <port>', 'TCP port, or path of a socket, by which the sides meet', DEFAULT_PORT)
+    .option('-p <port>', 'TCP port, or path of a socket, for the connection between client and server', DEFAULT_PORT)
     .option('--bind <address>', 'server: listen on this address, such as 0.0.0.0 (default: loopback)')
     .option('-6', 'IPv6')
     .option('-N', 'separate thousands')
     .option('-f', 'print final results only')
     .option('-v', 'print results as CSV')
     .option('--json', 'print results as lines of JSON')
-    .option('-I', 'print what carries the messages')
-    .option('-X', 'the same, as newer ucx_perftest calls it')
+    .option('-I', 'print transport and protocol of the messages')
+    .option('-X', 'same as -I, as in newer ucx_perftest')
     .option(
       '--report <file>',
-      'run every test of -t (names with commas between them) at every size of -s (8..4m) and write curves to an HTML page',
+      'run every test of -t (comma-separated) at every size of -s (8..4m) and write charts to an HTML page',
     )
     .addOption(
       suggestingOption('--pattern <name>', `several ranks: ${PATTERN_NAMES.join(', ')} (pairwise)`, PATTERN_NAMES),
     )
     .option(
       '--ranks <number>',
-      'ranks of a pattern, processes of this node (2); RANK and WORLD_SIZE of a launcher join a run',
+      'ranks of a pattern, as processes of this host (2); with RANK and WORLD_SIZE set, join the ranks of a launcher',
     )
-    .option('--batch <blocks>', 'blocks of -s bytes in each list of a pattern (1; --kv: those of a layer)')
+    .option('--batch <blocks>', 'blocks of -s bytes in each list of a pattern (1; with --kv: the blocks of a layer)')
     .option(
       '--kv <cache>',
-      'pattern of a KV cache, such as layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16, by pages',
+      'block sizes of a paged KV cache, such as layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16',
     );
   return command.action(run);
 }
@@ -131,7 +131,7 @@ const PATTERN_FLAGS: ReadonlySet<string> = new Set(['pattern', 'ranks', 'batch',
 async function runRanks(host: string | undefined, options: CommandOptions, command: Command): Promise<void> {
   const isLaunched = process.env['RANK'] !== undefined && process.env['WORLD_SIZE'] !== undefined;
   const { spec, launched } = readArguments(command, () => {
-    if (host !== undefined) throw invalidParam('host', 'must not be given with --pattern', host);
+    if (host !== undefined) throw invalidParam('host', 'must not be used with --pattern', host);
     const rank = isLaunched ? launchedRank(process.env) : undefined;
     const names = Object.keys(options).filter((name) => !PATTERN_FLAGS.has(name));
     return { spec: readPattern(options, names, rank?.size), launched: rank };
@@ -145,15 +145,15 @@ async function runRanks(host: string | undefined, options: CommandOptions, comma
 function checkArguments(host: string | undefined, options: CommandOptions): void {
   const isLoopback = options.l === true;
   const [, name, port] = /^(?:([^:/]+)|\[(.*)\]):(\d+)$/.exec(host ?? '')?.filter((part) => part !== undefined) ?? [];
-  if (port !== undefined) throw invalidParam('host', `must not have the port: give it as ${name} -p ${port}`, host);
+  if (port !== undefined) throw invalidParam('host', `must not contain the port: use ${name} -p ${port}`, host);
   if (isLoopback && host !== undefined) {
-    throw invalidParam('host', 'must not be given with loopback (-l)', host);
+    throw invalidParam('host', 'must not be used with loopback (-l)', host);
   }
   if (options.bind !== undefined && (isLoopback || host !== undefined)) {
-    throw invalidParam('--bind', 'must be given to the server', options.bind);
+    throw invalidParam('--bind', 'must be used on the server', options.bind);
   }
   if (options.report !== undefined && !isLoopback && host === undefined) {
-    throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
+    throw invalidParam('--report', 'must be used on the client, or with loopback (-l)', options.report);
   }
   // The client sends its tests to the server, but the server accepts these options too, as ucx_perftest does.
   if (isLoopback || host !== undefined || options.t !== undefined) testsOf(options);
@@ -232,7 +232,7 @@ async function runBatch(run: Run): Promise<void> {
   report?.write();
 }
 
-/** The tests that the options ask for. */
+/** The tests that the options select. */
 function testsOf(options: CommandOptions): BatchTest[] {
   const { b: files = [], report } = options;
   return report !== undefined && files.length === 0 ? reportTests(options) : batchTests(options, files);
@@ -283,18 +283,22 @@ function formatOf(options: CommandOptions): ReportOptions {
 
 function cpusOf(text: string): number[] {
   return text.split(',').map((word) => {
-    if (!/^\d+$/.test(word)) throw invalidParam('-c', 'must be numbers of processors with commas between them', text);
+    if (!/^\d+$/.test(word)) throw invalidParam('-c', 'must be processor numbers, comma-separated', text);
     return Number(word);
   });
 }
 
-/** Moves this thread, and those that it starts, to the processors. */
+/** Binds this thread, and the threads that it starts, to the processors. */
 function runOn(cpus: readonly number[]): void {
   try {
     schedSetAffinity(0, cpus);
   } catch (error) {
     if (!isUcxError(error) || error.status !== Status.INVALID_PARAM) throw error;
-    throw invalidParam('-c', 'must name a processor on which this process may run', cpus.join(','));
+    throw invalidParam(
+      '-c',
+      'must include a processor on which this process may run (taskset, cpuset)',
+      cpus.join(','),
+    );
   }
 }
 

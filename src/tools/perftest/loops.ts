@@ -1,6 +1,6 @@
 /**
  * Measuring loops: synchronous, in slices, so that the event loop runs between them. Each loop continues where its last slice has ended. They use no promises
- * and leave no garbage.
+ * and produce no garbage.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
@@ -18,7 +18,7 @@ export interface LoopOptions {
   readonly traffic: Traffic;
   readonly meter: Meter;
   readonly iterations: number;
-  /** Messages outstanding at most. */
+  /** Maximum number of outstanding messages. */
   readonly window: number;
   /** False for a side that makes no progress while it waits. */
   readonly progresses: boolean;
@@ -27,14 +27,14 @@ export interface LoopOptions {
   readonly sleeps: boolean;
 }
 
-/** A loop that can be left and entered again. */
+/** A loop that runs in slices. */
 export abstract class Loop {
   protected readonly traffic: Traffic;
   protected readonly meter: Meter;
   protected readonly iterations: number;
   protected readonly window: number;
   protected done = 0;
-  /** The last slice has ended because there was nothing to do. */
+  /** True if the last slice ended because there was nothing to do. */
   isIdle = false;
   readonly #clock: Clock;
   readonly #progresses: boolean;
@@ -55,8 +55,8 @@ export abstract class Loop {
   }
 
   /**
-   * Runs until everything is done, or for `sliceNs`.
-   * @returns true when everything is done
+   * Runs until the loop is complete, or for `sliceNs`.
+   * @returns true when the loop is complete
    * @throws UcxError for a message that failed
    */
   slice(sliceNs: number): boolean {
@@ -88,7 +88,7 @@ export abstract class Loop {
     return !this.isOver();
   }
 
-  /** Sends a message as soon as the window has room; false when the slice is over. */
+  /** Sends a message once the window permits it; false when the slice is over. */
   protected trySend(sequence: number): boolean {
     const { traffic, window } = this;
     while (traffic.outstanding >= window) {
@@ -104,7 +104,7 @@ export abstract class Loop {
     return true;
   }
 
-  /** Asks for a message; false when the slice is over. */
+  /** Posts the receive of a message; false when the slice is over. */
   protected tryExpect(): boolean {
     let status = this.traffic.expect();
     while (status === Status.NO_RESOURCE) {
@@ -136,10 +136,10 @@ export abstract class Loop {
   }
 }
 
-/** Each side answers the other; both count the same iterations. */
+/** Each side replies to the other; both count the same iterations. */
 export class PingPongLoop extends Loop {
   readonly #isFirst: boolean;
-  /** 0 and 1 while the first and the second half of an iteration run. */
+  /** 0 during the first half of an iteration, 1 during the second. */
   #half = 0;
   #hasAsked = false;
   #hasStarted = false;
@@ -174,7 +174,7 @@ export class PingPongLoop extends Loop {
   }
 }
 
-/** Sends without pause; at the end waits until an acknowledgement, or the memory, shows that everything has arrived. */
+/** Sends continuously; at the end waits until an acknowledgement, or the memory, shows that everything has arrived. */
 export class SenderLoop extends Loop {
   readonly #isLoopback: boolean;
   #hasStarted = false;
@@ -183,7 +183,7 @@ export class SenderLoop extends Loop {
   #isAwaitingEnd = false;
   #awaits = false;
 
-  /** @param isLoopback the messages come back to this very side, which takes them */
+  /** @param isLoopback true if this side also receives the messages */
   constructor(options: LoopOptions, isLoopback: boolean) {
     super(options);
     this.#isLoopback = isLoopback;
@@ -203,7 +203,7 @@ export class SenderLoop extends Loop {
     return this.#tryEnd();
   }
 
-  /** Asks for the message that is about to be sent, within the window. */
+  /** Posts the receive of the next message to send, within the window. */
   #tryTake(): boolean {
     const { traffic, window } = this;
     if (this.#hasAsked) return true;
@@ -228,7 +228,7 @@ export class SenderLoop extends Loop {
   }
 }
 
-/** Receives all the time, and acknowledges at the end. */
+/** Receives continuously, and acknowledges at the end. */
 export class ReceiverLoop extends Loop {
   #asked = 0;
   #hasAcknowledged = false;

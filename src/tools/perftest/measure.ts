@@ -1,14 +1,14 @@
 /**
- * Counts and times iterations: averages since the last report and of the whole run, and a percentile of single iterations. Decides when a warm-up
- * ends: after the minimum time, as soon as the rate is steady. Number of polls of a side before it yields its processor: few if the other side needs
- * the processor to continue, otherwise increasingly many.
+ * Counts and times iterations: averages since the last report and of the whole run, and a percentile of single iterations. Ends a warm-up after the minimum
+ * time, as soon as the rate is steady. Also the number of polls before a side yields its processor: few if the other side needs the processor to continue,
+ * otherwise increasingly many.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 
-/** Number of latest iterations of which a percentile is computed, as in ucx_perftest. */
+/** Number of latest iterations for the percentiles, as in ucx_perftest. */
 const SAMPLES_MAX = 2048;
-/** Runs up to this length time every iteration, longer ones every 64th: reading the clock twice costs as much as two puts of 8 bytes. */
+/** In runs up to this length every iteration is timed, in longer runs every 64th: reading the clock twice costs as much as two puts of 8 bytes. */
 const DENSE_ITERATIONS_MAX = 10_000;
 const SPARSE_MASK = 63;
 const CLOCK_READINGS = 1001;
@@ -41,7 +41,7 @@ export interface MeterOptions {
   readonly clock: Clock;
   readonly iterations: number;
   readonly bytesPerIteration: number;
-  /** 2 where an iteration is a message there and one back. */
+  /** 2 if an iteration is a message in each direction. */
   readonly messagesPerIteration: number;
   /** 0 to 100. */
   readonly percentile: number;
@@ -102,7 +102,7 @@ export class Meter {
     return this.#beginNs === 0 ? 0 : this.#clock.nowNs() - this.#lastNs;
   }
 
-  /** A report in between; the next one begins its average here. */
+  /** An intermediate report; the average of the next report begins here. */
   report(): Measurement {
     const now = this.#clock.nowNs();
     const measurement = this.#measure(now);
@@ -151,7 +151,7 @@ export class Meter {
   }
 }
 
-/** The sample below which `rank` percent of all lie; 0 for none. */
+/** The `rank` percentile of the samples; 0 for none. */
 export function percentileOf(samples: Float64Array, rank: number): number {
   return percentileOfSorted(samples.slice().sort(), rank);
 }
@@ -161,7 +161,7 @@ function percentileOfSorted(sorted: Float64Array, rank: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * rank) / 100))]!;
 }
 
-/** Time of one reading of the clock, which is part of each sample. */
+/** Time for reading the clock once, which is included in each sample. */
 function clockCostNs(clock: Clock): number {
   const costs = new Float64Array(CLOCK_READINGS);
   for (let i = 0; i < CLOCK_READINGS; i++) {
@@ -199,16 +199,16 @@ export class Steadiness {
 }
 
 /**
- * Polls before a yield: initial, minimum and maximum number. A poll takes 30 to 50 ns; most waits with a processor for each side are shorter than the
- * initial number.
+ * Polls before a yield: initial, minimum and maximum number. A poll takes 30 to 50 ns; if each side has a processor, most waits are shorter than the initial
+ * number.
  */
 const POLLS_FIRST = 1024;
 const POLLS_MIN = 16;
 const POLLS_MAX = 8192;
-/** Polls after a yield that process what has arrived during it: a message passes through several layers. */
+/** Polls after a yield, to process messages that arrived during the yield: a message passes through several layers. */
 const POLLS_OF_ARRIVAL = 2;
 
-/** The budget of one side. */
+/** Poll budget of one side. */
 export class SpinBudget {
   readonly #yieldProcessor: () => void;
   #pollsMax = POLLS_FIRST;

@@ -59,7 +59,7 @@ describe('specOf', () => {
     expect(isRange(pieces)).toBe(false);
     expect(isRange({ s: '8:4k' })).toBe(true);
     expect(isRange({ s: '8..4k', D: 'iov' })).toBe(true);
-    expect(failure(() => specOf({ ...pieces, s: '8:x' })).message).toMatch(/number of pieces behind a colon/);
+    expect(failure(() => specOf({ ...pieces, s: '8:x' })).message).toMatch(/number of elements after the colon/);
   });
 
   it('takes one name for both sides', () => {

@@ -1,6 +1,6 @@
 /**
- * Options of one test, with the letters of ucx_perftest: their declarations and their parsing. Batch files: every line is a test; its first word is
- * the name in the output, the other words are options. Several files run every combination of their lines.
+ * Options of one test, with the letters of ucx_perftest: their declarations and their parsing. Batch files: every line is a test; its first word is the name
+ * in the output, the other words are options. With several files, every combination of their lines runs.
  */
 
 import { readFileSync } from 'node:fs';
@@ -62,42 +62,44 @@ export function declareTestOptions(command: Command): Command {
     .addOption(suggestingOption('-t <test>', `test to run: ${TEST_NAMES.join(', ')}`, TEST_NAMES))
     .option(
       '-s <sizes>',
-      `sizes of the parts of a message, such as 16,48,8192 or, with -D iov, 1024:16 for sixteen of them; or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
+      `message sizes, such as 8192; several are elements of one message, such as 16,48,8192 or, with -D iov, 1024:16 for sixteen; or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
     )
     .addOption(
-      suggestingOption(
-        '-m <types>',
-        'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)',
-        ['host', 'gaudi', 'host,gaudi', 'gaudi,host'],
-      ),
+      suggestingOption('-m <types>', 'memory of the sender[,receiver]: host or gaudi (host)', [
+        'host',
+        'gaudi',
+        'host,gaudi',
+        'gaudi,host',
+      ]),
     )
     .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
     .option(
       '-w <iterations>',
-      'iterations to warm up, at most a tenth of -n (by default until the rate is steady, 0.2 s to 2 s)',
+      'warm-up iterations, at most a tenth of -n (default: until the rate is steady, 0.2 s to 2 s)',
     )
-    .option('-O <count>', 'operations outstanding at most (by the test: 1 or 32)')
-    .option('-i <bytes>', 'distance between the parts of a message (0: one behind the other)')
-    .option('-o', 'the passive side of a one-sided test makes no progress')
-    .option('-R <rank>', `rank of the percentile (${DEFAULT_PERCENTILE.toFixed(1)})`)
-    .option('-V', 'check all data')
+    .option('-O <count>', 'maximum number of outstanding operations (default: 1 or 32, by the test)')
+    .option('-i <bytes>', 'stride between the elements of a message (0: contiguous)')
+    .option('-o', 'the target of a one-sided test makes no progress')
+    .option('-R <rank>', `percentile to report (${DEFAULT_PERCENTILE.toFixed(1)})`)
+    .option('-V', 'verify all data')
     .option('-d <device>', 'UCT: device, such as memory or gaudi0')
     .option('-x <transport>', 'UCT: transport, such as posix or gaudi_ipc')
     .option('-D <layout>', 'UCT: short, bcopy or zcopy (short); UCP: contig or iov of the sender[,receiver] (contig)')
-    .option('-W <count>', `UCT: messages without an answer, up to ${DEFAULT_FLOW_WINDOW} (${DEFAULT_FLOW_WINDOW})`)
-    .option('-H <bytes>', `header of active messages (UCT: ${UCT_HEADER_BYTES}, in the size; UCP: 0, beside it)`)
-    .option('-C', 'UCP: receive any tag')
-    .option('-U', 'UCP: receive only what a probe has found')
-    .option('-r <mode>', 'UCP: how a stream is received: recv or recv_data (recv)')
-    .option('-e', 'UCP: endpoints with error handling')
-    .option('-z', 'UCP: pass memory handles; without it bytes, where a processor reaches them')
-    .addOption(
-      suggestingOption('-E <mode>', 'UCP messages: poll, or sleep while there is nothing to do (poll)', WAIT_MODES),
+    .option('-W <count>', `UCT: flow control window in messages, up to ${DEFAULT_FLOW_WINDOW} (${DEFAULT_FLOW_WINDOW})`)
+    .option(
+      '-H <bytes>',
+      `header bytes of active messages (UCT: ${UCT_HEADER_BYTES}, included in the size; UCP: 0, not included)`,
     )
-    .option('-T <threads>', `UCP: threads of each side, each with a worker and a partner of its own (1)`)
+    .option('-C', 'UCP: receive any tag')
+    .option('-U', 'UCP: receive a message only after a probe has found it')
+    .option('-r <mode>', 'UCP: receive a stream by recv or recv_data (recv)')
+    .option('-e', 'UCP: endpoints with error handling')
+    .option('-z', 'UCP: pass memory handles to all operations, instead of bytes for host memory')
+    .addOption(suggestingOption('-E <mode>', 'UCP messages: poll, or sleep while idle (poll)', WAIT_MODES))
+    .option('-T <threads>', `UCP: threads of each side, each with its own worker and peer (1)`)
     .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
     .addOption(new Option('-A <mode>', 'UCT: refused').hideHelp())
-    .addOption(new Option('-P <mode>', 'refused, except 0').hideHelp())
+    .addOption(new Option('-P <mode>', 'only 0 is accepted').hideHelp())
     .addOption(new Option('-B', 'refused').hideHelp());
 }
 
@@ -154,25 +156,25 @@ export function specOf(options: TestOptions): TestSpec {
 }
 
 const RANGE = /\.\.|:/;
-/** Sizes of one range at most: every power of two that a size can be. */
+/** Size limit of a range: every power of two that a size can be. */
 const RANGE_SIZES_MAX = 64;
 
-/** True for sizes that are a range, of which every power of two is a test: `8..4m`, or `8:4m`, which stands for pieces with -D iov. */
+/** True if the sizes are a range, whose powers of two are one test each: `8..4m`, or `8:4m`, which means a list of elements with -D iov. */
 export function isRange({ s, D }: Pick<TestOptions, 's' | 'D'>): boolean {
   return s !== undefined && RANGE.test(s) && !(takesPieces({ D }) && !s.includes('..'));
 }
 
-/** Whether sizes are those of the pieces of a list. */
+/** Whether the sizes are those of the elements of a list. */
 function takesPieces({ D }: { readonly D?: string | undefined }): boolean {
   return D?.split(',').includes('iov') === true;
 }
 
-/** The sizes of pieces: `1024`, or `1024:16` for sixteen of them. */
+/** The sizes of elements: `1024`, or `1024:16` for sixteen. */
 function piecesOf(text: string, takesCount: boolean): number[] {
   const [size = '', count] = takesCount ? text.split(':') : [text];
   const bytes = sizeOf('-s', size);
   if (count === undefined) return [bytes];
-  if (!/^[1-9]\d{0,5}$/.test(count)) throw invalidParam('-s', 'must have a number of pieces behind a colon', text);
+  if (!/^[1-9]\d{0,5}$/.test(count)) throw invalidParam('-s', 'must have a number of elements after the colon', text);
   return new Array<number>(Number(count)).fill(bytes);
 }
 
@@ -187,24 +189,24 @@ export function sizesOfRange(text: string): number[] {
   if (!isWhole || from === undefined || from < 1)
     throw invalidParam('-s', 'must be a size or a range such as 8..4m', text);
   if (to === undefined) return [from];
-  if (to < from) throw invalidParam('-s', 'must not end below its begin', text);
+  if (to < from) throw invalidParam('-s', 'must not end below its start', text);
   const sizes: number[] = [];
   for (let bytes = from; bytes <= to && sizes.length < RANGE_SIZES_MAX; bytes *= 2) sizes.push(bytes);
   return sizes;
 }
 
-/** Options and values of ucx_perftest that this tool does not have. */
+/** Rejects options and values of ucx_perftest that this tool does not have. */
 function refuse({ M: threadMode = 'single', A, B, D, P = '0' }: TestOptions): void {
   if (threadMode !== 'single') throw unsupported(`-M ${threadMode}`, 'a worker belongs to one thread');
-  if (A !== undefined) throw unsupported(`-A ${A}`, 'there is no asynchronous progress');
-  if (P !== '0') throw unsupported(`-P ${P}`, 'MPI does not start the two sides; start each by itself');
-  if (B === true) throw unsupported('-B', 'registration has no such mode');
-  if (D === 'shortiov') throw unsupported('-D shortiov', 'transports send no lists by short messages');
+  if (A !== undefined) throw unsupported(`-A ${A}`, 'asynchronous progress does not exist');
+  if (P !== '0') throw unsupported(`-P ${P}`, 'the two sides cannot be started by MPI; start each side separately');
+  if (B === true) throw unsupported('-B', 'memory registration has no such mode');
+  if (D === 'shortiov') throw unsupported('-D shortiov', 'transports do not send lists as short messages');
 }
 
 function pairOf(option: string, text: string): [string, string] {
   const parts = text.split(',');
-  if (parts.length > 2) throw invalidParam(option, 'must be one or two names with a comma between them', text);
+  if (parts.length > 2) throw invalidParam(option, 'must be one or two names, comma-separated', text);
   return [parts[0]!, parts[1] ?? parts[0]!];
 }
 
@@ -217,12 +219,12 @@ function numberOf(option: string, text: string | undefined, fallback: number): n
 function sizeOf(option: string, text: string): number {
   const bytes = memorySizeType.parse(text);
   if (bytes === undefined || !Number.isSafeInteger(bytes)) {
-    throw invalidParam(option, 'must be sizes such as 8 or 64K with commas between them', text);
+    throw invalidParam(option, 'must be sizes such as 8 or 64K, comma-separated', text);
   }
   return bytes;
 }
 
-/** A test with its names, one for each file. */
+/** A test with its name in each batch file. */
 export interface BatchTest {
   readonly names: readonly string[];
   readonly spec: TestSpec;
@@ -279,7 +281,7 @@ function readLines(file: string): Line[] {
     const place = `${file} line ${index + 1}`;
     lines.push({ name, options: parse(args, place), place });
   }
-  if (lines.length === 0) throw invalidParam('-b', 'must name files with at least one test', file);
+  if (lines.length === 0) throw invalidParam('-b', 'must be files with at least one test', file);
   return lines;
 }
 

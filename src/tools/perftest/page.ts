@@ -1,7 +1,4 @@
-/**
- * Report of perftest as one HTML page without scripts and external resources. Document of HTML pages with measurements: frame, lists of facts,
- * formats of numbers. Without scripts. Results of perftest as curves, and the tests of a report.
- */
+/** Report of perftest as one HTML page with charts, without scripts and external resources. */
 
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { type ChartOptions, type ChartPoint, curveSample, escapeText, lineChart } from './chart.ts';
@@ -9,7 +6,7 @@ import { BAND, type Measurement } from './measure.ts';
 import { type BatchTest, sizesOfRange, specOf, type TestOptions } from './options.ts';
 import { messageBytes, type TestSpec } from './spec.ts';
 
-/** Texts of the page besides the curves. */
+/** Data of the page besides the curves. */
 export interface PageFacts {
   /** When the test ran. */
   readonly time: Date;
@@ -19,7 +16,7 @@ export interface PageFacts {
   readonly cpu: string;
   readonly node: string;
   readonly version: string;
-  /** True where emulated cards took part: the figures say nothing about real ones. */
+  /** True if cards were emulated: the figures do not describe real cards. */
   readonly emulated: boolean;
 }
 
@@ -37,7 +34,7 @@ export function reportPage(series: readonly Series[], facts: PageFacts): string 
       ['Processor', facts.cpu],
       ['Versions', `gaudi-ucx ${facts.version}, Node.js ${facts.node}`],
     ])}
-${facts.emulated ? '<p class="note">Emulated cards took part: these figures are of the emulator, not of hardware.</p>' : ''}
+${facts.emulated ? '<p class="note">Measured with emulated cards: these figures describe the emulator, not hardware.</p>' : ''}
 ${[latencySection, bandwidthSection].map((section) => sectionOf(section, series)).join('\n')}`,
   );
 }
@@ -87,7 +84,7 @@ const bandwidthSection: Section = {
   },
 };
 
-/** A heading with legend, chart and tables; nothing where no test is of this kind. */
+/** A heading with legend, chart and tables; empty if no test is of this kind. */
 function sectionOf({ kind, heading, axes, pointOf }: Section, all: readonly Series[]): string {
   const series = all.filter((each) => each.kind === kind);
   if (series.length === 0) return '';
@@ -137,7 +134,7 @@ ${rows.join('\n')}
 </table></div>`;
 }
 
-/** With this many digits behind the point, and separators between thousands. */
+/** Formats with this many decimal places, and separators between thousands. */
 function printFixed(value: number, digits: number): string {
   return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
@@ -167,7 +164,7 @@ th[scope=row] { font-weight: inherit; }
 th:last-child, td:last-child { text-align: left; }
 `;
 
-/** A page without scripts and without anything from elsewhere. @param body HTML below the heading */
+/** A page without scripts and external resources. @param body HTML below the heading */
 export function htmlDocument(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en">
@@ -185,7 +182,7 @@ ${body}
 `;
 }
 
-/** List of names and texts. */
+/** List of names and values. */
 export function factList(rows: readonly (readonly [string, string])[]): string {
   return `<dl>\n${rows.map(([name, text]) => `<dt>${name}</dt><dd>${escapeText(text)}</dd>`).join('\n')}\n</dl>`;
 }
@@ -202,16 +199,16 @@ export function printBytes(bytes: number): string {
   return `${bytes} B`;
 }
 
-/** Three figures, without an exponent. */
+/** Formats three significant digits, without an exponent. */
 export function printNumber(value: number): string {
   return value >= 1000 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(3)));
 }
 
-/** Tests of a report that names none. */
+/** Default tests of a report. */
 const DEFAULT_TESTS = 'ucp_put_lat,ucp_put_bw,tag_lat,tag_bw';
-/** Sizes of a report that names none. */
+/** Default sizes of a report. */
 const DEFAULT_SIZES = '8..4m';
-/** Iterations of one size where none are given: as many as move about this much, within the bounds. */
+/** Default iterations of one size: as many as move about this much, within the bounds. */
 const BYTES_PER_SIZE = 2 ** 28;
 const ITERATIONS_MIN = 100;
 const ITERATIONS_MAX = 200_000;
@@ -219,9 +216,9 @@ const ITERATIONS_MAX = 200_000;
 /** One point of a curve. */
 interface Point {
   readonly bytes: number;
-  /** One way, averaged over the run. */
+  /** Average one-way latency over the run. */
   readonly latencyNs: number;
-  /** One way, of single iterations: the median, and the ends of the band around it. */
+  /** One-way latency of single iterations: the median, and the ends of the band around it. */
   readonly medianNs: number;
   readonly lowNs: number;
   readonly highNs: number;
@@ -241,7 +238,7 @@ interface Series {
 }
 
 /**
- * The tests of a report: every test (names with commas between them) at every power of two of the sizes (`8..4m`, or one size).
+ * The tests of a report: every test (comma-separated names) at every power of two of the sizes (`8..4m`, or one size).
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function reportTests(options: TestOptions): BatchTest[] {
@@ -260,7 +257,7 @@ export function reportTests(options: TestOptions): BatchTest[] {
 export class SeriesCollector {
   readonly #series: Map<string, { readonly kind: Series['kind']; readonly points: Point[] }> = new Map();
 
-  /** A test has ended. */
+  /** Adds the result of a test. */
   add(spec: TestSpec, measurement: Measurement, carrier: string): void {
     const name = nameOf(spec);
     const kind = spec.kind.column === 'latency' ? 'latency' : 'bandwidth';
@@ -269,7 +266,7 @@ export class SeriesCollector {
     points.push({
       bytes: messageBytes(spec),
       latencyNs: measurement.overallNs,
-      // A run that is too short to time an iteration has an average only, and a logarithmic axis has no 0.
+      // A run that is too short to time an iteration has only an average, and a logarithmic axis has no 0.
       medianNs: measurement.medianNs || measurement.overallNs,
       lowNs: measurement.lowNs || measurement.overallNs,
       highNs: measurement.highNs || measurement.overallNs,

@@ -1,4 +1,4 @@
-/** Program of one thread of `perftest -T`: runs a complete test over its own channel. A message of its parent ends it. */
+/** Program of one thread of `perftest -T`: runs a complete test over its own channel. A message from its parent ends it. */
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { asError, invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
@@ -9,7 +9,7 @@ import { unpackSpec } from './spec.ts';
 import type { ThreadData, ThreadEnd, ThreadMessage } from './threads.ts';
 
 const { spec, end }: ThreadData = workerData;
-if (parentPort === null) throw invalidParam('program', 'must be that of a thread', 'the main thread');
+if (parentPort === null) throw invalidParam('program', 'must run in a worker thread', 'the main thread');
 const parent = parentPort;
 const post = (message: ThreadMessage): void => parent.postMessage(message);
 const interruption = new AbortController();

@@ -127,7 +127,7 @@ describe('a test', () => {
       report.begin(false);
       report.write();
       expect(descriptors()).toBe(before);
-      expect(readFileSync(path, 'utf8')).toMatch(/Emulated cards took part/);
+      expect(readFileSync(path, 'utf8')).toMatch(/Measured with emulated cards/);
       new ReportFile(path).discard();
       expect([existsSync(path), descriptors()]).toEqual([false, before]);
       expect(() => new ReportFile(join(folder, 'missing', 'x'))).toThrow(/--report/);

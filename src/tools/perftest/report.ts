@@ -1,6 +1,6 @@
 /**
- * Formats the output of perftest: headers, rows and CSV with the columns of ucx_perftest. File of a report: opened before the first test, written after
- * the last.
+ * Formats the output of perftest: headers, rows and CSV with the columns of ucx_perftest. Also the file of a report, which is opened before the first test
+ * and written after the last.
  */
 
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ export interface ReportOptions {
   readonly extra: boolean;
   /** Base names of the batch files: columns of the CSV. */
   readonly batchFiles: readonly string[];
-  /** The thread whose results they are. Default: 0 */
+  /** Thread of the results. Default: 0 */
   readonly thread?: number;
 }
 
@@ -61,7 +61,7 @@ export function describeTest(spec: TestSpec, emulated: boolean): string {
   return [TEST_RULE, ...lines].join('\n');
 }
 
-/** The lower edge of {@link describeTest} where no results follow. */
+/** The lower edge of {@link describeTest} if no results follow. */
 export const TEST_END: string = TEST_RULE;
 
 /** Header of the results. */
@@ -94,24 +94,24 @@ export function resultHeader(spec: TestSpec, options: ReportOptions, emulated: b
   return lines.join('\n');
 }
 
-/** The line that begins a test of a batch file; undefined where there is none. */
+/** The line that begins a test of a batch file; undefined if there is none. */
 export function batchLine(names: readonly string[], options: ReportOptions): string | undefined {
   if (names.length === 0 || options.csv || options.finalOnly) return undefined;
   const name = names.join('/').slice(0, FINE_RULE.length - 2);
   return `+${name}${FINE_RULE.slice(name.length + 1)}`;
 }
 
-/** What a line of results is about. */
+/** Context of a line of results. */
 export interface ResultPlace {
-  /** False for one in between. */
+  /** False for an intermediate result. */
   readonly isFinal: boolean;
-  /** Of the test in its batch files. */
+  /** Names of the test in its batch files. */
   readonly names: readonly string[];
-  /** What carried the messages. */
+  /** Transport and protocol of the messages. */
   readonly extra: string;
 }
 
-/** One line of results; undefined for one in between where only the last one is asked for. */
+/** One line of results; undefined for an intermediate result if only final results are printed. */
 export function resultLine(
   measurement: Measurement,
   { isFinal, names, extra }: ResultPlace,
@@ -141,7 +141,7 @@ export function resultLine(
   return `${label}${cells.join(' ')}${options.extra ? `  ${extra}` : ''}`;
 }
 
-/** A result as a line of JSON, which explains itself. Times in nanoseconds of a message, one way; rates per second. */
+/** A result as a line of JSON. Times in nanoseconds per message, one way; rates per second. */
 export function resultJson(
   { kind, sendMemory, recvMemory, ...spec }: TestSpec,
   names: readonly string[],
@@ -171,16 +171,16 @@ export class ReportFile {
     try {
       this.#fd = openSync(path, 'w');
     } catch (error) {
-      throw invalidParam('--report', `must name a file that can be written (${asError(error).message})`, path);
+      throw invalidParam('--report', `must be a writable file (${asError(error).message})`, path);
     }
   }
 
-  /** A test begins. */
+  /** Called when a test begins. */
   begin(emulated: boolean): void {
     this.#emulated ||= emulated;
   }
 
-  /** A test has ended. */
+  /** Called when a test has ended. */
   add(spec: TestSpec, measurement: Measurement, carrier: string): void {
     this.#collector.add(spec, measurement, carrier);
   }

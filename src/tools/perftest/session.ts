@@ -21,8 +21,7 @@ const RESPONDER_SLICE_NS = 5e6;
 const REPORT_NS = 1e9;
 
 /**
- * Which side this is, its channel to the other one, and where the server listens. The server answers in streams and begins in ping-pongs, as in
- * ucx_perftest.
+ * Role of this side, its channel to the other one, and the address of the server. The server replies in streams and begins in ping-pongs, as in ucx_perftest.
  */
 export type Meeting =
   | { readonly role: 'loopback'; readonly channel?: undefined; readonly place?: undefined }
@@ -36,11 +35,11 @@ interface SessionEnvironment {
   readonly spec: TestSpec;
   /** Aborted when the user interrupts the test. */
   readonly interrupt: AbortSignal;
-  /** The sides have met: the test begins. */
+  /** Called when both sides are connected and the test begins. */
   readonly onStart: (side: Side) => void;
-  /** Iterations that have ended of a run that takes longer than a moment. @param isMeasured false for the warm-up */
+  /** Called with the number of completed iterations, in runs longer than a moment. @param isMeasured false for the warm-up */
   readonly onProgress?: (iterations: number, isMeasured: boolean) => void;
-  /** Results of the side that shows them. */
+  /** Called with the results on the side that shows them. */
   readonly onReport: (measurement: Measurement, isFinal: boolean, carrier: string) => void;
 }
 
@@ -64,7 +63,7 @@ export async function runTest(options: SessionOptions): Promise<void> {
   }
 }
 
-/** Tells the other side how to reach this one, and connects to it. */
+/** Sends address and key of this side to the other side, and connects to it. */
 async function meet({ channel }: SessionOptions, side: Side): Promise<void> {
   const own = side.greet();
   if (channel === undefined) {
@@ -103,8 +102,8 @@ class Session {
   }
 
   /**
-   * Runs as many iterations as the warm-up of ucx_perftest, and unless the user gave their number, further rounds until the rate is steady:
-   * what is measured after them is compiled code. The side with the results chooses.
+   * Runs as many iterations as the warm-up of ucx_perftest. Unless the user chose their number, further rounds follow until the rate is steady, so that
+   * compiled code is measured. The side with the results decides.
    */
   async #warmUp(iterations: number): Promise<void> {
     const { channel, role, spec } = this.#options;
@@ -129,7 +128,7 @@ class Session {
     await this.#barrier();
     const isIdle = spec.passive && !this.#isPingPong && role === 'server';
     if (!isIdle) await this.#drive(this.#loop(meter, iterations), meter, isMeasured);
-    // A stream of one-sided operations ends with the message of the sender, which the responder has waited for.
+    // A stream of one-sided operations ends with a message of the sender, which the responder has waited for.
     await this.#barrier();
     if (role !== 'server') traffic.checkSent();
     if (role !== 'client') traffic.checkReceived(iterations);
@@ -137,7 +136,7 @@ class Session {
     return meter;
   }
 
-  /** A ping-pong is a message there and one back. */
+  /** A ping-pong is one message in each direction. */
   get #messagesPerIteration(): number {
     return this.#isPingPong ? 2 : 1;
   }
@@ -178,7 +177,7 @@ class Session {
     const sliceNs = loop instanceof ResponderLoop ? RESPONDER_SLICE_NS : SLICE_NS;
     while (!(await this.#slice(loop, sliceNs))) {
       if (loop.isIdle) {
-        // The iteration goes on, and so does its time.
+        // The iteration continues after the sleep, which its time includes.
         await this.#sleep();
         if (meter.sinceReportNs < REPORT_NS) continue;
       } else {
@@ -202,7 +201,7 @@ class Session {
     }
   }
 
-  /** Waits for the other side at a barrier and makes progress meanwhile, which the other side may need. */
+  /** Waits for the other side at a barrier and makes progress meanwhile, because the other side may need it. */
   async #barrier(): Promise<void> {
     const { channel, spec, role } = this.#options;
     if (channel === undefined) return;

@@ -1,14 +1,14 @@
 /**
- * Specification of one test: made from the options, checked, and sent to the other side. Tests of ucx_perftest by name: operation, pattern and titles
- * of the table.
+ * Specification of one test: made from the options, checked, and sent to the other side. Also the tests of ucx_perftest by name, with operation, pattern and
+ * table titles.
  */
 
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** Sizes of a message, with every part of a list. */
+/** Byte limit of a message, with all elements of a list. */
 const MESSAGE_BYTES_MAX = 2 ** 40;
-/** The most bytes that one piece of host memory has: those of a view. */
+/** Byte limit of a range of host memory: that of a Uint8Array. */
 const HOST_BYTES_MAX = 2 ** 32;
 const SIZES_MAX = 1024;
 const ITERATIONS_MAX = 2 ** 40;
@@ -17,7 +17,7 @@ const HEADER_BYTES_MAX = 4096;
 const THREADS_MAX = 64;
 /** Header of an active message of a transport: the sequence number. */
 export const UCT_HEADER_BYTES = 8;
-/** Sequence numbers have 8 bits: a flow control window is less than half of them. */
+/** Sequence numbers have 8 bits: a flow control window is less than half of their range. */
 const FLOW_WINDOW_MAX = 127;
 
 export const MEMORY_NAMES = ['host', 'gaudi'] as const;
@@ -27,31 +27,31 @@ export type Layout = (typeof LAYOUTS)[number];
 export const DATATYPES = ['contig', 'iov'] as const;
 export type Datatype = (typeof DATATYPES)[number];
 
-/** How a side waits: by polling, or asleep until its worker has an event. */
+/** Wait modes of a side: polling, or sleeping until its worker has an event. */
 export const WAIT_MODES = ['poll', 'sleep'] as const;
 export type WaitMode = (typeof WAIT_MODES)[number];
 
 /** A test and its parameters. */
 export interface TestSpec {
   readonly kind: TestKind;
-  /** Bytes of the parts of a message. */
+  /** Bytes of the elements of a message. */
   readonly sizes: readonly number[];
   readonly iterations: number;
   readonly warmUp: number;
-  /** The warm-up goes on until the rate is steady: unless the user gave its iterations, which are then those of ucx_perftest. */
+  /** True if the warm-up continues until the rate is steady; false if the user chose its iterations, which are then those of ucx_perftest. */
   readonly steady: boolean;
-  /** Operations outstanding at most. */
+  /** Maximum number of outstanding operations. */
   readonly window: number;
-  /** Bytes from part to part; 0 for one behind the other. */
+  /** Bytes from the start of one element to the next; 0 for contiguous elements. */
   readonly stride: number;
   readonly sendMemory: MemoryName;
   readonly recvMemory: MemoryName;
   readonly percentile: number;
-  /** The passive side of a one-sided test makes no progress. */
+  /** The target of a one-sided test makes no progress. */
   readonly passive: boolean;
   /** Data is checked. */
   readonly verify: boolean;
-  /** UCT: transport and device, layout, and messages without an answer. */
+  /** UCT: transport and device, layout, and flow control window in messages. */
   readonly transport: string;
   readonly device: string;
   readonly layout: Layout;
@@ -97,7 +97,7 @@ export function packSpec(spec: TestSpec): object {
 
 /**
  * Decodes a test of the other side.
- * @throws UcxError ERR_INVALID_PARAM that names what is wrong
+ * @throws UcxError ERR_INVALID_PARAM that names the invalid field
  */
 export function unpackSpec(value: unknown): TestSpec {
   if (typeof value !== 'object' || value === null) throw invalidParam('test', 'must be an object', value);
@@ -108,7 +108,7 @@ export function unpackSpec(value: unknown): TestSpec {
 }
 
 /**
- * Checks what can be checked without a transport.
+ * Checks everything that does not depend on a transport.
  * @throws UcxError ERR_INVALID_PARAM that names option, rule and value; ERR_UNSUPPORTED with the reason
  */
 export function checkSpec(unchecked: UncheckedSpec): TestSpec {
@@ -124,13 +124,13 @@ export function checkSpec(unchecked: UncheckedSpec): TestSpec {
   if (isAtomic(kind.operation) && bytes !== 4 && bytes !== 8) {
     throw invalidParam('-s', `must be 4 or 8 for ${kind.name}`, bytes);
   }
-  if (spec.verify && spec.window > 1) throw invalidParam('-O', 'must be 1 where data is checked (-V)', spec.window);
+  if (spec.verify && spec.window > 1) throw invalidParam('-O', 'must be 1 if data is verified (-V)', spec.window);
   if (kind.api === 'UCT') checkUct(spec, bytes);
   else checkUcp(spec);
   return spec;
 }
 
-/** Checks that host memory can hold a message. That of a card is as long as the card has it. */
+/** Checks that host memory can hold a message. Device memory is limited only by the card. */
 function checkHostBytes(spec: TestSpec): void {
   if (spec.sendMemory !== 'host' && spec.recvMemory !== 'host') return;
   const rule = `must be at most ${HOST_BYTES_MAX} bytes in host memory`;
@@ -174,14 +174,17 @@ function checkFields(spec: UncheckedSpec): TestSpec {
 function checkUct(spec: TestSpec, bytes: number): void {
   const { kind, layout, sizes } = spec;
   const { operation, name } = kind;
-  if (spec.threads > 1) throw unsupported(`-T ${spec.threads} for ${name}`, 'threads have workers of UCP');
-  if (spec.wait === 'sleep') throw unsupported(`-E sleep for ${name}`, 'transports are polled');
+  if (spec.threads > 1) throw unsupported(`-T ${spec.threads} for ${name}`, 'threads use UCP workers');
+  if (spec.wait === 'sleep') throw unsupported(`-E sleep for ${name}`, 'transports are only polled');
   if (spec.transport === '') throw invalidParam('-x', `must name the transport for ${name}`, spec.transport);
   if (spec.device === '') throw invalidParam('-d', `must name the device for ${name}`, spec.device);
   if (isAtomic(operation) && layout !== 'short') throw invalidParam('-D', `must be short for ${name}`, layout);
-  if (sizes.length > 1) throw unsupported('a list of sizes (-s)', 'transports take one piece of memory');
+  if (sizes.length > 1) throw unsupported('a list of sizes (-s)', 'transports take one range of memory');
   if (layout === 'bcopy' && operation !== 'am') {
-    throw unsupported(`-D bcopy for ${name}`, 'transports have it for active messages only; short copies as well');
+    throw unsupported(
+      `-D bcopy for ${name}`,
+      'transports support bcopy only for active messages; use short, which copies too',
+    );
   }
   if (spec.headerBytes !== UCT_HEADER_BYTES) {
     throw unsupported(
@@ -196,14 +199,14 @@ function checkUct(spec: TestSpec, bytes: number): void {
 function checkUcp(spec: TestSpec): void {
   const { operation, name } = spec.kind;
   if (spec.wait === 'sleep' && isOneSided(operation)) {
-    throw unsupported(`-E sleep for ${name}`, 'no event tells the other side of a put, get or atomic operation');
+    throw unsupported(`-E sleep for ${name}`, 'the other side gets no event for a put, get or atomic operation');
   }
   const takesIov = !isAtomic(operation);
   if (!takesIov && (spec.sendType === 'iov' || spec.recvType === 'iov')) {
-    throw unsupported(`-D iov for ${name}`, 'atomic operations have one word');
+    throw unsupported(`-D iov for ${name}`, 'an atomic operation has one word');
   }
   if (!takesIov && spec.sizes.length > 1)
-    throw unsupported(`a list of sizes (-s) for ${name}`, 'atomic operations have one word');
+    throw unsupported(`a list of sizes (-s) for ${name}`, 'an atomic operation has one word');
   if (isOneSided(operation) && spec.recvType === 'iov') {
     throw unsupported(`-D contig,iov for ${name}`, 'the remote memory is one range');
   }
@@ -235,7 +238,7 @@ function oneOf<T extends string>(option: string, value: unknown, names: readonly
 
 function textOf(name: string, value: unknown): string {
   if (typeof value === 'string') return value;
-  throw invalidParam(name, 'must be text', value);
+  throw invalidParam(name, 'must be a string', value);
 }
 
 function flagOf(name: string, value: unknown): boolean {
@@ -243,7 +246,7 @@ function flagOf(name: string, value: unknown): boolean {
   throw invalidParam(name, 'must be true or false', value);
 }
 
-/** Error for an option of ucx_perftest that this tool lacks. */
+/** Error for an option of ucx_perftest that this tool does not have. */
 export function unsupported(what: string, reason: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
@@ -258,21 +261,21 @@ export type Operation = 'am' | 'put' | 'get' | 'add' | 'fadd' | 'swap' | 'cswap'
 /** One test. */
 interface TestKind {
   readonly name: string;
-  /** UCT: over one interface. UCP: over an endpoint, which chooses. */
+  /** UCT: over one interface. UCP: over an endpoint, which selects the transport. */
   readonly api: 'UCT' | 'UCP';
   readonly operation: Operation;
-  /** Each side answers the other, or one side sends all the time. */
+  /** Each side replies to the other, or one side sends continuously. */
   readonly pattern: 'ping-pong' | 'stream';
   readonly description: string;
   /** Title of the first columns. */
   readonly column: 'latency' | 'overhead';
-  /** Operations that may be outstanding by default (-O). */
+  /** Default number of outstanding operations (-O). */
   readonly window: number;
 }
 
 type Row = readonly [TestKind['name'], Operation, TestKind['pattern'], string, TestKind['column'], number];
 
-/** Names, texts and windows are those of ucx_perftest. */
+/** Names, titles and windows as in ucx_perftest. */
 const UCT_ROWS: readonly Row[] = [
   ['am_lat', 'am', 'ping-pong', 'active message latency', 'latency', 1],
   ['put_lat', 'put', 'ping-pong', 'put latency', 'latency', 1],
@@ -310,7 +313,7 @@ function kindsOf(api: TestKind['api'], rows: readonly Row[]): TestKind[] {
   });
 }
 
-/** All tests, in the order in which the help lists them. */
+/** All tests, in the order of the help. */
 export const TESTS: readonly TestKind[] = [...kindsOf('UCT', UCT_ROWS), ...kindsOf('UCP', UCP_ROWS)];
 
 /** The test with a name; undefined for none. */

@@ -21,7 +21,7 @@ describe('a warm-up', () => {
     expect(totalNs).toBeLessThanOrEqual(WARM_UP_NS_MIN + 2 * ROUND_NS);
   });
 
-  it('goes on while code still gets faster', () => {
+  it('continues while code still gets faster', () => {
     expect(warmUp([9000, 8000, 7000, 6000, 5000, 4000, 3000, 2000, 1000], 100)).toBeGreaterThanOrEqual(7 * ROUND_NS);
   });
 

@@ -1,7 +1,4 @@
-/**
- * Test of several threads (`perftest -T`): starts the threads on both sides, connects each to its partner, and combines their results. Messages between
- * perftest and its threads.
- */
+/** Test of several threads (`perftest -T`): starts the threads on both sides, connects each to its peer thread, and combines their results. */
 
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
@@ -20,11 +17,11 @@ export type ThreadedTest = Meeting & ThreadedEnvironment;
 interface ThreadedEnvironment {
   readonly spec: TestSpec;
   readonly interrupt: AbortSignal;
-  /** All threads have met their partners. */
+  /** Called when all threads are connected to their peers. */
   readonly onStart: (side: { readonly emulated: boolean }) => void;
   /** Measured iterations of all threads together. */
   readonly onProgress: (iterations: number) => void;
-  /** Results of a thread, or of all together: `thread` is undefined then. */
+  /** Called with the results of a thread, or of all together: then `thread` is undefined. */
   readonly onReport: (measurement: Measurement, isFinal: boolean, carrier: string, thread: number | undefined) => void;
 }
 
@@ -37,7 +34,7 @@ export async function runThreads(test: ThreadedTest): Promise<void> {
   const threads = new Threads(test);
   const stop = (): void => threads.stop();
   interrupt.addEventListener('abort', stop);
-  // Threads that listen would wait for partners that never come.
+  // Otherwise, listening threads would wait for peers forever.
   const stopListening = test.channel?.onEnd(stop);
   try {
     if (test.role === 'server') await threads.serve(test.channel, test.place);
@@ -69,7 +66,7 @@ class Threads {
     this.#test = test;
   }
 
-  /** Starts one for each end. */
+  /** Starts one thread for each end. */
   start(ends: readonly ThreadEnd[]): void {
     // Each thread runs a test of one thread.
     const spec = packSpec({ ...this.#test.spec, threads: 1 });
@@ -83,7 +80,7 @@ class Threads {
     if (this.#isStopped) this.stop();
   }
 
-  /** Starts the threads with channels of their own, and sends the addresses of the channels to the other side. */
+  /** Starts the threads, each with its own channel, and sends the addresses of the channels to the other side. */
   async serve(channel: Channel, place: Place): Promise<void> {
     const listening = new Promise<void>((resolve) => {
       this.#onListening = resolve;
@@ -97,7 +94,7 @@ class Threads {
     channel.send({ type: 'threads', places: this.#places });
   }
 
-  /** Asks them to end. */
+  /** Requests the end of the threads. */
   stop(): void {
     this.#isStopped = true;
     for (const worker of this.#workers) worker.postMessage('stop');
@@ -143,15 +140,15 @@ class Threads {
   }
 }
 
-/** The place of a thread's channel: on the host of the test, or beside its socket. */
+/** The channel address of a thread: on the host of the test, or next to its socket. */
 function placeOfThread(place: Place, index: number, port: number): Place {
   return 'path' in place ? { path: `${place.path}.${index}` } : { ...place, port };
 }
 
-/** The ends of a client: they connect to the places that the message of the server names. @throws UcxError ERR_INVALID_PARAM */
+/** The thread ends of a client: they connect to the addresses in the server's message. @throws UcxError ERR_INVALID_PARAM */
 function partnersOf({ places }: ChannelMessage, { threads }: TestSpec, place: Place): ThreadEnd[] {
   if (!Array.isArray(places) || places.length !== threads) {
-    throw invalidParam('threads of the peer', `must have ${threads} places`, places);
+    throw invalidParam('threads of the peer', `must have ${threads} addresses`, places);
   }
   return places.map((each: unknown, index) => {
     const port = 'path' in place ? 0 : portOf(each);
@@ -165,7 +162,7 @@ function portOf(place: unknown): number {
   throw invalidParam('threads of the peer', 'must have ports', port);
 }
 
-/** Sums of iterations and rates, means of average times, and of each percentile the one of the slowest thread. */
+/** Sums of iterations and rates, means of average times, and the maximum of each percentile. */
 export function combine(all: readonly Measurement[]): Measurement {
   const sum = (name: keyof Measurement): number => all.reduce((total, each) => total + each[name], 0);
   const mean = (name: keyof Measurement): number => sum(name) / all.length;
@@ -188,7 +185,7 @@ export function combine(all: readonly Measurement[]): Measurement {
 /** Side of a thread, and address of its channel; loopback has none. */
 export type ThreadEnd = { readonly role: 'loopback' } | { readonly role: 'server' | 'client'; readonly place: Place };
 
-/** Data of a thread. The test is as it goes over the wire. */
+/** Data of a thread. The test is in the form that is sent to the other side. */
 export interface ThreadData {
   readonly spec: object;
   readonly end: ThreadEnd;

@@ -66,7 +66,7 @@ describe('the summary of a profile', () => {
       }),
     ]);
     const text = summaryText(summary);
-    expect(text).toContain('4 events in 10.00 us; 5 older ones were lost (UCX_PROFILE_LOG_SIZE)');
+    expect(text).toContain('4 events in 10.00 us; 5 older events were overwritten (UCX_PROFILE_LOG_SIZE)');
     expect(text).toMatch(/^worker 1 +put\/zcopy +3 +3\.50 us .* 2\.9 KiB +1\.00 +CANCELED 1$/m);
   });
 
@@ -91,7 +91,7 @@ describe('the summary of a profile', () => {
       { ...event, ph: 'e' },
     ];
     const path = file(JSON.stringify({ traceEvents, otherData: { title: 'x', lost: 0, accumulated: [] } }));
-    expect(() => readProfile(path)).toThrow(/event 1 ends without a begin/);
+    expect(() => readProfile(path)).toThrow(/event 1 has an end but no begin/);
   });
 
   it('has the sums of mode accum', () => {
@@ -110,12 +110,15 @@ describe('the summary of a profile', () => {
   });
 
   it.each([
-    ['', /it is empty: its process has not ended yet/],
+    ['', /the file is empty: its process has not ended yet/],
     ['[', /JSON/],
-    ['null', /it has other fields/],
-    ['{"traceEvents":[]}', /it has other fields/],
-    ['{"traceEvents":[],"otherData":{"title":"x","lost":0}}', /it has no sums/],
-    ['{"traceEvents":[{"ph":"e","id":1}],"otherData":{"title":"x","lost":0,"accumulated":[]}}', /event 1 ends without/],
+    ['null', /it does not have the fields of a profile/],
+    ['{"traceEvents":[]}', /it does not have the fields of a profile/],
+    ['{"traceEvents":[],"otherData":{"title":"x","lost":0}}', /the sums are missing/],
+    [
+      '{"traceEvents":[{"ph":"e","id":1}],"otherData":{"title":"x","lost":0,"accumulated":[]}}',
+      /event 1 has an end but no begin/,
+    ],
     [
       '{"traceEvents":[{"ph":"b","id":1},{"ph":"e","id":1}],"otherData":{"title":"x","lost":0,"accumulated":[]}}',
       /undefined is not/,

@@ -1,4 +1,4 @@
-/** Reads the events and sums of a file of UCX_PROFILE_FILE. A file of another program is an error. */
+/** Reads the events and sums of a profile (UCX_PROFILE_FILE). */
 
 import type { AccumulatedSpans } from '../../ucs/profile/trace.ts';
 import { readText } from '../../ucs/sys/file-name.ts';
@@ -35,7 +35,7 @@ type Fields = Readonly<Record<string, unknown>>;
 /** @throws UcxError ERR_INVALID_PARAM if the file is not a profile; the error of node:fs */
 export function readProfile(path: string): ProfileFile {
   const text = readText('file', path);
-  if (text === '') throw notProfile(path, 'it is empty: its process has not ended yet, or was killed');
+  if (text === '') throw notProfile(path, 'the file is empty: its process has not ended yet, or was killed');
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -45,9 +45,9 @@ export function readProfile(path: string): ProfileFile {
   const { traceEvents, otherData } = fieldsOf(value);
   const { title, lost, accumulated } = fieldsOf(otherData);
   if (!Array.isArray(traceEvents) || typeof title !== 'string' || typeof lost !== 'number') {
-    throw notProfile(path, 'it has other fields');
+    throw notProfile(path, 'it does not have the fields of a profile');
   }
-  if (!Array.isArray(accumulated)) throw notProfile(path, 'it has no sums');
+  if (!Array.isArray(accumulated)) throw notProfile(path, 'the sums are missing');
   return { title, lost, events: eventsOf(traceEvents, path), sums: accumulated.map((sum) => sumOf(sum, path)) };
 }
 
@@ -61,7 +61,7 @@ function eventsOf(traceEvents: readonly unknown[], path: string): ProfileEvent[]
     if (ph === 'b') begun.set(id, event);
     if (ph !== 'e') continue;
     const begin = begun.get(id);
-    if (begin === undefined) throw notProfile(path, `event ${String(id)} ends without a begin`);
+    if (begin === undefined) throw notProfile(path, `event ${String(id)} has an end but no begin`);
     begun.delete(id);
     const { on, bytes = 0, status } = fieldsOf(begin['args']);
     events.push({
@@ -100,5 +100,5 @@ function numberOf(value: unknown, path: string): number {
 }
 
 function notProfile(path: string, reason: string): Error {
-  return invalidParam('file', `must be one that UCX_PROFILE_FILE has named (${reason})`, path);
+  return invalidParam('file', `must be a profile written through UCX_PROFILE_FILE (${reason})`, path);
 }

@@ -4,7 +4,7 @@ import { formatBytes, formatTable, formatTime } from '../base/text-table.ts';
 import { percentileOf } from '../perftest/measure.ts';
 import type { ProfileEvent, ProfileFile } from './read-profile.ts';
 
-/** Events of one name on one timeline. Times in nanoseconds; percentiles are undefined for sums, which do not keep them. */
+/** Events of one name on one timeline. Times in nanoseconds; percentiles are undefined for sums, which do not contain them. */
 export interface SummaryRow {
   readonly timeline: string;
   readonly name: string;
@@ -69,7 +69,7 @@ export function summaryText(summary: ProfileSummary): string {
   const { title, lost, events, spanNs, rows, sums } = summary;
   const parts = [title];
   if (events > 0 || sums.length === 0) {
-    const losses = lost === 0 ? '' : `; ${lost} older ones were lost (UCX_PROFILE_LOG_SIZE)`;
+    const losses = lost === 0 ? '' : `; ${lost} older events were overwritten (UCX_PROFILE_LOG_SIZE)`;
     parts.push(`${events} events in ${formatTime(spanNs)}${losses}`);
   }
   if (rows.length > 0) parts.push(tableOf(rows));

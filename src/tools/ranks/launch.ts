@@ -1,7 +1,6 @@
 /**
- * Starts ranks as processes of this node, each with a separate card if there are enough, and collects their results. Messages between the process of a
- * rank and the process that has started it. Process of a rank: reads its assignment, opens the exchange with the other ranks, and sends results or a
- * failure to the process that has started it.
+ * Starts ranks as processes of this host, each with a separate card if there are enough, and collects their results. Also the main function of a rank: reads
+ * its assignment, opens the exchange with the other ranks, and sends results or a failure to the process that started it.
  */
 
 import type { ChildProcess } from 'node:child_process';
@@ -15,7 +14,7 @@ import { scavenge } from '../../uct/index.ts';
 import { CHANNEL_STDIO, spawnProgram } from '../base/command-line.ts';
 import { cardEnvironment, openSharedNode, type SharedNode } from '../node-access/node.ts';
 
-/** Time after which ranks that have not ended after the first failure are killed. */
+/** Time after which ranks still running after the first failure are killed. */
 const END_TIMEOUT_NS = 10e9;
 /** Transports of ranks without cards. */
 const HOST_TLS = '^gaudi_cpy,gaudi_ipc';
@@ -24,19 +23,19 @@ const HOST_TLS = '^gaudi_cpy,gaudi_ipc';
 export interface RankRun<S, R> {
   /** Program of a rank: it calls runRankProgram. */
   readonly program: URL;
-  /** What all ranks run. */
+  /** Specification for all ranks. */
   readonly spec: S;
   readonly size: number;
   /** Whether ranks have cards. */
   readonly needsCards: boolean;
-  /** Takes a result of a rank. */
+  /** Called with each result of a rank. */
   readonly onResult: (result: R) => void;
 }
 
 /**
  * Runs all ranks.
- * @throws UcxError IO_ERROR with the failure of the first rank that failed by itself, or how it ended, and with the first failure at all if each names another
- *   rank; errors of opening the node
+ * @throws UcxError IO_ERROR with the failure of the rank that is the cause, or how it ended; with the first failure if each names another rank; errors of
+ * opening the node
  */
 export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
   const node = run.needsCards ? openSharedNode(undefined) : undefined;
@@ -55,7 +54,7 @@ async function runProcesses<S, R>(
 ): Promise<void> {
   const children: ChildProcess[] = [];
   let failure: string | undefined;
-  // The ranks that lose a rank may report before the message with its reason is read.
+  // Ranks that lose another rank may report before the message with the cause is read.
   let consequence: string | undefined;
   let killing = false;
   let timer: { cancel(): void } | undefined;
@@ -78,7 +77,7 @@ async function runProcesses<S, R>(
     try {
       child = startRank(program, { spec, rank, size }, node);
     } catch (error) {
-      // A lack of memory, for example: unlike others, it is no event. The ranks before it run already.
+      // A lack of memory, for example: unlike other errors, it is thrown. The previous ranks run already.
       fail(`rank ${rank} could not be started: ${error instanceof Error ? error.message : String(error)}`);
       return Promise.resolve();
     }
@@ -96,7 +95,7 @@ async function runProcesses<S, R>(
         fail(`rank ${rank} could not be started: ${error.message}`);
         resolve();
       });
-      // `close` follows the last message, `exit` may not.
+      // `close` follows the last message, `exit` may precede it.
       child.once('close', (code, signal) => {
         if (code !== 0 && !reported && !killing)
           fail(`rank ${rank} (pid ${child.pid}) ended ${signal === null ? `with code ${code}` : `by ${signal}`}`);
@@ -112,13 +111,13 @@ async function runProcesses<S, R>(
   if (reason !== undefined) throw statusError(Status.IO_ERROR, reason);
 }
 
-/** @throws the error of the system, if it is none that the process reports as an event */
+/** @throws the error of the system, if it is not one that the process reports as an event */
 function startRank<S>(program: URL, assignment: RankAssignment<S>, node: SharedNode | undefined): ChildProcess {
   const env = environmentOf(assignment.rank, node);
   return spawnProgram(program, [JSON.stringify(assignment)], { env, stdio: CHANNEL_STDIO });
 }
 
-/** The environment of a rank: with a card of its own, or shared where there are fewer cards than ranks. */
+/** The environment of a rank: with its own card, or with a shared one if there are fewer cards than ranks. */
 function environmentOf(rank: number, node: SharedNode | undefined): NodeJS.ProcessEnv {
   if (node === undefined) return { UCX_TLS: HOST_TLS, ...process.env };
   return cardEnvironment(node.cards[rank % node.cards.length]!, node.driver);
@@ -131,7 +130,7 @@ interface RankAssignment<S> {
   readonly size: number;
 }
 
-/** Message of a rank: a result, or the reason of its failure; `blamed` is the other rank that the error names, if it names one. */
+/** Message of a rank: a result, or the reason of its failure; `blamed` is the other rank in the error, if any. */
 type RankMessage<R> =
   | { readonly kind: 'result'; readonly result: R }
   | { readonly kind: 'failure'; readonly text: string; readonly blamed?: number | undefined };

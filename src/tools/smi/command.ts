@@ -42,7 +42,7 @@ type Printer = (cards: readonly SmiCard[], node: DriverNode) => string;
 /** The command. */
 export function smiCommand(): Command {
   const smi = new Command('smi')
-    .description('show the cards as hl-smi does: a table, values as CSV, details, topology, processes')
+    .description('show the cards in the formats of hl-smi: a table, values as CSV, details, topology, processes')
     .option('-L, --list-aips', 'list the cards')
     .option('-q, --query', 'all details of the cards')
     .addOption(
@@ -51,24 +51,24 @@ export function smiCommand(): Command {
     .addOption(
       suggestingOption(
         '-Q, --query-aip <names>',
-        `values as CSV, with commas between them: ${QUERY_NAMES.join(', ')}`,
+        `values as CSV, comma-separated: ${QUERY_NAMES.join(', ')}`,
         QUERY_NAMES,
       ),
     )
     .addOption(
-      suggestingOption('-f, --format <format>', 'format of -Q: csv, with noheader and nounits behind commas', [
-        'csv',
-        'csv,noheader',
-        'csv,noheader,nounits',
-      ]),
+      suggestingOption(
+        '-f, --format <format>',
+        'format of -Q: csv, csv,noheader, csv,nounits or csv,noheader,nounits',
+        ['csv', 'csv,noheader', 'csv,noheader,nounits'],
+      ),
     )
     .addOption(
       suggestingOption('-n <view>', 'network ports: link (up or down) or ports (internal or external)', PORT_VIEWS),
     )
-    .option('-P <ports>', 'ports of -n, with commas between them (with link: all internal ones)')
-    .option('-i, --device <pci addr>', 'one card only')
-    .option('-l, --loop [seconds]', `again after so many seconds (${LOOP_SECONDS_DEFAULT}), until it is interrupted`)
-    .addOption(new Option('--json', 'as JSON: all values, undefined ones left out'))
+    .option('-P <ports>', 'ports of -n, comma-separated (default with link: all internal ports)')
+    .option('-i, --device <pci addr>', 'show only this card')
+    .option('-l, --loop [seconds]', `repeat after this number of seconds (${LOOP_SECONDS_DEFAULT}), until interrupted`)
+    .addOption(new Option('--json', 'print JSON: all known values'))
     .option('--fw-versions', 'the firmware of the cards')
     .addOption(new Option('-r, --reset [card]').hideHelp())
     .addOption(new Option('-x, --xml [format]').hideHelp())
@@ -77,8 +77,8 @@ export function smiCommand(): Command {
     .action(run);
   smi
     .command('topo')
-    .description('links between cards; with -c and -N the processors and the memory near to each card')
-    .option('-c, --cpu', 'processors near to each card')
+    .description('show the links between cards; with -c and -N the nearest processors and memory of each card')
+    .option('-c, --cpu', 'nearest processors of each card')
     .option('-N, --numa', 'NUMA node of each card')
     .action(async ({ cpu = false, numa = false }: TopologyOptions, topo: Command) => {
       readArguments(topo, () => checkAlone(smi.opts<Options>()));
@@ -93,17 +93,17 @@ interface TopologyOptions {
   readonly numa?: boolean;
 }
 
-/** `topo` shows all cards, once. @throws UcxError ERR_INVALID_PARAM if there are options of other views */
+/** `topo` shows all cards, once. @throws UcxError ERR_INVALID_PARAM for options of other views */
 function checkAlone(options: Options): void {
   const [given] = Object.keys(options);
   if (given !== undefined)
-    throw invalidParam('topo', 'takes only -c and -N, behind it: it shows all cards, once', given);
+    throw invalidParam('topo', 'accepts only -c and -N, after topo: it shows all cards, once', given);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
   const [unknown] = command.args;
   if (unknown !== undefined) {
-    command.error(`unknown command '${unknown}': there is topo, and gaudi-ucx top shows the cards live`);
+    command.error(`unknown command '${unknown}': use topo for the topology, gaudi-ucx top for a live view`);
   }
   const { print, seconds } = readArguments(command, () => ({
     print: printerOf(options),
@@ -116,20 +116,22 @@ async function run(options: Options, command: Command): Promise<void> {
 function printerOf(options: Options): Printer {
   const { listAips, query, display, queryAip, format, n, P, json, fwVersions } = options;
   if (options.reset !== undefined) {
-    throw unsupported('-r: smi resets no card; gaudi-ucx node fault CARD hard-reset does, for a card of a node server');
+    throw unsupported(
+      '-r: smi does not reset cards; for a card of a node server use gaudi-ucx node fault CARD hard-reset',
+    );
   }
-  if (options.xml !== undefined) throw unsupported('-x: smi prints no XML; --json prints all values');
+  if (options.xml !== undefined) throw unsupported('-x: smi does not print XML; use --json for all values');
   const isDetailed = query === true || display !== undefined;
   const asked = [listAips, isDetailed, queryAip !== undefined, n !== undefined, json, fwVersions].filter(
     (each) => each,
   );
   if (asked.length > 1) {
-    throw invalidParam('-L, -q, -Q, -n, --json, --fw-versions', 'must not be given together', asked.length);
+    throw invalidParam('-L, -q, -Q, -n, --json, --fw-versions', 'must not be combined', asked.length);
   }
-  if (format !== undefined && queryAip === undefined) throw invalidParam('-f', 'must be given with -Q', format);
+  if (format !== undefined && queryAip === undefined) throw invalidParam('-f', 'must be used with -Q', format);
   if (fwVersions === true) return (cards) => firmwareLines(cards).join('\n');
   if (json === true) return (cards) => JSON.stringify(cards, undefined, 2);
-  if (P !== undefined && n === undefined) throw invalidParam('-P', 'must be given with -n', P);
+  if (P !== undefined && n === undefined) throw invalidParam('-P', 'must be used with -n', P);
   if (n !== undefined) {
     const [view, chosen] = [readPortView(n), P === undefined ? undefined : readPorts(P)];
     return (cards) => portLines(cards, view, chosen).join('\n');
@@ -160,7 +162,7 @@ function secondsOf(loop: string | true | undefined): number | undefined {
   const text = loop === true ? LOOP_SECONDS_DEFAULT : loop;
   const value = Number(text);
   if (/^\d+(\.\d+)?$/.test(text) && value >= 0.1 && value <= LOOP_SECONDS_MAX) return value;
-  throw invalidParam('-l', `must be seconds from 0.1 to ${LOOP_SECONDS_MAX}`, text);
+  throw invalidParam('-l', `must be a number of seconds from 0.1 to ${LOOP_SECONDS_MAX}`, text);
 }
 
 /** Prints once, or repeatedly until a signal. */
@@ -173,7 +175,7 @@ async function show(print: Printer, device: string | undefined, seconds: number 
   // The reader has closed the pipe, as head does.
   process.stdout.on('error', stop);
   try {
-    // Beside the output, which programs parse.
+    // On standard error, because programs parse standard output.
     const notice = emulationNotice(program, node);
     if (notice !== undefined) process.stderr.write(`${notice}\n`);
     do {
@@ -200,7 +202,7 @@ function chosenCards(cards: SmiCard[], node: DriverNode, device: string | undefi
   return chosen;
 }
 
-/** The time as date(1) prints it, without the comma of the form of HTTP: it is a field of CSV. */
+/** The time as date(1) prints it, without the comma of the HTTP form, because it is a CSV field. */
 function timeText(): string {
   const [day, date, month, year, time] = new Date(wallClockMs()).toUTCString().replace(',', '').split(' ');
   return `${day} ${month} ${date} ${time} UTC ${year}`;

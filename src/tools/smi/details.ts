@@ -6,7 +6,7 @@ import { linkText, sideText } from './smi-table.ts';
 
 type Field = readonly [name: string, value: string | number | undefined];
 
-/** Sections by their names for `-d`. FAN and similar sections exist for scripts of other cards; Gaudi cards have no values for them. */
+/** Sections by their names for `-d`. FAN and similar sections exist for scripts written for other cards; Gaudi cards have no values for them. */
 const SECTIONS: Readonly<Record<string, readonly [title: string, fields: (card: SmiCard) => readonly Field[]]>> = {
   PRODUCT: [
     'Product',

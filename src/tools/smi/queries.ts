@@ -17,7 +17,7 @@ const NS_PER_US = 1000;
 
 /** A value of a card. */
 interface Query {
-  /** Behind the value, and in brackets behind the name; undefined for none. */
+  /** Unit, printed after the value, and in brackets after the name; undefined for none. */
   readonly unit?: string;
   readonly read: (card: SmiCard, time: string) => string | number | undefined;
 }
@@ -77,11 +77,11 @@ export interface CsvFormat {
   readonly units: boolean;
 }
 
-/** Reads names with commas between them. @throws UcxError ERR_INVALID_PARAM that names the one that does not exist */
+/** Reads comma-separated names. @throws UcxError ERR_INVALID_PARAM that names the unknown one */
 export function readQueries(text: string): string[] {
   const names = text.split(',').map((name) => name.trim());
   const unknown = names.find((name) => !Object.hasOwn(QUERIES, name));
-  if (unknown !== undefined) throw invalidParam('-Q', `must be names of ${QUERY_NAMES.join(', ')}`, unknown);
+  if (unknown !== undefined) throw invalidParam('-Q', `must be names from ${QUERY_NAMES.join(', ')}`, unknown);
   return names;
 }
 
@@ -89,7 +89,7 @@ export function readQueries(text: string): string[] {
 export function readFormat(text: string): CsvFormat {
   const [kind, ...flags] = text.split(',').map((word) => word.trim());
   if (kind !== 'csv' || flags.some((flag) => flag !== 'noheader' && flag !== 'nounits')) {
-    throw invalidParam('-f', 'must be csv, with noheader or nounits behind commas', text);
+    throw invalidParam('-f', 'must be csv, csv,noheader, csv,nounits or csv,noheader,nounits', text);
   }
   return { header: !flags.includes('noheader'), units: !flags.includes('nounits') };
 }

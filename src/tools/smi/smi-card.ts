@@ -1,4 +1,4 @@
-/** Cards of `gaudi-ucx smi`: values of the driver, of sysfs and of sensors; undefined for unknown values. It opens control nodes only. */
+/** Cards of `gaudi-ucx smi`: values of the driver, of sysfs and of sensors; undefined for unknown values. Only control nodes are opened. */
 
 import {
   type CardEntry,
@@ -27,14 +27,14 @@ import { askCard } from '../node-access/card.ts';
 export interface SmiCard {
   /** Logical index; undefined for a card that GAUDI_MAPPING_TABLE leaves out. */
   readonly index: number | undefined;
-  /** Undefined for a card that has lost its device node with its driver. */
+  /** Undefined for a card whose device node was removed by the driver. */
   readonly minor: number | undefined;
   readonly busId: string;
   readonly state: string;
   readonly emulated: boolean;
   readonly name: string | undefined;
   readonly moduleId: number | undefined;
-  /** NUMA node of the card; undefined if the platform does not tell. */
+  /** NUMA node of the card; undefined if the platform does not report it. */
   readonly numaNode: number | undefined;
   readonly driverVersion: string | undefined;
   readonly firmware: string | undefined;
@@ -50,7 +50,7 @@ export interface SmiCard {
   readonly utilization: number | undefined;
   readonly clockMhz: number | undefined;
   readonly clockMaxMhz: number | undefined;
-  /** Nanoseconds for which the clock was throttled. */
+  /** Nanoseconds with a throttled clock. */
   readonly powerThrottleNs: number | undefined;
   readonly thermalThrottleNs: number | undefined;
   /** Whether HBM rows wait for replacement. */
@@ -69,7 +69,7 @@ const MICROWATT_PER_WATT = 1e6;
 const MILLIWATT_PER_WATT = 1e3;
 const COMMAND_LENGTH_MAX = 200;
 
-/** Reads all cards of a node, also removed ones. @param cards by logical index */
+/** Reads all cards of a node, including removed ones. @param cards by logical index */
 export function readSmiCards(node: DriverNode, cards: readonly NamedCard[] = namedCards(node)): SmiCard[] {
   return cards.map((card) => {
     const { index, minor, busId, entry, absence } = card;
@@ -79,7 +79,7 @@ export function readSmiCards(node: DriverNode, cards: readonly NamedCard[] = nam
   });
 }
 
-/** A card that does not answer, without its names. */
+/** A card that cannot be queried, without its names. */
 const UNKNOWN_CARD: Omit<SmiCard, 'index' | 'minor' | 'busId' | 'state' | 'emulated'> = {
   name: undefined,
   moduleId: undefined,
@@ -143,7 +143,7 @@ function cardOf(node: DriverNode, all: readonly NamedCard[], entry: CardEntry, i
   };
 }
 
-/** Values of the driver. A card in reset refuses some queries. */
+/** Values of the driver. In reset, some queries fail. */
 function answersOf(node: DriverNode, control: ControlDevice) {
   const info = getHwIpInfo(control);
   const usage = unlessRefused(() => getDramUsage(control));
@@ -154,7 +154,7 @@ function answersOf(node: DriverNode, control: ControlDevice) {
   return {
     name: info.cardName || undefined,
     moduleId: info.moduleId,
-    // A card without a meter answers 0.
+    // A card without a meter reports 0.
     power: milliwatt ? milliwatt / MILLIWATT_PER_WATT : undefined,
     memoryBytes: Number(info.dramSize),
     memoryUsedBytes: usage && Math.max(0, Number(info.dramSize) - Number(usage.dramFreeMem)),

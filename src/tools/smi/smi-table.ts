@@ -1,6 +1,6 @@
 /**
- * The table of `gaudi-ucx smi`, with the columns of hl-smi. The output of `smi -n`: the network ports of the cards, in the form of hl-smi. The output
- * of `smi topo`: links between cards as a matrix, and the processors and memory near to each card.
+ * Tables of `gaudi-ucx smi` in the form of hl-smi: the cards, the network ports (`smi -n`), and links between cards, nearest processors and memory (`smi
+ * topo`).
  */
 
 import { readFileSync } from 'node:fs';
@@ -92,7 +92,7 @@ function mib(bytes: number): string {
   return `${Math.round(bytes / MIB)}MiB`;
 }
 
-/** Views of ports for `-n`: states of the links, or places that the ports lead to. */
+/** Views of ports for `-n`: states of the links, or whether ports are internal or external. */
 export const PORT_VIEWS = ['link', 'ports'] as const;
 /** One of them. */
 export type PortView = (typeof PORT_VIEWS)[number];
@@ -105,7 +105,7 @@ export function linkText({ linkUp }: NicPort): string {
   return linkUp ? 'UP' : 'DOWN';
 }
 
-/** Where a port leads: to a card of the server, or out of it. */
+/** Whether a port is internal, to a card of the server, or external. */
 export function sideText({ external }: NicPort): string {
   return external ? 'external' : 'internal';
 }
@@ -117,16 +117,16 @@ export function readPortView(text: string): PortView {
   return view;
 }
 
-/** Reads the argument of `-P`: numbers with commas between them. @throws UcxError ERR_INVALID_PARAM */
+/** Reads the argument of `-P`: comma-separated numbers. @throws UcxError ERR_INVALID_PARAM */
 export function readPorts(text: string): ReadonlySet<number> {
   const words = text.split(',');
   if (words.every((word) => /^\d{1,2}$/.test(word) && Number(word) < PORTS_MAX)) return new Set(words.map(Number));
-  throw invalidParam('-P', `must be ports from 0 to ${PORTS_MAX - 1} with commas between them`, text);
+  throw invalidParam('-P', `must be ports from 0 to ${PORTS_MAX - 1}, comma-separated`, text);
 }
 
 /**
- * A line for each port, under the bus id of its card where there are several.
- * @param chosen ports to print; by default all, or with `link`, as hl-smi, those that lead to other cards
+ * A line for each port, below the bus id of its card if there are several cards.
+ * @param chosen ports to print; by default all, or with `link`, as in hl-smi, the internal ones
  * @throws UcxError ERR_INVALID_PARAM for a chosen port that a card does not have
  */
 export function portLines(
@@ -165,7 +165,7 @@ export function linkMatrix(cards: readonly SmiCard[]): string {
       return link === undefined ? UNKNOWN : `${link.up}/${link.total}`;
     }),
   ]);
-  return `${formatTable([head, ...rows])}\n\nLinks that are up, of all links of 100 GbE between two cards; X: the card itself`;
+  return `${formatTable([head, ...rows])}\n\nNumber of links that are up, of all 100 GbE links between two cards; X: the card itself`;
 }
 
 /** A row for each module, with the columns of hl-smi. @param sysRoot mount point of sysfs */
@@ -184,7 +184,7 @@ function cpusOf(numaNode: number | undefined, sysRoot: string): string {
   try {
     return readFileSync(join(sysRoot, `devices/system/node/node${numaNode}/cpulist`), 'utf8').trim() || UNKNOWN;
   } catch (error) {
-    // A container may hide the processors of other nodes.
+    // A container may hide the processors of other NUMA nodes.
     if (asError(error).syscall === undefined) throw error;
     return UNKNOWN;
   }

@@ -177,7 +177,7 @@ describe('-Q', () => {
     });
   });
 
-  it('leaves out the header and the units where it is told so, and keeps the order of the names', () => {
+  it('leaves out the header and the units with noheader and nounits, and keeps the order of the names', () => {
     const cards = readSmiCards(scriptedNode());
     const names = ['power.max', 'index', 'power.draw'];
     expect(queryLines(cards, names, readFormat('csv,nounits'), 'now')).toEqual([

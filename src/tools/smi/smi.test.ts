@@ -86,7 +86,7 @@ describe('smi', () => {
     expect(cards).toEqual([]);
     expect(smiTable(cards, { version: '1', driverVersion: undefined, emulated: false })).toContain('Driver Version:');
     expect(queryLines(cards, ['index'], readFormat('csv'), TIME)).toEqual(['index']);
-    expect(linkMatrix(cards)).toContain('Links');
+    expect(linkMatrix(cards)).toContain('Number of links');
     node.close();
   });
 
@@ -170,9 +170,9 @@ describe('queries', () => {
   });
 
   it.each([
-    [() => readQueries('index,memory.usd'), /-Q must be names of timestamp, .*got "memory.usd"/],
-    [() => readQueries(''), /-Q must be names of/],
-    [() => readQueries('constructor'), /-Q must be names of/],
+    [() => readQueries('index,memory.usd'), /-Q must be names from timestamp, .*got "memory.usd"/],
+    [() => readQueries(''), /-Q must be names from/],
+    [() => readQueries('constructor'), /-Q must be names from/],
     [() => readFormat('xml'), /-f must be csv/],
     [() => readFormat('csv,header'), /-f must be csv/],
   ])('refuse what does not exist (%#)', (read, message) => {

@@ -9,7 +9,7 @@ interface Column {
   readonly title: string;
   readonly width: number;
   readonly isText: boolean;
-  /** Columns of low rank are shown first. */
+  /** Columns of low rank have priority. */
   readonly rank: number;
   readonly cell: (card: TopCard) => string;
 }
@@ -43,7 +43,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'process', width: 48, isText: true, rank: 8, cell: ({ command }) => command ?? '-' },
 ];
 
-/** The columns that fit, with one blank between them, in their order. */
+/** The columns that fit, separated by one blank, in their order. */
 export function fittingColumns(columns: number): readonly Column[] {
   const chosen: Column[] = [];
   let used = -1;
@@ -74,7 +74,7 @@ function rowOf(columns: readonly Column[], textOf: (column: Column) => string): 
     .join(' ');
 }
 
-/** The process that has the card; `in use` where it is not known. */
+/** The process that has opened the card; `in use` if unknown. */
 function ownerOf({ pid, inUse }: TopCard): string {
   return pid === undefined ? (inUse ? 'in use' : '-') : String(pid);
 }
@@ -87,12 +87,12 @@ function rounded(value: number | undefined): string {
   return value === undefined ? '-' : String(Math.round(value));
 }
 
-/** Number of errors of a card: resets, refused submissions, recorded faults, and one if it is not operational. */
+/** Number of errors of a card: resets, rejected submissions, recorded faults, and one if it is not operational. */
 export function errorsOf({ hardResets, refusedSubmissions, faults, status }: TopCard): number {
   return hardResets + refusedSubmissions + faults.length + (status === OPERATIONAL ? 0 : 1);
 }
 
-/** Formats a number such as `1.2G` with at most six characters; a dash if there is no counter. */
+/** Formats a number such as `1.2G` with at most six characters; a dash without a counter. */
 export function rateText(bytesPerSecond: number | undefined): string {
   if (bytesPerSecond === undefined) return '-';
   let value = bytesPerSecond;

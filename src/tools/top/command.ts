@@ -1,4 +1,4 @@
-/** Command `gaudi-ucx top`: live view of memory, engines, throughput, links and errors of the cards of a node. It opens control nodes only. */
+/** Command `gaudi-ucx top`: live view of memory, engines, throughput, links and errors of the cards of a node. Only control nodes are opened. */
 
 import { Command } from 'commander';
 import { cardsOf, openShownNode } from '../../assembly/open-node.ts';
@@ -27,9 +27,9 @@ interface Options {
 /** The command. */
 export function topCommand(): Command {
   return new Command('top')
-    .description('show the cards live: HBM, engines, throughput, links, errors; q ends it')
-    .option('--once', 'one picture, with the rates of one interval, then end')
-    .option('--json', 'a line of JSON for each interval, for scripts')
+    .description('show a live view of the cards: HBM, engines, throughput, links, errors; q quits')
+    .option('--once', 'print the view once, with the rates of one interval')
+    .option('--json', 'print a line of JSON for each interval, for scripts')
     .option('--interval <time>', 'time between two samples, such as 500ms', '1s')
     .action(run);
 }
@@ -131,7 +131,7 @@ class View {
 
   #press(key: Key): void {
     if (key === 'quit') this.#end.abort();
-    // A terminal in raw mode leaves it to the program to stop the job.
+    // In raw mode, the program itself must stop its job.
     else if (key === 'suspend') process.kill(0, 'SIGTSTP');
     else if (key === 'sort') this.#sort = (this.#sort + 1) % SORT_ORDERS.length;
     else this.#scroll = Math.max(0, this.#scroll + (key === 'up' ? -1 : 1));
@@ -175,7 +175,7 @@ function onStops(screen: LiveScreen, draw: () => void): () => void {
   return () => process.off('SIGTSTP', stop).off('SIGCONT', proceed);
 }
 
-/** Whether standard output is a terminal that has a cursor. */
+/** Whether standard output is a terminal with a cursor. */
 function hasScreen(term: string | undefined): boolean {
   return process.stdout.isTTY === true && term !== undefined && term !== '' && term !== 'dumb';
 }

@@ -24,7 +24,7 @@ export type SortOrder = (typeof SORT_ORDERS)[number];
 /** Choices of the user. */
 export interface View {
   readonly sort: SortOrder;
-  /** Lines of the scrolling part that are above the screen. */
+  /** Number of lines of the scrolling area above the screen. */
   readonly scroll: number;
   /** Whether the view is interactive: it then has colours and a line with the keys. */
   readonly isLive: boolean;
@@ -46,7 +46,7 @@ interface Line {
   readonly isError: boolean;
 }
 
-/** The lines, none longer than the screen is wide and no more than it is high; without trailing blanks. */
+/** The lines, cut to the size of the screen; without trailing blanks. */
 export function renderTop(model: TopModel, title: string, screen: Screen, view: View = PLAIN_VIEW): string[] {
   const columns = fittingColumns(screen.columns);
   const fixed = [titleLine(model, title, screen), noticeLine(model, view), titleRow(columns)].map(plain);
@@ -83,11 +83,13 @@ function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title:
   return `${left.padEnd(Math.max(left.length + 1, columns - title.length))}${title}`;
 }
 
-/** The help for the keys, and a notice when the node is emulated by this process. */
+/** The help for the keys, and a notice if this process emulates the node. */
 function noticeLine({ emulated, serverPid, driverVersion }: TopModel, { isLive, sort }: View): string {
   // Emulated cards behind device nodes have a driver version.
   const isOwn = emulated && serverPid === undefined && driverVersion === undefined;
-  const notice = isOwn ? "this process's own emulated node: no other program uses it (gaudi-ucx node up)" : '';
+  const notice = isOwn
+    ? 'emulated node of this process: other programs cannot use it (start a shared one by gaudi-ucx node up)'
+    : '';
   if (!isLive) return notice;
   const keys = `q quit, s sort: ${sort}, up and down scroll`;
   return isOwn ? `${keys}; ${notice}` : keys;
@@ -106,7 +108,7 @@ function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[]
 
 /** The matrix of links: number of links that are up, an exclamation mark if some are down, and their traffic. */
 function linkLines({ cards, links }: TopModel): Line[] {
-  if (cards.length === 0) return [plain('no cards: the node has none, or is gone')];
+  if (cards.length === 0) return [plain('no cards: the node has none, or is closed')];
   if (links.length === 0) return [plain('links: not reported by this driver')];
   const total = Math.max(...links.map((link) => link.total));
   const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map((card) => `to ${shortNameOf(card)}`.padStart(CELL)).join('')}`;
@@ -119,7 +121,7 @@ function linkLines({ cards, links }: TopModel): Line[] {
   return [plain(header), ...rows];
 }
 
-/** The index of a card; for one that GAUDI_MAPPING_TABLE leaves out its module, which is in the table of the cards. */
+/** The index of a card; its module id if GAUDI_MAPPING_TABLE omits the card. Both are in the table of the cards. */
 function shortNameOf({ index, moduleId }: TopCard): string {
   return index === undefined ? `m${moduleId ?? '?'}` : String(index);
 }
@@ -137,7 +139,7 @@ function enginesLine({ cards }: TopModel): string {
   return `engines busy: ${busy.map((card) => `${nameOf(card)}: ${card.busyEngines.join(',')}`).join('; ')}`;
 }
 
-/** The name of a card whose device node and bus id are in the table. */
+/** The name of a card, short because device node and bus id are in the table. */
 function nameOf({ index, busId }: TopCard): string {
   return `card ${index ?? busId}`;
 }

@@ -10,7 +10,7 @@ const LEAVE = '\u001b[?25h\u001b[?1049l';
 const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
-/** Input of the terminal for each key. An escape character alone quits; escape sequences begin with one. */
+/** Keys by terminal input. A single escape character quits; escape sequences begin with one. */
 const KEYS: ReadonlyMap<string, Key> = new Map([
   ['q', 'quit'],
   ['Q', 'quit'],
@@ -66,7 +66,7 @@ export class LiveScreen {
   /**
    * Switches to the alternate screen. {@link close} restores the terminal.
    * @param onPressed called for q, Escape and Ctrl-C (`quit`), Ctrl-Z (`suspend`), s (`sort`), and the arrow keys or k and j (`up`, `down`)
-   * @param onResize called when the screen has another size
+   * @param onResize called when the size of the screen changes
    */
   constructor(terminal: Terminal, onPressed: (key: Key) => void, onResize: () => void) {
     this.#terminal = terminal;
@@ -80,7 +80,7 @@ export class LiveScreen {
     if (this.#open) return;
     this.#open = true;
     const { input, output } = this.#terminal;
-    // The mode comes first: it stops a program in the background, before anything of the terminal has changed.
+    // The mode is set first: in the background this stops the program, before anything on the terminal has changed.
     if (input.isTTY === true) {
       input.setRawMode?.(true);
       input.on('data', this.#onKey);

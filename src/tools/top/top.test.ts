@@ -91,7 +91,10 @@ describe('samples', () => {
     sampler.sample();
     node.close();
     expect(() => sampler.sample()).toThrow(
-      expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE', message: expect.stringContaining('is gone') as string }),
+      expect.objectContaining({
+        code: 'ERR_NODE_UNREACHABLE',
+        message: expect.stringContaining('is closed') as string,
+      }),
     );
     close();
   });
@@ -285,7 +288,9 @@ describe('the picture', () => {
     expect(lines[1]).toBe('q quit, s sort: card, up and down scroll');
     expect([lines[3]!.slice(0, 9), lines[3]!.slice(-5)]).toEqual(['\u001b[31m   0', '\u001b[39m']);
     const own = { ...widest(), serverPid: undefined };
-    expect(renderTop(own, '', SMALLEST_SCREEN)[1]).toMatch(/^this process's own emulated node: no other program/);
+    expect(renderTop(own, '', SMALLEST_SCREEN)[1]).toMatch(
+      /^emulated node of this process: other programs cannot use it/,
+    );
     const sound = { ...own.cards[0]!, faults: [], hardResets: 0, refusedSubmissions: 0 };
     expect(renderTop({ ...own, cards: [sound] }, '', SMALLEST_SCREEN, live)[3]).toMatch(/^ {3}0 /);
   });

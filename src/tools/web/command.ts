@@ -19,8 +19,8 @@ interface Options {
 /** The command. */
 export function webCommand(): Command {
   return new Command('web')
-    .description('show the node, its processes and their traffic on a page of this machine, live')
-    .option('--port <port>', 'TCP port of 127.0.0.1; 0 for a free one', WEB_PORT)
+    .description('serve a live web page with the node, its processes and their traffic, on this host')
+    .option('--port <port>', 'TCP port on 127.0.0.1; 0 for any free port', WEB_PORT)
     .option('--interval <time>', 'time between two samples, such as 500ms', '1s')
     .action(run);
 }
@@ -43,7 +43,7 @@ async function run(options: Options, command: Command): Promise<void> {
 
 /**
  * Serves the page until the signal fires.
- * @throws UcxError ERR_WEB_PAGE, ERR_NODE_UNREACHABLE; Error of listening
+ * @throws UcxError ERR_WEB_PAGE, ERR_NODE_UNREACHABLE; the error of listen(2)
  */
 export async function serveWeb(
   program: Program,
@@ -52,7 +52,7 @@ export async function serveWeb(
   signal: AbortSignal,
 ): Promise<void> {
   const session = await WebSession.open(program, web, port);
-  const use = web.driver === undefined ? '' : `programs that use its cards: UCX_GAUDI_DRIVER=${web.driver}\n`;
+  const use = web.driver === undefined ? '' : `to use its cards, start programs with UCX_GAUDI_DRIVER=${web.driver}\n`;
   process.stdout.write(`${use}${session.server.url}\n`);
   try {
     await session.run(intervalNs, signal);

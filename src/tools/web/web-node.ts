@@ -1,4 +1,4 @@
-/** Node of the page: real cards, a running node server, or a node server of this process, which programs can use. TCP port of the page. */
+/** Node of the page: real cards, a running node server, or a node server in this process, which programs can use. Also the TCP port of the page. */
 
 import { type Fault, type NodeServer, RemoteNode } from '../../assembly/node-server.ts';
 import { openShownNode } from '../../assembly/open-node.ts';
@@ -16,7 +16,7 @@ export class WebNode {
   readonly inject: ((minor: number, fault: Fault) => void) | undefined;
   readonly #onClose: () => void | Promise<void>;
 
-  /** @param onClose ends what was opened for the page */
+  /** @param onClose releases resources that were opened for the page */
   constructor(node: DriverNode, driver: string | undefined, onClose: () => void | Promise<void>) {
     this.node = node;
     this.driver = driver;
@@ -33,13 +33,13 @@ function isEmulated(node: DriverNode): node is RemoteNode | NodeServer['node'] {
   return node.kind === 'emulator';
 }
 
-/** The node of a server of this process, which its owner ends. */
+/** The node of a server in this process, which its owner closes. */
 export function webNodeOf(server: NodeServer, socketPath: string): WebNode {
   return new WebNode(server.node, `emulator:${socketPath}`, () => {});
 }
 
 /**
- * Opens the node that UCX_GAUDI_DRIVER selects; one that would be emulated in this process gets a server.
+ * Opens the node that UCX_GAUDI_DRIVER selects; a node that would be emulated in this process gets a server.
  * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED, ERR_INVALID_PARAM; SyscallError
  */
 export function openWebNode(program: Program): WebNode {
@@ -57,7 +57,7 @@ export function openWebNode(program: Program): WebNode {
 export const WEB_PORT = '9480';
 const PORT_MAX = 65_535;
 
-/** The port that an option names; 0 for a free one. @throws UcxError ERR_INVALID_PARAM */
+/** The port of an option; 0 for any free port. @throws UcxError ERR_INVALID_PARAM */
 export function webPortOf(name: string, text: string): number {
   const port = Number(text);
   if (/^\d+$/.test(text) && port <= PORT_MAX) return port;

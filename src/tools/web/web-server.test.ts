@@ -164,7 +164,10 @@ describe('the server of the page', () => {
 
   it('has a bound on pages', async () => {
     const streams = await Promise.all(Array.from({ length: CLIENTS_MAX }, open));
-    expect(await ask(withToken('/events'))).toMatchObject({ status: 503, text: 'too many pages are open\n' });
+    expect(await ask(withToken('/events'))).toMatchObject({
+      status: 503,
+      text: 'too many pages are open: close one\n',
+    });
     for (const stream of streams) stream.destroy();
   });
 

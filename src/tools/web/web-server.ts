@@ -1,7 +1,7 @@
 /**
- * HTTP server of the page, on loopback only: files, stream of models, actions. Server-sent events for several clients, each of which receives the
- * newest model. Models are not queued for a slow client; a client that never reads is disconnected. Access rules of the server of the page: a request
- * must name a loopback host, come from the own page, and have the token of the URL. Files of the page, which the build places beside the program.
+ * HTTP server of the page, on loopback only: files, a stream of models as server-sent events, and actions. Each client receives the newest model; models are
+ * not queued for a slow client, and a client that never reads is disconnected. A request must name a loopback host, come from the page itself, and have the
+ * token of the URL.
  */
 
 import { createHash, timingSafeEqual } from 'node:crypto';
@@ -28,18 +28,18 @@ const REQUEST_TIMEOUT_MS = 10_000;
 const BODY_BYTES_MAX = 4096;
 /** Base of the paths of requests. */
 const BASE = 'http://127.0.0.1';
-/** Header with the token, of requests that change something. */
+/** Header with the token, for requests that change state. */
 export const TOKEN_HEADER = 'x-gaudi-ucx-token';
 
-/** Actions of the page. They throw UcxError if they refuse a request. */
+/** Actions of the page. They throw UcxError if a request is rejected. */
 export interface WebActions {
-  /** Injects a fault: the fields `card` and those of the fault. @returns a sentence that describes it */
+  /** Injects a fault. @param request the card, and the fields of the fault @returns a sentence that describes it */
   injectFault(request: unknown): string;
   /** Starts the demo's exchange. @returns a sentence */
   startExchange(): string;
 }
 
-/** Parts of a server. */
+/** Options of a server. */
 export interface WebServerOptions {
   readonly files: ReadonlyMap<string, PageFile>;
   readonly token: string;
@@ -64,7 +64,7 @@ export class WebServer {
     this.#server.headersTimeout = REQUEST_TIMEOUT_MS;
   }
 
-  /** Listens on 127.0.0.1. @param port 0 for a free one. @throws Error of the system call */
+  /** Listens on 127.0.0.1. @param port 0 for any free port. @throws Error of the system call */
   static async listen(options: WebServerOptions, port: number): Promise<WebServer> {
     const web = new WebServer(options);
     web.#server.listen(port, '127.0.0.1');
@@ -108,7 +108,7 @@ export class WebServer {
     const isAction = pathname === '/fault' || pathname === '/exchange';
     if (method !== (isAction ? 'POST' : 'GET')) {
       response.setHeader('allow', isAction ? 'POST' : 'GET');
-      return refuse(response, 405, `${pathname} has no method ${method}`);
+      return refuse(response, 405, `method ${method} is not supported for ${pathname}`);
     }
     const file = files.get(pathname);
     // Scripts and styles are files of the package and need no token.
@@ -119,14 +119,14 @@ export class WebServer {
     if (file !== undefined) return send(response, file);
     if (pathname === '/events') return this.#stream(response);
     if (isAction) return this.#act(pathname, request, response);
-    return refuse(response, 404, `there is no ${pathname}`);
+    return refuse(response, 404, `${pathname} does not exist`);
   }
 
   #stream(response: ServerResponse): void {
     response.setHeader('content-type', 'text/event-stream');
     if (!this.#events.add(response)) {
       response.removeHeader('content-type');
-      refuse(response, 503, 'too many pages are open');
+      refuse(response, 503, 'too many pages are open: close one');
       return;
     }
     response.flushHeaders();
@@ -135,7 +135,7 @@ export class WebServer {
   async #act(pathname: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { actions } = this.#options;
     const text = await bodyOf(request);
-    if (text === undefined) return refuse(response, 413, `a request has at most ${BODY_BYTES_MAX} bytes`);
+    if (text === undefined) return refuse(response, 413, `the request is longer than ${BODY_BYTES_MAX} bytes`);
     try {
       const done = pathname === '/fault' ? actions.injectFault(JSON.parse(text)) : actions.startExchange();
       response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8' }).end(done);
@@ -169,9 +169,9 @@ async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
 
 /** Maximum number of clients. */
 export const CLIENTS_MAX = 16;
-/** Bytes that may wait for a client before it misses a model. */
+/** Limit of unsent bytes per client, beyond which it misses models. */
 const BACKLOG_BYTES_MAX = 1 << 20;
-/** Time after which a client that has not read is ended. */
+/** Time after which a client that does not read is disconnected. */
 const STALLED_NS_MAX = 30e9;
 
 interface Client {
@@ -212,7 +212,7 @@ export class EventStream {
     for (const client of this.#clients) this.#sendTo(client, event);
   }
 
-  /** Ends all. */
+  /** Disconnects all clients. */
   close(): void {
     for (const { response } of this.#clients) response.destroy();
     this.#clients.clear();
@@ -232,7 +232,7 @@ export class EventStream {
   }
 }
 
-/** Headers of every answer: nothing of another host is loaded, and no other page contains or reads this one. */
+/** Headers of every response: the page loads nothing from other hosts, and no other page can embed or read it. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -243,38 +243,41 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
 };
 
-/** The names by which a browser of this machine reaches the server. */
+/** The host names of this server for browsers on this host. */
 const HOSTS = ['127.0.0.1', 'localhost'];
 
-/** Refusal of a request: HTTP status and reason. */
+/** Rejection of a request: HTTP status and reason. */
 export interface Refusal {
   readonly status: 401 | 403;
   readonly reason: string;
 }
 
 /**
- * Checks where a request comes from. A page of another host whose name was made to resolve to this machine (DNS rebinding) has that name as Host.
+ * Checks the origin of a request. Prevents DNS rebinding: a web page whose host name resolves to this host sends that name as Host.
  * @param port of the server
  */
 export function checkSource({ host, origin }: IncomingHttpHeaders, port: number): Refusal | undefined {
   if (host === undefined || !HOSTS.some((name) => host === `${name}:${port}`)) {
-    return { status: 403, reason: `this server is reached as http://127.0.0.1:${port} only` };
+    return { status: 403, reason: `this server accepts requests only for http://127.0.0.1:${port}` };
   }
   if (origin !== undefined && origin !== `http://${host}`) {
-    return { status: 403, reason: 'requests of other pages are not answered' };
+    return { status: 403, reason: 'requests from other pages are rejected' };
   }
   return undefined;
 }
 
 /** Checks the token of a request. */
 export function checkToken(given: string | null | undefined, token: string): Refusal | undefined {
-  // Digests have one length, so that the comparison takes the same time for every token.
+  // Digests have equal lengths, so that the comparison takes the same time for every token.
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   if (typeof given === 'string' && timingSafeEqual(digest(given), digest(token))) return undefined;
-  return { status: 401, reason: 'the token is missing or wrong: use the whole address that gaudi-ucx web has printed' };
+  return {
+    status: 401,
+    reason: 'the token is missing or wrong: use the complete address that gaudi-ucx web has printed',
+  };
 }
 
-/** A file as it is sent. */
+/** A file of the page, ready to be sent. */
 interface PageFile {
   readonly type: string;
   readonly bytes: Buffer;
@@ -286,7 +289,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
 };
 
-/** Folder of the files, seen from a bundle of the package. */
+/** Folder of the files, relative to a bundle of the package. */
 const FOLDER = fileURLToPath(new URL('../web', import.meta.url));
 
 /**

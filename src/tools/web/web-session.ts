@@ -1,6 +1,6 @@
 /**
- * Session of the page: samples the node and queries the processes periodically while a browser shows the page, and runs its actions. Exchange of the
- * demonstration as a child process, at most one at a time. The page shows its traffic like that of any program.
+ * Session of the page: samples the node and queries the processes periodically while a browser shows the page, and runs its actions. The exchange of the
+ * demonstration runs as a child process, at most one at a time, and the page shows its traffic like that of any program.
  */
 
 import type { ChildProcess } from 'node:child_process';
@@ -21,7 +21,7 @@ import { faultSentence } from '../node-access/fault.ts';
 import type { WebNode } from './web-node.ts';
 import { readPageFiles, type WebActions, WebServer } from './web-server.ts';
 
-/** Time that a process may take to answer. */
+/** Timeout for the reply of a process. */
 const INSPECT_TIMEOUT_NS = 500e6;
 const TOKEN_BYTES = 18;
 
@@ -64,7 +64,7 @@ export class WebSession {
 
   /**
    * Shows models until the signal fires, or the owner of the node closes it.
-   * @throws UcxError ERR_NODE_UNREACHABLE when the node is gone
+   * @throws UcxError ERR_NODE_UNREACHABLE if the node is closed
    */
   async run(intervalNs: number, signal: AbortSignal): Promise<void> {
     try {
@@ -110,7 +110,7 @@ export class WebSession {
 
 /** Injects the fault of a request. @throws UcxError ERR_INVALID_PARAM */
 function injectFault({ inject, node }: WebNode, request: unknown): string {
-  if (inject === undefined) throw invalidParam('fault', 'must be of an emulated node', 'real cards');
+  if (inject === undefined) throw invalidParam('fault', 'must be a fault of an emulated node', 'real cards');
   if (typeof request !== 'object' || request === null) throw invalidParam('request', 'must be an object', request);
   const { card, ...fields }: Readonly<Record<string, unknown>> = { ...request };
   const cards = namedCards(node);
@@ -123,12 +123,12 @@ function injectFault({ inject, node }: WebNode, request: unknown): string {
     inject(card, fault);
   } catch (error) {
     if (isUcxError(error) || !(error instanceof Error)) throw error;
-    throw invalidParam('fault', `must be possible now: ${error.message}`, fields['kind']);
+    throw invalidParam('fault', `must be possible in the current state: ${error.message}`, fields['kind']);
   }
   return faultSentence(node, cards, card, fault);
 }
 
-/** Puts of each pair: with eight cards the exchange takes long enough to watch it. */
+/** Puts per pair: enough to watch the exchange of eight cards. */
 const REPETITIONS = 64;
 /** A line of a stage; see ProgressBar. */
 const STAGE = /^stage (\d+) of (\d+): (.*)\n/gm;
@@ -152,7 +152,7 @@ class ExchangeRun {
 
   /** Starts it. @throws UcxError BUSY while it runs */
   start(): void {
-    if (this.#child !== undefined) throw statusError(Status.BUSY, 'the exchange runs already');
+    if (this.#child !== undefined) throw statusError(Status.BUSY, 'the exchange is already running');
     const env = {
       ...process.env,
       UCX_STATS_LATENCY: 'y',
@@ -184,7 +184,7 @@ class ExchangeRun {
   }
 }
 
-/** Adds output. Lines of stages, which come whole, are not kept: the last one is the stage. */
+/** Adds output. Lines of stages, which arrive complete, are not kept: the last one is the current stage. */
 export function withOutput(shown: WebExchange, text: string): WebExchange {
   const [, done, total, stage] = [...text.matchAll(STAGE)].at(-1) ?? [];
   const output = `${shown.output}${text.replaceAll(STAGE, '')}`.slice(-OUTPUT_LENGTH_MAX);

@@ -138,7 +138,7 @@ describe('messages', () => {
     const told = explainMessages('tag', { ...CHOICE, lanes: [lane('cma', 0, 50)], messageLane: undefined });
     expect(told.chosen).toEqual([]);
     expect(told.at(8)).toMatchObject({ winner: undefined, losers: [{ reason: 'does not support messages' }, {}] });
-    expect(String(told)).toMatch(/no transport can do it/);
+    expect(String(told)).toMatch(/no transport supports it/);
   });
 });
 

@@ -62,7 +62,7 @@ describe('a list of cards', { timeout: 120_000 }, () => {
     for (const { transport } of exchange!.rounds) expect(transport).toMatch(/^gaudi_ipc\/gaudi[13]$/);
     const few = run(['demo', FILE, '--cards', '4'], env);
     expect(few.err).toBe(
-      'gaudi-ucx: argument cards must not exceed the number of cards that may be used (2), got 4 (ERR_INVALID_PARAM)\n',
+      'gaudi-ucx: argument cards must not exceed the number of available cards (2), got 4 (ERR_INVALID_PARAM)\n',
     );
   });
 
@@ -73,10 +73,10 @@ describe('a list of cards', { timeout: 120_000 }, () => {
     for (const card of [0, 1, 2]) expect(text).toContain(`not gaudi${card}: excluded by UCX_ACC_DEVICES`);
     const one = run(args, { ...FOUR, UCX_ACC_DEVICES: 'gaudi1' });
     expect(one.err).toBe(
-      'gaudi-ucx: argument remote needs a card besides that of the local memory; those that may be used are gaudi1, got "gaudi" (ERR_INVALID_PARAM)\n',
+      'gaudi-ucx: argument remote needs a card besides the card of the local memory; available cards: gaudi1, got "gaudi" (ERR_INVALID_PARAM)\n',
     );
     const out = run([...args, '--remote', 'gaudi:0'], { ...FOUR, UCX_ACC_DEVICES: 'gaudi1,gaudi3' });
-    expect(out.err).toContain('those that may be used are gaudi1, gaudi3, got "gaudi:0"');
+    expect(out.err).toContain('available cards: gaudi1, gaudi3, got "gaudi:0"');
   });
 
   it('hides no card in info -s and top', async () => {

@@ -117,10 +117,10 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
       encoding: 'utf8',
     });
     expect(nested.status).toBe(1);
-    expect(nested.stderr).toContain('sees device nodes of emulated cards already');
+    expect(nested.stderr).toContain('this process already has device nodes of emulated cards');
   });
 
-  const refusal = /needs CAP_SYS_ADMIN, outside of user namespaces.*\(ERR_DEVICE_NODES\)\n$/;
+  const refusal = /requires CAP_SYS_ADMIN in the initial user namespace.*\(ERR_DEVICE_NODES\)\n$/;
   it('need CAP_SYS_ADMIN, and say so', () => {
     const without = ['--bounding-set', '-sys_admin', process.execPath, MAIN, 'run', '--', 'true'];
     const { status, stderr } = spawnSync('setpriv', without, { encoding: 'utf8', env: environment() });

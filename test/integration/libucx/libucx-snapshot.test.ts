@@ -128,9 +128,9 @@ describe.skipIf(libucp === undefined)('the snapshot over libucp (needs libucp)',
       expect(seen!.lanes.length > 0).toBe(libucp!.minor >= LANES_MINOR);
     }
     const text = linesOf(context);
-    expect(text).toMatch(/endpoint \d+ to a peer of libucp: state not known; /);
-    expect(text).toContain(`to 127.0.0.1:${listener.port}: state not known; `);
-    expect(text.includes('no lanes known')).toBe(libucp!.minor < LANES_MINOR);
+    expect(text).toMatch(/endpoint \d+ to a libucp peer: state unknown; /);
+    expect(text).toContain(`to 127.0.0.1:${listener.port}: state unknown; `);
+    expect(text.includes('lanes unknown')).toBe(libucp!.minor < LANES_MINOR);
     expect(text).not.toContain('lanes none');
     const ids = own.endpoints.map(({ id }) => id);
     expect(new Set(ids).size).toBe(2);
@@ -145,7 +145,7 @@ describe.skipIf(libucp === undefined)('the snapshot over libucp (needs libucp)',
     const sent = endpoint.tagSend(new Uint8Array(100), { tag: 9 });
     while (worker.tagProbe(9) === undefined) worker.progress();
     expect(seenOf(context, worker.clientId)).not.toHaveProperty('unexpected');
-    expect(linesOf(context)).toMatch(/^ +not received: not known$/m);
+    expect(linesOf(context)).toMatch(/^ +not received: unknown$/m);
     await Promise.all([sent, worker.tagRecv(new Uint8Array(100), { tag: 9 })]);
   });
 });

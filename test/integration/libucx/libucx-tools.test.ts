@@ -62,7 +62,7 @@ describe.skipIf(libucp === undefined)('info (needs libucp)', { timeout: 60_000 }
 
   it('-d prints why it has none', () => {
     const { code, out } = run(['info', '-d'], { UCX_TLS: 'tcp', UCX_NET_DEVICES: 'none0' });
-    expect([code, out]).toEqual([0, expect.stringMatching(/^#\s+< nothing: ucp_init.*>$/m)]);
+    expect([code, out]).toEqual([0, expect.stringMatching(/^#\s+< none: ucp_init.*>$/m)]);
   });
 
   it('does not warn about variables that libucp reads', () => {

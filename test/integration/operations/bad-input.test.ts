@@ -433,7 +433,7 @@ describe.each(ENGINES)('over %s', (engine) => {
         for (const run of [() => stack.context.memUnmap(handle), () => stack.context.packRkey(handle)]) {
           expect(await failureOf(run)).toMatchObject({
             code: 'ERR_INVALID_PARAM',
-            message: 'the memory is already unmapped',
+            message: 'the memory has been unmapped',
           });
         }
         expect((await failureOf(() => handle.view())).code).toBe('ERR_CLOSED');

@@ -92,8 +92,8 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
   it('a peer has an address or a host', async () => {
     const { worker } = await fixture.open();
     const both = { host: 'localhost', address: '127.0.0.1', port: 1 };
-    await expect(worker.connect(both as never)).rejects.toThrow('argument host must be left out beside address');
-    await expect(worker.connect({ port: 1 } as never)).rejects.toThrow('argument address must be given, or host');
+    await expect(worker.connect(both as never)).rejects.toThrow('argument host must not be combined with address');
+    await expect(worker.connect({ port: 1 } as never)).rejects.toThrow('argument address must be set, unless host is');
   });
 
   it('host memory has no card', async () => {

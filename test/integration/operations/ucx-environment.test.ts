@@ -39,10 +39,10 @@ describe('variables of C UCX', () => {
   it('are listed by info -c -a with the reason, and with their values', async () => {
     const text = await outputHere(['info', '-c', '-a', '-F', 'MODE'], RECIPE);
     expect(text).toMatch(
-      /^# variables of C UCX 1\.22 without meaning here: addresses and connection setup.*\n# UCX_UNIFIED_MODE=y$/m,
+      /^# variables of C UCX 1\.22 without effect here: addresses and connection setup.*\n# UCX_UNIFIED_MODE=y$/m,
     );
     expect(text).toMatch(
-      /^# variables of C UCX 1\.22 refused unless they change nothing: some lanes execute atomics .*\n# UCX_ATOMIC_MODE$/m,
+      /^# variables of C UCX 1\.22 rejected unless without effect: some lanes execute atomics .*\n# UCX_ATOMIC_MODE$/m,
     );
     expect(await outputHere(['info', '-c'], RECIPE)).not.toContain('UNIFIED');
   });

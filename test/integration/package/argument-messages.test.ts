@@ -124,8 +124,8 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
         'argument options must be an object with offset, byteLength, remoteOffset, remoteAddress, signal, notify, notifyId, got AbortSignal',
       ],
       [() => endpoint.flush(wrong({ timeout: 5 })), 'argument options has no field timeout, only signal'],
-      [() => context.memUnmap(gone), 'the memory is already unmapped'],
-      [() => context.packRkey(gone), 'the memory is already unmapped'],
+      [() => context.memUnmap(gone), 'the memory has been unmapped'],
+      [() => context.packRkey(gone), 'the memory has been unmapped'],
       [() => gone.read(), 'memory is unmapped'],
       [
         () => context.memUnmap(foreign),
@@ -157,11 +157,11 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
       ],
       [
         () => worker.connect({ host: '127.0.0.1:5000', port: 5000 }),
-        'argument host must be a name without the port, which is an option, got "127.0.0.1:5000"',
+        'argument host must be a name without the port, which is a separate option, got "127.0.0.1:5000"',
       ],
       [
         () => worker.connect({ address: 'localhost', port: 5000 }),
-        'argument address must be a numeric IPv4 or IPv6 address (a name is the option host), got "localhost"',
+        'argument address must be a numeric IPv4 or IPv6 address (use option host for a name), got "localhost"',
       ],
       [
         () => endpoint.atomic('add', 2 ** 60, rkey),

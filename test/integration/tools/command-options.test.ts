@@ -40,12 +40,12 @@ describe('perftest', () => {
   ])('of %s asks for -p', async (host, instead) => {
     const { code, err } = await runHere(['perftest', host, '-t', 'tag_lat']);
     expect(code).toBe(2);
-    expect(err).toContain(`argument host must not have the port: give it as ${instead}, got "${host}"`);
+    expect(err).toContain(`argument host must not contain the port: use ${instead}, got "${host}"`);
   });
 
   it('says in its help that ucx_perftest is not a peer', async () => {
     expect((await outputHere(['perftest', '--help'])).replaceAll(/\s+/g, ' ')).toContain(
-      'the protocol is not that of ucx_perftest (the engine libucx communicates with C programs)',
+      'both sides must be gaudi-ucx perftest, not ucx_perftest (the engine libucx can communicate with other programs that use libucp)',
     );
   });
 });
@@ -67,9 +67,9 @@ describe('smi', () => {
   it.each([
     [['-d'], /argument -d must be one of PRODUCT, BUS, MEMORY, /],
     [['-q', '-d'], /argument -d must be one of PRODUCT, BUS, MEMORY, /],
-    [['-r'], /-r: smi resets no card; gaudi-ucx node fault CARD hard-reset does/],
-    [['-r', '0'], /-r: smi resets no card/],
-    [['-q', '-x'], /-x: smi prints no XML; --json prints all values/],
+    [['-r'], /-r: smi does not reset cards; for a card of a node server use gaudi-ucx node fault CARD hard-reset/],
+    [['-r', '0'], /-r: smi does not reset cards/],
+    [['-q', '-x'], /-x: smi does not print XML; use --json for all values/],
   ])('%j names what there is', async (args, message) => {
     const { code, out, err } = await runHere(['smi', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -94,6 +94,6 @@ describe('metrics --once', () => {
     expect(await outputHere(['metrics', '--once', '--openmetrics'])).toMatch(
       /^# TYPE ucx_operations counter$[\s\S]*^# EOF\n$/m,
     );
-    expect((await runHere(['metrics', '--openmetrics'])).err).toContain('--openmetrics must be given with --once');
+    expect((await runHere(['metrics', '--openmetrics'])).err).toContain('--openmetrics must be used with --once');
   });
 });

@@ -9,7 +9,7 @@ import type { WebModel } from '../../../src/tools/model/web-model.ts';
 import { MAIN, useNodeCommandLine } from '../../fixtures/tools/command-line.ts';
 
 const cli = useNodeCommandLine();
-const DRIVER = `programs that use its cards: UCX_GAUDI_DRIVER=emulator:${cli.socket}\n`;
+const DRIVER = `to use its cards, start programs with UCX_GAUDI_DRIVER=emulator:${cli.socket}\n`;
 
 describe('a running node server', { timeout: 120_000 }, () => {
   it('is the one that gaudi-ucx web shows', async () => {
@@ -69,7 +69,7 @@ describe('a running node server', { timeout: 120_000 }, () => {
     writeFileSync(file, '{ "crads": 2 }');
     const { code, err } = await cli.runHere(['node', 'up', '--foreground', '--config', file]);
     expect(code).toBe(2);
-    expect(err).toMatch(/argument --config must have no field "crads", only asic, cards, .*, got ".*node\.json"/);
+    expect(err).toMatch(/argument --config must not have the field "crads", only asic, cards, .*, got ".*node\.json"/);
   });
 });
 

@@ -101,7 +101,7 @@ describe('demo between nodes', { timeout: 120_000 }, () => {
     expect([await demo.ended, demo.err]).toEqual([0, '']);
     expect(demo.out).toContain('2 nodes with an emulated Gaudi card each');
     expect(demo.out).toMatch(/, HBM to HBM over rc\/hca0:1$/m);
-    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes).digest('hex')}`);
+    expect(demo.out).toContain(`sha-256 sent   ${createHash('sha256').update(bytes).digest('hex')}`);
     const rounds = roundsOf(demo.out);
     expect(rounds.slice(0, 2)).toEqual([
       ['put', 'rc/hca0:1', 'put/zcopy', '2 of 2'],
@@ -180,7 +180,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     const workers = await demo.atWork(3);
     expect(await demo.ended).toBe(0);
     expect(demo.err).toBe('');
-    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes).digest('hex')}`);
+    expect(demo.out).toContain(`sha-256 sent   ${createHash('sha256').update(bytes).digest('hex')}`);
     const rounds = roundsOf(demo.out);
     expect(rounds.map(([round]) => round)).toEqual(ROUNDS);
     for (const [, transport, protocol, whole] of rounds) {
@@ -200,7 +200,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
   it('exchanges a part of the file, also one with fewer bytes than cards', async () => {
     const demo = new Demo([file, '--cards', '3', '--bytes', '2']);
     expect([await demo.ended, demo.err]).toEqual([0, '']);
-    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes.subarray(0, 2)).digest('hex')}`);
+    expect(demo.out).toContain(`sha-256 sent   ${createHash('sha256').update(bytes.subarray(0, 2)).digest('hex')}`);
     expect(roundsOf(demo.out).map(([, , , whole]) => whole)).toEqual(['3 of 3', '3 of 3', '3 of 3']);
   });
 
@@ -218,7 +218,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
       const env = { UCX_GAUDI_DRIVER: `emulator:${server.socketPath}` };
       const many = new Demo([file, '--cards', '3'], env);
       expect(await many.ended).toBe(1);
-      expect(many.err).toMatch(/^gaudi-ucx: .*cards must not exceed the number of cards that may be used \(2\).*\n$/);
+      expect(many.err).toMatch(/^gaudi-ucx: .*cards must not exceed the number of available cards \(2\).*\n$/);
       const demo = new Demo([file], env);
       expect([await demo.ended, demo.err]).toEqual([0, '']);
       expect(roundsOf(demo.out).map(([, , , whole]) => whole)).toEqual(['2 of 2', '2 of 2', '2 of 2']);

@@ -155,9 +155,9 @@ describe('explain', { timeout: 120_000 }, () => {
     expect(text).toMatch(/^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}3 of 3 links up$/m);
     const refused = cli.run(['explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1']);
     expect(refused.code).toBe(2);
-    expect(refused.err).toMatch(/argument --local must be another card/);
+    expect(refused.err).toMatch(/argument --local must differ from the card/);
     const none = cli.run(['explain', '--peer', 'process', '--remote', 'gaudi:7']);
-    expect(none.err).toMatch(/needs a card; those that may be used are gaudi0, gaudi1, got "gaudi:7"/);
+    expect(none.err).toMatch(/needs a card; available cards: gaudi0, gaudi1, got "gaudi:7"/);
   });
 
   it.each([
@@ -247,7 +247,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
   it('that is removed keeps its name, and no other card takes it', async () => {
     cli.output(['node', 'up', '--cards', '3']);
     const label = 'card 0 (accel0, 0000:19:00.0)';
-    expect(await cli.outputHere(['node', 'fault', '0000:19:00.0', 'unplug'])).toBe(`${label}: is removed\n`);
+    expect(await cli.outputHere(['node', 'fault', '0000:19:00.0', 'unplug'])).toBe(`${label}: removed\n`);
     const smi = await cli.outputHere(['smi', '-Q', 'index,bus_id,name', '-f', 'csv,noheader']);
     expect(smi).toBe('0, 0000:19:00.0, N/A\n1, 0000:1a:00.0, HL225\n2, 0000:33:00.0, HL225\n');
     expect(await cli.outputHere(['smi'])).toMatch(/^\| +0 .*0000:19:00\.0 .*\| removed/m);
@@ -256,7 +256,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect(await cli.outputHere(['info', '-s'])).toMatch(
       /^# card 0 \(accel0, 0000:19:00\.0\)\n.*\n#\s+status: removed$/m,
     );
-    expect(cli.run(['info', '-d']).out).toMatch(/gaudi0 is left out: .*: card 0 \(accel0, 0000:19:00\.0\): removed/);
+    expect(cli.run(['info', '-d']).out).toMatch(/gaudi0 is unusable: .*: card 0 \(accel0, 0000:19:00\.0\): removed/);
     expect(await cli.outputHere(['metrics', '--once'])).toContain(
       'habanalabs_device_up{card="0",device="0",bus_id="0000:19:00.0",emulated="true",state="removed"} 0',
     );
@@ -303,9 +303,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
   });
 
   it('without a node server belong to this process, which top reports', async () => {
-    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(
-      /^this process's own emulated node: /m,
-    );
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(/^emulated node of this process: /m);
     cli.output(['node', 'up', '--cards', '1']);
     expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).not.toContain('own emulated node');
     expect(await cli.outputHere(['node', 'status'])).not.toMatch(/^client/m);

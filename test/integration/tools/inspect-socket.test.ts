@@ -280,7 +280,7 @@ describe('the socket', () => {
 
   it('survives a snapshot that fails, and tells the client why', async () => {
     await fixture.open({ context: { env: env() } });
-    fixture.allow(/^inspect: the snapshot cannot be served: broken$/);
+    fixture.allow(/^inspect: cannot send a snapshot: broken$/);
     const broken = {
       snapshot() {
         throw new TypeError('broken');
@@ -293,7 +293,7 @@ describe('the socket', () => {
     } finally {
       unlistContext(broken);
     }
-    const text = 'inspect: the snapshot cannot be served: broken';
+    const text = 'inspect: cannot send a snapshot: broken';
     expect(fixture.records.filter(({ message }) => message === text)).toHaveLength(1);
     // After the pause of the server.
     expect((await inspect())[0]!.failure).toBeUndefined();
@@ -335,7 +335,7 @@ describe('the socket', () => {
     const subscription = pollReadable(listener.fd, () => {
       for (let client = listener.accept(); client !== undefined; client = listener.accept()) client.close();
     });
-    expect(await inspect()).toMatchObject([{ pid: process.pid, failure: 'closed without an answer' }]);
+    expect(await inspect()).toMatchObject([{ pid: process.pid, failure: 'connection closed without a reply' }]);
     subscription.close();
     listener.close();
   });
@@ -343,7 +343,7 @@ describe('the socket', () => {
   it.each([
     ['a pipe', readEnd, 'the reply is not sealed memory'],
     ['memory that it can change', () => memfdCreate('changing', { sealing: true }), 'the reply is not sealed memory'],
-    ['no descriptor', () => undefined, 'the answer has no snapshot'],
+    ['no descriptor', () => undefined, 'the reply has no snapshot'],
   ])('of a hostile process that answers with %s is reported as such', async (_what, answer, failure) => {
     const path = ownSocketPath(runtimeDirectory);
     const listener = listenUnix(path, SocketType.SEQPACKET);
@@ -382,7 +382,7 @@ describe.each([
     );
     expect(lines.filter((line) => line === '  gaudi_cpy/gaudi1')).toHaveLength(count);
     // posix is one of the transports of libucp there.
-    const unused = engine === 'native' ? /^ {2}posix\S* is not used: \S/ : /^ {2}gaudi_ipc\S* is not used: \S/;
+    const unused = engine === 'native' ? /^ {2}posix\S* is unusable: \S/ : /^ {2}gaudi_ipc\S* is unusable: \S/;
     expect(lines.some((line) => unused.test(line))).toBe(count === 1);
   });
 });
@@ -439,7 +439,7 @@ describe('other processes', () => {
     two.signal('SIGSTOP');
     const silent = await inspect(200e6, two.pid);
     expect(silent).toMatchObject([
-      { pid: two.pid, snapshot: undefined, failure: expect.stringMatching(/^no answer in 0.2 s/) },
+      { pid: two.pid, snapshot: undefined, failure: expect.stringMatching(/^no reply within 0.2 s/) },
     ]);
     // It is killed during the request.
     const asked = inspect(20e9, two.pid);

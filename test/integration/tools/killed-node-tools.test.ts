@@ -51,7 +51,7 @@ describe('after the node server was killed', { timeout: 120_000 }, () => {
   it('node down removes the socket, and programs emulate a node of their own', async () => {
     expect(await cli.runHere(['node', 'down'])).toEqual({
       code: 0,
-      out: `the node server at ${socket} was killed before: its socket is removed\n`,
+      out: `the node server at ${socket} was killed earlier: its socket was removed\n`,
       err: '',
     });
     expect(existsSync(socket)).toBe(false);

@@ -81,7 +81,7 @@ describe('gaudi-ucx perftest --pattern', { timeout: 60_000 }, () => {
 
   it.each([
     [['--pattern', 'ring'], /--pattern must be one of/],
-    [['localhost', '--pattern', 'pairwise'], /host must not be given with --pattern/],
+    [['localhost', '--pattern', 'pairwise'], /host must not be used with --pattern/],
     [['--kv', 'tokens=0'], /--kv tokens must be an integer/],
     [['--ranks', '4', '-l'], /-l with --pattern is not supported/],
   ])('refuses %j', async (args, message) => {

@@ -87,7 +87,7 @@ describe('perftest --report', { timeout: 120_000 }, () => {
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
     expect(stdout.match(/^ *(ucp_put_bw|tag_lat)\/\S+ /gm)).toHaveLength(28);
     const page = readFileSync(path, 'utf8');
-    expect(page).toContain('Emulated cards took part');
+    expect(page).toContain('Measured with emulated cards');
     const browser = findBrowser();
     requires(browser !== undefined, 'chromium');
     const curvesOf = (name: string): unknown[] => [[`${name} gaudi to gaudi`, 14]];
@@ -106,8 +106,8 @@ describe('perftest --report', { timeout: 120_000 }, () => {
   it('refuses a file that cannot be written, and a server', () => {
     const missing = join(folder, 'missing', 'report.html');
     for (const [flags, text] of [
-      [[...args, '--report', missing], 'must name a file that can be written'],
-      [['--report', join(folder, 'x.html')], 'must be given to the client, or with loopback'],
+      [[...args, '--report', missing], 'must be a writable file'],
+      [['--report', join(folder, 'x.html')], 'must be used on the client, or with loopback'],
     ] as const) {
       const { status, stderr } = perftest(flags);
       expect(status).toBe(2);

@@ -262,7 +262,7 @@ describe('perftest between two processes', TIMEOUT, () => {
     const [victim, other] = killed === 'client' ? [client, server] : [server, client];
     victim.child.kill('SIGKILL');
     const { code, err } = await other.end;
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/the peer is gone.*ERR_CONNECTION_RESET/) });
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/the peer has left.*ERR_CONNECTION_RESET/) });
   });
 
   it('ends with a signal, and so does its peer', async () => {
@@ -287,7 +287,10 @@ describe('perftest between two processes', TIMEOUT, () => {
     const { client } = await both([...args, '-x', 'tcp', '-d', 'lo'], env);
     expect(client).toMatch(/\n200,/);
     const { code, err } = await new Tool(['-l', ...args, '-x', 'posix', '-d', 'memory'], env).end;
-    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/posix\/memory has no such active messages/) });
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(/posix\/memory does not support these active messages/),
+    });
   });
 
   it('prints results as lines of JSON', async () => {
@@ -328,7 +331,9 @@ describe('perftest between two processes', TIMEOUT, () => {
   it('listens on loopback, or at the address of --bind, and prints how to reach it', async () => {
     const port = String(await freePort());
     const local = new Tool(['-p', port], HOST);
-    await local.prints(`Listening on 127.0.0.1:${port}, from this machine only (--bind ADDRESS: from elsewhere too)`);
+    await local.prints(
+      `Listening on 127.0.0.1:${port}, reachable only from this host (use --bind ADDRESS for other hosts)`,
+    );
     const elsewhere = Object.values(networkInterfaces())
       .flat()
       .find((address) => address?.internal === false && address.family === 'IPv4');
@@ -360,7 +365,7 @@ describe('perftest between two processes', TIMEOUT, () => {
       const { code, err } = await server.end;
       expect({ code, err }).toEqual({
         code: 1,
-        err: expect.stringMatching(/ucx_perftest of UCX speaks another protocol/),
+        err: expect.stringMatching(/ucx_perftest of UCX has a different protocol/),
       });
     },
   );
@@ -370,7 +375,7 @@ describe('perftest between two processes', TIMEOUT, () => {
     const channel = await connectChannel(placeOf('127.0.0.1', String(port), false));
     await expect(channel.hello(2, 100)).rejects.toMatchObject({
       code: 'ERR_PERFTEST_PROTOCOL',
-      message: expect.stringMatching(/it does not answer.*ucx_perftest of UCX/),
+      message: expect.stringMatching(/no reply to the hello.*ucx_perftest of UCX/),
     });
     await channel.close();
   });

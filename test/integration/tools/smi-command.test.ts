@@ -64,14 +64,14 @@ describe('gaudi-ucx smi', { timeout: 60_000 }, () => {
   });
 
   it.each([
-    [['-Q', 'memory'], /-Q must be names of/],
-    [['-L', '-q'], /must not be given together/],
+    [['-Q', 'memory'], /-Q must be names from/],
+    [['-L', '-q'], /must not be combined/],
     [['-d', 'ENGINE'], /-d must be one of PRODUCT/],
-    [['-l', '0'], /-l must be seconds from 0.1/],
+    [['-l', '0'], /-l must be a number of seconds from 0.1/],
     [['-Q', 'index', '-f', 'json'], /-f must be csv/],
-    [['-f', 'bogus'], /-f must be given with -Q/],
-    [['-i', '0000:19:00.0', 'topo'], /topo takes only -c and -N/],
-    [['dmon'], /unknown command 'dmon': there is topo, and gaudi-ucx top shows the cards live/],
+    [['-f', 'bogus'], /-f must be used with -Q/],
+    [['-i', '0000:19:00.0', 'topo'], /topo accepts only -c and -N/],
+    [['dmon'], /unknown command 'dmon': use topo for the topology, gaudi-ucx top for a live view/],
   ])('refuses %j', async (args, message) => {
     const { code, out, err } = await refusal(['smi', ...args]);
     expect({ code, out }).toEqual({ code: 2, out: '' });

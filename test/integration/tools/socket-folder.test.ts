@@ -44,7 +44,7 @@ describe('the folder of the sockets of processes', { timeout: 60_000 }, () => {
     const other = join(cli.folder, 'o');
     mkdirSync(join(other, 'gaudi-ucx'), { recursive: true, mode: 0o700 });
     const otherEnv = { XDG_RUNTIME_DIR: other };
-    expect(await cli.outputHere(['inspect'], otherEnv)).toContain(`there is no socket in ${other}/gaudi-ucx`);
+    expect(await cli.outputHere(['inspect'], otherEnv)).toContain(`no socket in ${other}/gaudi-ucx`);
     expect(await cli.outputHere(['metrics', '--once'], otherEnv)).toContain(
       `ucx_socket_folder_readable{folder="${other}/gaudi-ucx"} 1\n`,
     );

@@ -153,7 +153,7 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       const strips = page.locator('#arena-strips [role="img"]');
       expect(await strips.count()).toBe(8);
       expect(await strips.nth(1).getAttribute('aria-label')).toBe(
-        'card 1: 2 arenas of 1.0 GiB together, 41 blocks of 512.0 MiB, largest free range 256.0 MiB',
+        'card 1: 2 arenas with 1.0 GiB in total, 41 blocks of 512.0 MiB, largest free range 256.0 MiB',
       );
       expect(await strips.nth(1).locator('.used').getAttribute('d')).toMatch(/^M0 24v-24h/);
       expect(await page.locator('[data-card="6"]').getAttribute('aria-label')).toMatch(
@@ -208,7 +208,7 @@ describe.skipIf(executablePath === undefined)('the page (needs chromium)', { tim
       expect(await page.locator('#exchange-progress').getAttribute('max')).toBe('66');
       const heads = await page.locator('#card-table thead th').allInnerTexts();
       expect(heads.map((text) => text.replaceAll('\n', ' '))).toEqual(
-        expect.arrayContaining(['process id', 'HBM in all', 'GB/s to card', 'GB/s from card']),
+        expect.arrayContaining(['process id', 'HBM total', 'GB/s to card', 'GB/s from card']),
       );
       const cut = `[...document.querySelectorAll('td, th')].filter((each) => each.scrollWidth > each.clientWidth + 1).length`;
       expect(await page.evaluate(cut)).toBe(0);

@@ -175,6 +175,6 @@ describe('the page', () => {
   });
 
   it('names emulated cards', () => {
-    expect(reportPage(series, { ...facts, emulated: true })).toContain('Emulated cards took part');
+    expect(reportPage(series, { ...facts, emulated: true })).toContain('Measured with emulated cards');
   });
 });

@@ -22,17 +22,17 @@ const PASSES_MASK = 255;
 export interface PatternRow extends Shape {
   readonly iterations: number;
   readonly transfers: number;
-  /** Bytes of the transfers that have ended, counted by the ranks. */
+  /** Bytes of the completed transfers, counted by the ranks. */
   readonly bytes: number;
-  /** Of the slowest rank, for all iterations. */
+  /** Time of all iterations on the slowest rank. */
   readonly elapsedNs: number;
-  /** Percentiles of the time of one transfer, from its start until every byte had arrived. */
+  /** Percentiles of the time of one transfer, from its start until the arrival of every byte. */
   readonly p50Ns: number;
   readonly p90Ns: number;
   readonly p99Ns: number;
   readonly bytesPerSecond: number;
   readonly transfersPerSecond: number;
-  /** Blocks that differ from what was sent; undefined without a check. */
+  /** Number of blocks with wrong contents; undefined without a check. */
   readonly wrong: number | undefined;
   /** Transport and device of the lists, such as `gaudi_ipc/gaudi0`. */
   readonly carrier: string;
@@ -73,7 +73,7 @@ interface RankSide {
   readonly worker: Worker;
   readonly team: Team;
   readonly spec: PatternSpec;
-  /** Takes the number of measured iterations of a shape that have ended. */
+  /** Called with the number of completed measured iterations of a shape. */
   readonly onProgress: (iterations: number) => void;
 }
 
@@ -118,11 +118,11 @@ interface RankSetUp extends RankSide {
 /** Description of the memory of a rank for the other ranks. */
 interface RankAddress {
   readonly address: string;
-  /** Key of the memory that peers write, or read. */
+  /** Key of the memory for puts or gets of peers. */
   readonly key: string | undefined;
 }
 
-/** The transfers that this rank starts: puts of what it sends, or gets of what it receives. */
+/** The transfers that this rank starts: puts of its send memory, or gets into its receive memory. */
 async function openTransfers(setUp: RankSetUp, latencies: Latencies): Promise<Transfer[]> {
   const { context, worker, team, spec, shape, flows, memory } = setUp;
   const { operation } = spec;
@@ -134,7 +134,7 @@ async function openTransfers(setUp: RankSetUp, latencies: Latencies): Promise<Tr
   };
   const all = await gatherJson(team, own);
   const local = isPut ? memory.source : memory.target;
-  // A rank without it starts none.
+  // A rank without local memory starts none.
   if (local === undefined) return [];
   return flows
     .filter((flow) => starterOf(flow, spec) === team.rank)
@@ -153,7 +153,7 @@ function starterOf({ from, to }: Flow, { operation }: PatternSpec): number {
   return operation === 'put' ? from : to;
 }
 
-/** Runs iterations: all transfers of this rank together, as often as asked for. */
+/** Runs iterations of all transfers of this rank. */
 class RankRun {
   readonly #worker: Worker;
   readonly #transfers: readonly Transfer[];
@@ -166,13 +166,13 @@ class RankRun {
     this.#transfers = transfers;
   }
 
-  /** @param onProgress takes the number of iterations that have ended, once in a slice */
+  /** @param onProgress called with the number of completed iterations, once per slice */
   async repeat(iterations: number, onProgress?: (iterations: number) => void): Promise<void> {
     this.#sliceEndNs = systemClock.nowNs() + SLICE_NS;
     for (let i = 0; i < iterations; i++) {
       for (const transfer of this.#transfers) transfer.start();
       while (!this.#isOver()) await this.#endSlice(i, onProgress);
-      // Transfers that end in their calls do not wait for anything.
+      // Transfers that end in their calls do not yield to the event loop.
       if (this.#isSliceOver()) await this.#endSlice(i + 1, onProgress);
     }
   }
@@ -250,13 +250,13 @@ function rowOf(
   };
 }
 
-/** The data of every rank, as JSON carries it, in the order of the ranks. @throws UcxError of the team's operations */
+/** Gathers the data of every rank as JSON, in the order of the ranks. @throws UcxError of the team's operations */
 async function gatherJson<T>(team: Team, own: T): Promise<T[]> {
   const all = await gatherBytes(team, Buffer.from(JSON.stringify(own)));
   return all.map((bytes): T => JSON.parse(Buffer.from(bytes).toString()));
 }
 
-/** The bytes of every rank, in the order of the ranks. @throws UcxError of the team's operations */
+/** Gathers the bytes of every rank, in the order of the ranks. @throws UcxError of the team's operations */
 async function gatherBytes(team: Team, own: Uint8Array): Promise<Uint8Array[]> {
   const lengths = new Float64Array(team.size);
   await team.allGather(viewOf(Float64Array.of(own.length)), viewOf(lengths), { dtype: 'float64', count: 1 });

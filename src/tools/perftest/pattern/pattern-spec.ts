@@ -1,6 +1,6 @@
 /**
- * Specification of a run of `perftest --pattern`, shared by its ranks, and the closed formula of its bytes. Patterns of `perftest --pattern`: flows
- * of data between ranks. Size of a KV cache (`--kv layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`), and its blocks.
+ * Specification of a run of `perftest --pattern`, shared by its ranks: flows of data between ranks, block sizes of a KV cache (`--kv
+ * layers=32,heads=8,head-dim=128,page=16,tokens=4096,dtype=bf16`), and the closed formula of the bytes.
  */
 
 import { LIST_BLOCKS_MAX } from '../../../api/contract/request.ts';
@@ -9,7 +9,7 @@ import { keysOf } from '../../../ucs/type/keys.ts';
 import { sizesOfRange, specOf, type TestOptions } from '../options.ts';
 import { type MemoryName, type TestSpec, unsupported } from '../spec.ts';
 
-/** What is moved along every flow in one iteration: a transfer. */
+/** A transfer: the data that moves along every flow in one iteration. */
 export interface Shape {
   readonly blockBytes: number;
   /** Blocks of a transfer. */
@@ -43,13 +43,13 @@ export interface PatternOptions extends TestOptions {
 
 const RANKS_MAX = 256;
 const BLOCK_BYTES_DEFAULT = '64k';
-/** Fewer than of tests between two processes: a transfer is many blocks to many ranks. */
+/** Fewer than for tests between two processes, because a transfer has many blocks and many ranks. */
 const ITERATIONS_DEFAULT = '100';
 const WARM_UP_DEFAULT = '10';
-/** The most bytes of a transfer: memory handles of host memory have at most so many, and a rank has one for each peer. */
+/** Byte limit of a transfer: that of a memory handle for host memory, of which a rank has one per peer. */
 const TRANSFER_BYTES_MAX = 2 ** 32;
 const TESTS: Readonly<Record<string, PatternSpec['operation']>> = { ucp_put_bw: 'put', ucp_get: 'get' };
-/** Options of tests that patterns have too. */
+/** Options of tests that are valid for patterns. */
 const TAKEN: ReadonlySet<string> = new Set(['t', 's', 'm', 'n', 'w', 'V']);
 
 /** Whether the options request a pattern. */
@@ -69,7 +69,7 @@ export function readPattern(
   launchedRanks: number | undefined,
 ): PatternSpec {
   const foreign = names.find((name) => !TAKEN.has(name));
-  if (foreign !== undefined) throw unsupported(`-${foreign} with --pattern`, 'ranks move lists of blocks');
+  if (foreign !== undefined) throw unsupported(`-${foreign} with --pattern`, 'patterns move lists of blocks');
   const pattern = PATTERN_NAMES.find((name) => name === (options.pattern ?? 'pairwise'));
   if (pattern === undefined)
     throw invalidParam('--pattern', `must be one of ${PATTERN_NAMES.join(', ')}`, options.pattern);
@@ -92,7 +92,7 @@ export function transferBytes({ blocks, blockBytes }: Shape): number {
   return blocks * blockBytes;
 }
 
-/** All bytes of the measured iterations, by the closed formula that {@link formulaText} states. */
+/** Bytes of all measured iterations, by the closed formula of {@link formulaText}. */
 export function formulaBytes({ pattern, ranks, kv, iterations }: PatternSpec, { batch, blockBytes }: Shape): number {
   return PATTERNS[pattern].count(ranks) * (kv === undefined ? batch * blockBytes : kvBytes(kv)) * iterations;
 }
@@ -113,9 +113,9 @@ function shapesOf({ s = BLOCK_BYTES_DEFAULT, batch = '1' }: PatternOptions): Sha
   return sizesOfRange(s).map((blockBytes) => checkShape('-s', { blockBytes, blocks, batch: blocks }));
 }
 
-/** By default a list for each layer, as inference servers send them. */
+/** One list per layer by default, as inference servers send them. */
 function shapeOfKv(kv: KvCache, { s, batch }: PatternOptions): Shape {
-  if (s !== undefined) throw invalidParam('-s', 'must not be given with --kv, which has sizes of its own', s);
+  if (s !== undefined) throw invalidParam('-s', 'must not be used with --kv, which determines the sizes', s);
   const { blockBytes, blocks, blocksPerLayer } = kvBlocks(kv);
   const count = batch === undefined ? blocksPerLayer : integerOf('--batch', batch, 1, LIST_BLOCKS_MAX);
   return checkShape('--kv', { blockBytes, blocks, batch: Math.min(count, blocks) });
@@ -126,7 +126,7 @@ function checkShape(option: string, shape: Shape): Shape {
   if (bytes <= TRANSFER_BYTES_MAX && shape.batch <= LIST_BLOCKS_MAX) return shape;
   throw invalidParam(
     option,
-    `must be at most ${TRANSFER_BYTES_MAX} bytes for each peer, in lists of ${LIST_BLOCKS_MAX} blocks`,
+    `must be at most ${TRANSFER_BYTES_MAX} bytes per peer, in lists of at most ${LIST_BLOCKS_MAX} blocks`,
     bytes,
   );
 }
@@ -137,7 +137,7 @@ function integerOf(option: string, text: string, min: number, max: number): numb
   throw invalidParam(option, `must be an integer from ${min} to ${max}`, text);
 }
 
-/** Bytes that go from one rank to another. */
+/** Data from one rank to another. */
 export interface Flow {
   readonly from: number;
   readonly to: number;
@@ -152,10 +152,10 @@ type PatternName = (typeof PATTERN_NAMES)[number];
 export interface Pattern {
   /** All flows of a number of ranks. */
   readonly flows: (ranks: number) => readonly Flow[];
-  /** Closed formula of their number, and its text. */
+  /** Closed formula for the number of flows, and its text. */
   readonly count: (ranks: number) => number;
   readonly formula: string;
-  /** True where the number of ranks must be even. */
+  /** True if the number of ranks must be even. */
   readonly isPaired: boolean;
 }
 
@@ -187,7 +187,7 @@ export const PATTERNS: Readonly<Record<PatternName, Pattern>> = {
   'all-to-all': {
     flows: (ranks) =>
       Array.from({ length: ranks }, (_, from) => from).flatMap((from) =>
-        // Each rank begins with its neighbour, so that not all of them begin with the same one.
+        // Each rank begins with its neighbour, so that the first flows do not all go to one rank.
         Array.from({ length: ranks - 1 }, (_, step) => ({ from, to: (from + step + 1) % ranks })),
       ),
     count: (ranks) => ranks * (ranks - 1),
@@ -215,7 +215,7 @@ export interface KvBlocks {
   readonly blocks: number;
 }
 
-/** Bytes of a whole cache, as a formula. */
+/** Formula for the bytes of a whole cache. */
 const KV_FORMULA = '2 * layers * heads * head-dim * page * ceil(tokens / page) * bytes of dtype';
 
 /** Bytes of an element, by the names that inference servers use. */
@@ -226,7 +226,7 @@ const FIELDS = keysOf(DEFAULTS);
 const VALUE_MAX = 2 ** 24;
 
 /**
- * Reads the text of `--kv`. Fields that it does not name have the defaults of the example above.
+ * Parses the value of `--kv`. Omitted fields have the defaults of the example above.
  * @throws UcxError ERR_INVALID_PARAM that names the field
  */
 export function readKvCache(text: string): KvCache {

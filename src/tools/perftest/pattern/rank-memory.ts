@@ -1,4 +1,4 @@
-/** Memory of one rank of a pattern: bytes to send, and one part for each sender; their contents and their verification. */
+/** Memory of one rank of a pattern: a send buffer, and one receive range for each sender; their contents and their verification. */
 
 import type { Context } from '../../../api/contract/context.ts';
 import type { MemoryHandle } from '../../../api/contract/memory.ts';
@@ -7,10 +7,10 @@ import { memoryTypeOf } from '../side/test-context.ts';
 import type { MemoryName } from '../spec.ts';
 import { type Flow, type PatternSpec, type Shape, transferBytes } from './pattern-spec.ts';
 
-/** Value of received bytes before the checked iteration; contents have others at every distance. */
+/** Value of the receive memory before the verified iteration, which no contents have in neighbouring bytes. */
 const EMPTY = 0xa5;
 
-/** Who sends to whom, and what. */
+/** The flows of a rank, and their shape. */
 export interface RankFlows {
   readonly flows: readonly Flow[];
   readonly shape: Shape;
@@ -20,7 +20,7 @@ export interface RankFlows {
 export class RankMemory {
   /** Memory to send; undefined if this rank does not send. */
   readonly source: MemoryHandle | undefined;
-  /** Memory to receive: one part for each flow to this rank, in their order. */
+  /** Memory to receive into: one range for each flow to this rank, in their order. */
   readonly target: MemoryHandle | undefined;
   readonly #context: Context;
   readonly #rank: number;
@@ -37,18 +37,18 @@ export class RankMemory {
     this.target = this.#senders.length > 0 ? this.#map(spec.recvMemory, bytes * this.#senders.length) : undefined;
   }
 
-  /** First byte in {@link target} of a sender's part. */
+  /** Offset of a sender's range in {@link target}. */
   offsetOf(sender: number): number {
     return this.#senders.indexOf(sender) * transferBytes(this.#shape);
   }
 
-  /** Writes the content that this rank sends, and clears what it receives. */
+  /** Writes the contents that this rank sends, and clears the receive memory. */
   async fill(): Promise<void> {
     await this.source?.write(contentOf(this.#rank, transferBytes(this.#shape)));
     await this.target?.fill(EMPTY);
   }
 
-  /** Blocks that are not as their sender has sent them. */
+  /** Number of received blocks that differ from those sent. */
   async countWrong(): Promise<number> {
     const { target } = this;
     if (target === undefined) return 0;
@@ -78,7 +78,7 @@ export class RankMemory {
   }
 }
 
-/** What a rank sends: other bytes than those of the other ranks, of neighbouring blocks, and of {@link EMPTY}. */
+/** Contents of a rank's send memory: differ between ranks, between neighbouring blocks, and from {@link EMPTY}. */
 function contentOf(rank: number, byteLength: number): Uint8Array {
   const bytes = new Uint8Array(byteLength);
   const seed = Math.imul(rank + 1, 0x85ebca6b);

@@ -1,6 +1,6 @@
 /**
- * Runs `perftest --pattern`: starts the ranks or joins those of a launcher, prints their results, and compares the bytes with the formula. Formats
- * the results of `perftest --pattern`: as a table, as CSV, or as JSON.
+ * Runs `perftest --pattern`: starts the ranks or joins those of a launcher, compares the bytes with the formula, and prints the results as a table, CSV or
+ * JSON.
  */
 
 import { extname } from 'node:path';
@@ -18,8 +18,8 @@ const PROGRAM = new URL(`./pattern-rank-program${extname(import.meta.url)}`, imp
 /**
  * Runs all ranks.
  * @param launched the rank of this process; undefined to start all
- * @param print takes lines; undefined is none
- * @throws UcxError of the ranks; ERR_PERFTEST_DATA for blocks that differ; ERR_IO_ERROR for bytes that are not those of the formula
+ * @param print called with lines; undefined for none
+ * @throws UcxError of the ranks; ERR_PERFTEST_DATA if blocks differ; ERR_IO_ERROR if the number of bytes differs from the formula
  */
 export async function runPattern(
   spec: PatternSpec,
@@ -61,8 +61,9 @@ function check(spec: PatternSpec, row: PatternRow): void {
   const { bytes, wrong = 0, blocks } = row;
   const expected = formulaBytes(spec, row);
   if (wrong > 0)
-    throw dataError(`${wrong} blocks differ from what was sent (each rank receives ${blocks} from each sender)`);
-  if (bytes !== expected) throw statusError(Status.IO_ERROR, `${bytes} bytes were moved, by the formula ${expected}`);
+    throw dataError(`${wrong} received blocks differ from those sent (each rank receives ${blocks} from each sender)`);
+  if (bytes !== expected)
+    throw statusError(Status.IO_ERROR, `${bytes} bytes were moved instead of ${expected}, which the formula gives`);
 }
 
 /** Output format. */

@@ -8,7 +8,7 @@ import { statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { type Shape, transferBytes } from './pattern-spec.ts';
 
-/** Times that percentiles are made of: the latest ones. */
+/** Number of latest samples for the percentiles. */
 export const SAMPLES_MAX = 4096;
 
 /** Latencies of the transfers of one rank. */
@@ -31,29 +31,29 @@ export class Latencies {
   }
 }
 
-/** Memory at both ends of a transfer: this rank has its part mapped, the peer its part behind a key. */
+/** Memory at both ends of a transfer: the mapped memory of this rank, and the key of the peer's memory. */
 export interface TransferEnds {
   readonly operation: 'put' | 'get';
   readonly endpoint: Endpoint;
   readonly local: MemoryHandle;
   readonly rkey: RemoteKey;
-  /** First byte of the part of this flow in the memory of the receiver, which has one for each sender. */
+  /** Offset of this flow in the memory of the receiver, which has one range for each sender. */
   readonly recvOffset: number;
 }
 
 /** The transfer. */
 export class Transfer {
-  /** Bytes of all transfers that have ended since {@link reset}. */
+  /** Bytes of the completed transfers since {@link reset}. */
   bytes = 0;
   error: Error | undefined;
-  /** Transport and device of the last list that has told them. */
+  /** Transport and device of the last list that reported them. */
   carrier = '';
   readonly #ends: TransferEnds;
   readonly #lists: readonly PreparedList[];
   readonly #params: ListParams;
   readonly #clock: Clock;
   readonly #latencies: Latencies;
-  /** Lists that are not started, and that have not ended, of the current transfer. */
+  /** Lists of the current transfer that are not started, and that have not ended. */
   #unstarted = 0;
   #unfinished = 0;
   #beginNs = 0;
@@ -79,14 +79,14 @@ export class Transfer {
     this.bytes = 0;
   }
 
-  /** Starts a transfer; {@link advance} has to be called until it has ended. */
+  /** Starts a transfer; call {@link advance} until it has ended. */
   start(): void {
     this.#unstarted = this.#lists.length;
     this.#unfinished = this.#lists.length;
     this.#beginNs = this.#clock.nowNs();
   }
 
-  /** Starts the lists that have resources. @throws UcxError for a list that failed */
+  /** Starts as many lists as resources permit. @throws UcxError for a list that failed */
   advance(): void {
     const { operation, endpoint } = this.#ends;
     while (this.#unstarted > 0) {
@@ -95,13 +95,13 @@ export class Transfer {
         operation === 'put' ? endpoint.putListNbx(list, this.#params) : endpoint.getListNbx(list, this.#params);
       if (started === Status.NO_RESOURCE) return;
       this.#unstarted -= 1;
-      // Each list has a request, whose callback counts it, also if it has ended at once.
-      if (typeof started === 'number' && started < 0) throw statusError(started, `${operation} a list of the test`);
+      // Each list has a request, whose callback counts it, even if it ends at once.
+      if (typeof started === 'number' && started < 0) throw statusError(started, `${operation} of a list`);
     }
   }
 
   #onEnd(request: Request, status: Status): void {
-    if (status < 0) this.error ??= statusError(status, `${this.#ends.operation} a list of the test`, request.error);
+    if (status < 0) this.error ??= statusError(status, `${this.#ends.operation} of a list`, request.error);
     if (request.transport !== undefined) this.carrier = `${request.transport}/${request.device ?? ''}`;
     request.free();
     this.#count();
@@ -115,7 +115,7 @@ export class Transfer {
   }
 }
 
-/** The lists of a transfer: the receiver's blocks are in reverse order, as those of a paged cache are in any, so that no two blocks are one. */
+/** The lists of a transfer: the blocks of the receiver are in reverse order, so that no two blocks can be merged, as in a paged cache. */
 function listsOf({ operation, endpoint, local, rkey, recvOffset }: TransferEnds, shape: Shape): PreparedList[] {
   const { blocks, blockBytes, batch } = shape;
   const lists: PreparedList[] = [];

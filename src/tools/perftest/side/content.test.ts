@@ -39,7 +39,7 @@ describe('Content', () => {
       );
       bytes[at]! ^= 1;
     }
-    // Between the parts there is no data.
+    // The gaps contain no data.
     bytes[10] = 99;
     content.check(7);
   });

@@ -12,11 +12,11 @@ import { systemClock } from '../../../ucs/sys/clock.ts';
 import { statusError, type UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 
-/** Time in which a card must have copied a few bytes. */
+/** Time limit for a card to copy a few bytes. */
 const ACCESS_NS_MAX = 10e9;
 const POLLS_MASK = 1023;
 
-/** Access to one piece of mapped memory. */
+/** Access to a range of mapped memory. */
 export class MemoryProbe {
   readonly memory: MemoryHandle;
   readonly #context: Context;
@@ -31,7 +31,7 @@ export class MemoryProbe {
     this.#worker = worker;
   }
 
-  /** Writes bytes and waits until they are there. Not to be called in a callback. */
+  /** Writes bytes and waits for completion. Must not be called in a callback. */
   write(offset: number, bytes: Uint8Array): void {
     const { bytes: host } = this.memory;
     if (host !== undefined) {
@@ -43,7 +43,7 @@ export class MemoryProbe {
     this.#finish(endpoint.flushNbx());
   }
 
-  /** Reads bytes. Not to be called in a callback. */
+  /** Reads bytes. Must not be called in a callback. */
   read(offset: number, target: Uint8Array): void {
     const { bytes: host } = this.memory;
     if (host !== undefined) {
@@ -54,21 +54,21 @@ export class MemoryProbe {
     this.#finish(endpoint.getNbx(target, 0, target.byteLength, rkey, offset));
   }
 
-  /** The byte at an offset of device memory, when a read that an earlier call has begun has ended; else undefined. */
+  /** The byte at an offset of device memory once the read that an earlier call started has completed; otherwise undefined. */
   pollByte(offset: number): number | undefined {
     if (this.#reading === undefined) {
       const { endpoint, rkey } = this.#device;
       const started = endpoint.getNbx(this.#byte, 0, 1, rkey, offset);
       if (started === Status.OK) return this.#byte[0];
       if (started === Status.NO_RESOURCE) return undefined;
-      if (typeof started === 'number') throw this.#failure(started, 'read a sequence number');
+      if (typeof started === 'number') throw this.#failure(started, 'read of a sequence number');
       this.#reading = started;
     }
     if (!this.#reading.isCompleted) return undefined;
     const { status } = this.#reading;
     this.#reading.free();
     this.#reading = undefined;
-    if (status < 0) throw this.#failure(status, 'read a sequence number');
+    if (status < 0) throw this.#failure(status, 'read of a sequence number');
     return this.#byte[0];
   }
 
@@ -96,18 +96,18 @@ export class MemoryProbe {
 
   #finish(started: Status | Request): void {
     if (typeof started === 'number') {
-      if (started < 0) throw this.#failure(started, 'access memory of the test');
+      if (started < 0) throw this.#failure(started, 'access to memory of the test');
       return;
     }
     const deadline = systemClock.nowNs() + ACCESS_NS_MAX;
     for (let poll = 1; !started.isCompleted; poll++) {
       this.#worker.progress();
       if ((poll & POLLS_MASK) === 0 && systemClock.nowNs() > deadline) {
-        throw statusError(Status.TIMED_OUT, 'access memory of the test');
+        throw statusError(Status.TIMED_OUT, 'access to memory of the test');
       }
     }
     const { status } = started;
     started.free();
-    if (status < 0) throw this.#failure(status, 'access memory of the test');
+    if (status < 0) throw this.#failure(status, 'access to memory of the test');
   }
 }

@@ -16,7 +16,7 @@ export function openSide(spec: TestSpec): Promise<Side> {
   return spec.kind.api === 'UCT' ? UctSide.open(spec) : UcpSide.open(spec);
 }
 
-/** The traffic of the test of a side that is connected. */
+/** The traffic of the test for a connected side. */
 export function openTraffic(side: Side): Traffic {
   return side instanceof UctSide ? uctTraffic(side) : ucpTraffic(side);
 }

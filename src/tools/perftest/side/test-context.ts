@@ -1,6 +1,6 @@
 /**
- * The context of a test with its memory: for device memory with the first card that is free, so that the two sides of a test can share a
- * node. UCX_TLS chooses the transports.
+ * The context of a test with its memory: for device memory with the first free card, so that the two sides of a test can share a node. UCX_TLS selects the
+ * transports.
  */
 
 import type { MemoryHandle } from '../../../api/contract/memory.ts';
@@ -23,7 +23,7 @@ import { isAtomic, type MemoryName, messageExtent, type TestSpec, unsupported } 
 /** Longest key or address in a hello, in bytes. */
 const HELLO_BYTES_MAX = 65_536;
 
-/** Addresses and keys of one side for the other, as text. */
+/** Addresses and keys of one side for the other, as strings. */
 export interface Hello {
   readonly address: string;
   readonly key: string;
@@ -61,14 +61,14 @@ export class TestContext {
     }
   }
 
-  /** Ends at once: operations in flight are cancelled. */
+  /** Closes at once: operations in flight are cancelled. */
   async close(): Promise<void> {
     await this.context.close();
     this.#node?.close();
   }
 }
 
-/** The memory type with a name of the command line. */
+/** The memory type for a name of the command line. */
 export function memoryTypeOf(name: MemoryName): MemoryType {
   return name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
 }
@@ -81,11 +81,11 @@ export function hexOf(bytes: Uint8Array): string {
 /** Decodes bytes of a hello. @throws UcxError ERR_INVALID_PARAM if the value is invalid */
 export function bytesOf(name: string, text: unknown): Uint8Array {
   const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * HELLO_BYTES_MAX;
-  if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
+  if (!isHex) throw invalidParam(name, 'must be a hexadecimal string', typeof text);
   return new Uint8Array(Buffer.from(text, 'hex'));
 }
 
-/** The feature that a test of host memory uses, as ucx_perftest asks for it: UCX makes lanes by features. */
+/** The feature for the test with host memory, as in ucx_perftest: UCX creates lanes by features. */
 function featuresOf({ kind, sizes }: TestSpec): Pick<ContextOptions, 'features'> {
   const { api, operation } = kind;
   if (api === 'UCT') return {};
@@ -98,7 +98,7 @@ function mapMemory(context: Context, name: MemoryName, allocate: number): Memory
   return context.memMap({ allocate, memoryType: memoryTypeOf(name) });
 }
 
-/** A context with one card: the first one that the configuration allows and that can be opened, beginning with `preferred`. */
+/** A context with one card: the first allowed card that can be opened, beginning with `preferred`. */
 async function openWithCard(
   preferred: string,
 ): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
@@ -120,10 +120,10 @@ async function openWithCard(
   node.close();
   const lines = cardLines(refused, ({ reason }) => reason);
   if (refused.some(({ isBusy }) => isBusy)) lines.push(BUSY_ADVICE);
-  throw unsupported('gaudi memory', lines.length > 0 ? lines.join('; ') : 'there is no card');
+  throw unsupported('gaudi memory', lines.length > 0 ? lines.join('; ') : 'no card is available');
 }
 
-/** Errors of opening a card that another process has, or that does not work. */
+/** Errors of opening a card that another process has opened, or that does not work. */
 const CARD_CODES: ReadonlySet<string> = new Set([
   'ERR_GAUDI_DEVICE_BUSY',
   'ERR_GAUDI_PERMISSION_DENIED',
@@ -156,7 +156,7 @@ async function openCard(node: DriverNode, card: AllowedCard, refused: RefusedCar
     refused.push({ index, minor, busId, reason: `${name}: ${reason}`, isBusy: false });
     await context.close();
   } catch (error) {
-    // Another process has the card, or it does not work; errors that are not about the card are thrown.
+    // Another process has opened the card, or it does not work; errors that do not concern the card are thrown.
     if (!isUcxError(error) || !CARD_CODES.has(error.code)) throw error;
     const reason = String(error.details['reason'] ?? error.message);
     refused.push({ index, minor, busId, reason, isBusy: error.code === 'ERR_GAUDI_DEVICE_BUSY' });

@@ -1,6 +1,6 @@
 /**
- * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. Contents of the messages of a
- * verified test: bytes computed from the sequence number, in the parts of a message.
+ * Interface between the loops and the operations of a test: sends and receives one message at a time, without promises. Also the contents of messages in a
+ * verified test: bytes computed from the sequence number, in the elements of a message.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -9,46 +9,46 @@ import { Status } from '../../../ucs/type/status.ts';
 
 /** Sequence numbers of messages: one byte, the last one of the data of a put. */
 export const SEQUENCE_MASK = 0xff;
-/** Sequence number before the first message; the first message has another one. */
+/** Value before the first message, which has another sequence number. */
 export const SEQUENCE_NONE = 0xff;
 
 /** The traffic of one side of a test. */
 export abstract class Traffic {
-  /** Messages that were sent and have not ended. */
+  /** Number of messages that were sent and have not ended. */
   outstanding = 0;
-  /** Messages that have arrived, of those that are counted. */
+  /** Number of messages that have arrived, of those that are counted. */
   received = 0;
-  /** First error of an operation that had not ended in its call. */
+  /** First error of an operation that did not end in its call. */
   error: UcxError | undefined = undefined;
 
   /** Makes progress. */
   abstract progress(): number;
 
   /**
-   * Starts message `sequence`. @returns OK when it has ended, INPROGRESS when it counts as outstanding, NO_RESOURCE to be tried again after
-   * progress, or a failure
+   * Starts message `sequence`. @returns OK when it has ended, INPROGRESS when it counts as outstanding, NO_RESOURCE if it must be retried after progress, or
+   * a failure
    */
   abstract send(sequence: number): Status;
 
-  /** Asks for the next message; for traffic that has to. @returns like {@link send} */
+  /** Posts the receive of the next message, if the traffic needs it. @returns like {@link send} */
   expect(): Status {
     return Status.OK;
   }
 
-  /** True when message `sequence` is here, which is the message number `index` of the run. */
+  /** True when message `sequence`, the message number `index` of the run, has arrived. */
   abstract hasArrived(sequence: number, index: number): boolean;
 
-  /** Acknowledges that everything has arrived, with one message; does nothing if the sender can see it itself. */
+  /** Acknowledges all messages by one message; does nothing if the sender sees their arrival in memory. */
   acknowledge(): Status {
     return Status.OK;
   }
 
-  /** Asks for the message of {@link acknowledge}. False where there is none. */
+  /** Posts the receive of the acknowledgement. False if there is none. */
   expectAcknowledgement(): boolean {
     return false;
   }
 
-  /** Why an operation has ended with this status in its call, as far as it is known. */
+  /** Why an operation has ended with this status in its call, if known. */
   abstract causeOf(status: Status): unknown;
 
   /** Prepares for a run. Neither side may have operations in flight. */
@@ -56,21 +56,21 @@ export abstract class Traffic {
     this.received = 0;
   }
 
-  /** In a verified test, when a run is over: checks what the last message sent from here has left. @throws UcxError ERR_PERFTEST_DATA */
+  /** In a verified test, after a run: checks the result of the last message sent from here. @throws UcxError ERR_PERFTEST_DATA */
   checkSent(): void {}
 
-  /** In a verified test, when a run is over: checks what so many messages have left here. @throws UcxError ERR_PERFTEST_DATA */
+  /** In a verified test, after a run: checks the result of this number of messages here. @throws UcxError ERR_PERFTEST_DATA */
   checkReceived(_iterations: number): void {}
 
-  /** Begins to wait until everything has reached the other side; true when it has. Call it again after progress. */
+  /** Starts or continues a flush; true when everything has reached the other side. Call it again after progress. */
   abstract flush(): boolean;
 
   /** Transport and device of the messages, such as `posix/memory`. */
   abstract get carrier(): string;
 
-  /** Sleeps until there may be progress to make; for traffic that has events. @throws AbortError when the signal fires */
+  /** Sleeps until there may be progress to make, for traffic with events. @throws AbortError when the signal fires */
   sleep(_signal: AbortSignal): Promise<void> {
-    throw invalidParam('-E', 'must be poll for traffic without events', 'sleep');
+    throw invalidParam('-E', 'must be poll: this traffic has no events', 'sleep');
   }
 
   /** Releases its resources. */
@@ -83,18 +83,18 @@ export interface ContentMemory {
   read(offset: number, target: Uint8Array): void;
 }
 
-/** A part of a message in memory. */
+/** An element of a message in memory. */
 export interface Part {
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** Time in which the rest of a put must be there after its last byte. */
+/** Time limit for the other bytes of a put to arrive after its last byte. */
 const REST_NS_MAX = 1e9;
-/** Bytes from sequence number to sequence number: every message begins elsewhere in the pattern. */
+/** Shift of the pattern between sequence numbers: every message begins at another byte. */
 const STEP = 1;
 
-/** The content of messages in one piece of memory. */
+/** The content of messages in a range of memory. */
 export class Content {
   readonly #memory: ContentMemory;
   readonly #parts: readonly Part[];
@@ -121,7 +121,7 @@ export class Content {
     }
   }
 
-  /** The first byte of the message in memory, of those in `range`, that is not that of message `sequence`; -1 where all are. */
+  /** The first byte in `range` that differs from message `sequence`; -1 if none differs. */
   firstDifference(sequence: number, range: { readonly from?: number; readonly to?: number } = {}): number {
     const { from = 0, to = Number.POSITIVE_INFINITY } = range;
     let at = 0;
@@ -136,15 +136,15 @@ export class Content {
     return -1;
   }
 
-  /** @throws UcxError ERR_PERFTEST_DATA when another message is in memory */
+  /** @throws UcxError ERR_PERFTEST_DATA if the memory contains another message */
   check(sequence: number): void {
     const difference = this.firstDifference(sequence);
-    if (difference >= 0) throw dataError(`byte ${difference} of message ${sequence} is not the one that was sent`);
+    if (difference >= 0) throw dataError(`byte ${difference} of message ${sequence} differs from the sent one`);
   }
 
   /**
-   * Checks a put of a ping-pong, whose last byte is the sequence number and may be there before the others.
-   * @throws UcxError ERR_PERFTEST_DATA when the others do not come
+   * Checks a put of a ping-pong, whose last byte is the sequence number and may arrive before the others.
+   * @throws UcxError ERR_PERFTEST_DATA if the others do not arrive
    */
   checkPut(sequence: number, clock: Clock, traffic: { progress(): number }): void {
     const deadline = clock.nowNs() + REST_NS_MAX;
@@ -153,7 +153,7 @@ export class Content {
       if (difference < 0) return;
       traffic.progress();
       if (clock.nowNs() > deadline) {
-        throw dataError(`byte ${difference} of put ${sequence} is not the one that was put`);
+        throw dataError(`byte ${difference} of put ${sequence} differs from the sent one`);
       }
     }
   }
@@ -164,7 +164,7 @@ export function dataError(message: string): UcxError {
   return new UcxError({ code: 'ERR_PERFTEST_DATA', status: Status.IO_ERROR, message });
 }
 
-/** Neighbours differ, and so do bytes a power of two apart. */
+/** Neighbouring bytes differ, as do bytes at a distance of a power of two. */
 function patternByte(index: number): number {
   return (Math.imul(index + 1, 0x9e3779b1) >>> 21) & 0xff;
 }

@@ -9,10 +9,10 @@ import { type UcpSide, UcpTraffic } from './ucp-side.ts';
 
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {
-  /** The local memory, and as explain() takes it. */
+  /** The local memory, in the form that explain() takes too. */
   protected readonly source: LocalBuffer;
   readonly #explained: LocalMemory;
-  /** Bytes of the calls: 0 with a list, whose pieces have their own. */
+  /** Length argument of the calls: 0 with a list, whose elements have their own. */
   protected readonly callBytes: number;
   protected readonly rkey: RemoteKey;
 
@@ -40,7 +40,7 @@ abstract class AccessTraffic extends UcpTraffic {
 /** Reads of the polled byte between two calls of progress. */
 const READS = 8;
 
-/** True when a byte that another process writes has the expected value. */
+/** True if a byte written by another process has the expected value. */
 function pollByte(bytes: Uint8Array, index: number, expected: number): boolean {
   for (let read = 0; read < READS; read++) if (Atomics.load(bytes, index) === expected) return true;
   return false;
@@ -105,7 +105,7 @@ export class PutTraffic extends AccessTraffic {
   }
 }
 
-/** Gets. In a verified test the memory holds something else before each. */
+/** Gets. A verified test overwrites the memory before each. */
 export class GetTraffic extends AccessTraffic {
   #hasGot = false;
 
@@ -133,7 +133,7 @@ export class GetTraffic extends AccessTraffic {
   }
 }
 
-/** Atomic operations on the first word. Each adds one to it, so that the final value shows whether all were executed. */
+/** Atomic operations on the first word. Each adds one, so that the final value shows whether all were executed. */
 export class AtomicTraffic extends AccessTraffic {
   readonly #name: AtomicName;
   readonly #fetches: boolean;
@@ -151,7 +151,7 @@ export class AtomicTraffic extends AccessTraffic {
       bits: this.byteLength === 4 ? 32 : 64,
       compare: 0,
       callback: this.sent.callback,
-      // The word before is in the request.
+      // The result of a fetching operation is in its request.
       noImmediateCompletion: this.#fetches,
     };
   }
@@ -184,11 +184,11 @@ export class AtomicTraffic extends AccessTraffic {
     this.targetProbe.read(0, bytes.subarray(0, this.byteLength));
     const found = new DataView(bytes.buffer).getBigUint64(0, true);
     if (found !== BigInt(this.#wrap(iterations)))
-      throw dataError(`the word is ${found} after ${iterations} operations`);
+      throw dataError(`the word has the value ${found} after ${iterations} operations`);
   }
 
   override get carrier(): string {
-    // Operations that end at once call no callback.
+    // Operations that end in their call have no request with a transport.
     return this.#carrier ?? this.libraryCarrier ?? this.endpoint.transports.join(' or ');
   }
 
@@ -199,7 +199,7 @@ export class AtomicTraffic extends AccessTraffic {
     const expected = this.#wrap(this.#fetched);
     this.#fetched += 1;
     if (request.atomicResult === BigInt(expected)) return;
-    this.error ??= dataError(`operation ${this.#fetched} found the word ${request.atomicResult} and not ${expected}`);
+    this.error ??= dataError(`operation ${this.#fetched} returned ${request.atomicResult} instead of ${expected}`);
   }
 
   #wrap(value: number): number {
@@ -207,7 +207,7 @@ export class AtomicTraffic extends AccessTraffic {
   }
 }
 
-/** Undefined for a request that has failed before it had a lane. */
+/** Undefined for a request that failed before it was assigned a lane. */
 function carrierOf({ transport, device, protocol }: Request): string | undefined {
   return transport === undefined ? undefined : `${transport}/${device} ${protocol}`;
 }

@@ -12,11 +12,11 @@ const TAG = 0x1337a880;
 const AM_ID = 1;
 const ACKNOWLEDGEMENT_BYTES = 1;
 
-/** Messages that a receive is posted for, or a handler takes. */
+/** Messages that are received by a posted receive or a handler. */
 abstract class MessageTraffic extends UcpTraffic {
   protected readonly source: LocalMemory;
   protected readonly target: LocalMemory;
-  /** Buffer of a message: the memory, or a list of its parts without a length of its own. */
+  /** Buffer of a message: the memory, or a list of its elements. */
   protected readonly outgoing: LocalBuffer;
   protected readonly incoming: LocalBuffer;
   protected readonly outgoingBytes: number;
@@ -68,13 +68,13 @@ abstract class MessageTraffic extends UcpTraffic {
 
   protected abstract start(local: LocalBuffer, byteLength: number): Status | Request;
 
-  /** Counts a receive that has ended at once. */
+  /** Counts a receive that ended in its call. */
   protected count(started: Status | Request): Status {
     if (started === Status.OK) this.received += 1;
     return typeof started === 'number' ? started : Status.INPROGRESS;
   }
 
-  /** Checks what has been received since the last call. The sender of a stream of messages gets acknowledgements only. */
+  /** Checks messages received since the last call. The sender of a stream of messages receives only acknowledgements. */
   protected verifyNew(): void {
     for (; this.#verified < this.received; this.#verified++) {
       if (this.receivesData) this.targetContent.check(this.#verified & SEQUENCE_MASK);
@@ -126,7 +126,7 @@ export class TagTraffic extends MessageTraffic {
 export class AmTraffic extends MessageTraffic {
   readonly #header: Uint8Array | undefined;
   readonly #copies: boolean;
-  /** Messages of a verified test that wait until the one before them has been checked. */
+  /** Messages of a verified test that wait until the previous one was checked. */
   readonly #kept: AmMessage[] = [];
   #isBusy = false;
   readonly #params: AmSendParams | undefined = undefined;

@@ -43,7 +43,7 @@ export class UcpSide {
     return this.#opened.context;
   }
 
-  /** True when cards take part and are emulated. */
+  /** True if the context has cards and they are emulated. */
   get emulated(): boolean {
     const { sendMemory, recvMemory } = this.spec;
     return this.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
@@ -68,13 +68,13 @@ export class UcpSide {
     return this.#endpoint;
   }
 
-  /** Key of the memory that the other side receives into. */
+  /** Key of the receive memory of the other side. */
   get rkey(): RemoteKey {
     if (this.#rkey === undefined) throw invalidParam('side', 'must be connected', undefined);
     return this.#rkey;
   }
 
-  /** Where the parts of a message lie. */
+  /** Offsets and lengths of the elements of a message. */
   parts(type: Datatype): Part[] {
     const { sizes, stride } = this.spec;
     const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -87,19 +87,19 @@ export class UcpSide {
     });
   }
 
-  /** Memory as programs pass it: bytes, unless they are of a card or the test asks for mapped memory (-z). */
+  /** Memory as programs pass it: bytes for host memory, unless the test uses memory handles (-z). */
   local(memory: MemoryHandle): LocalMemory {
     return this.spec.mapped ? memory : (memory.bytes ?? memory);
   }
 
-  /** Memory as the operations of messages take it. */
+  /** Memory in the form that message operations take. */
   buffer(handle: MemoryHandle, type: Datatype): LocalBuffer {
     const memory = this.local(handle);
     if (type === 'contig') return memory;
     return this.parts(type).map((part): IovPiece => ({ memory, ...part }));
   }
 
-  /** Ends at once: operations in flight are cancelled. */
+  /** Closes at once: operations in flight are cancelled. */
   async close(): Promise<void> {
     this.#rkey?.release();
     await this.#opened.close();
@@ -115,14 +115,14 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly verifies: boolean;
   protected readonly sourceProbe: MemoryProbe;
   protected readonly targetProbe: MemoryProbe;
-  /** Contents of a verified test; those of others are empty. */
+  /** Contents of a verified test; empty in others. */
   protected readonly sourceContent: Content;
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
   protected readonly sent: Required<Pick<RequestParams, 'callback'>>;
-  /** Name and version of the library that carries operations; undefined for this library. */
+  /** Name and version of libucp if it runs the operations; undefined for the native engine. */
   readonly #library: string | undefined;
-  /** Lane of the first operation that did not end in its call, if that library reports it; undefined before. */
+  /** Lane of the first operation that did not end in its call, if libucp reports it; undefined before. */
   #lane: string | undefined;
   #flushing: Request | undefined;
 
@@ -182,7 +182,7 @@ export abstract class UcpTraffic extends Traffic {
     this.targetProbe.close();
   }
 
-  /** What carries operations where it is not this library: the library, and its lane. */
+  /** libucp and its lane, if it runs the operations. */
   protected get libraryCarrier(): string | undefined {
     return this.#library === undefined ? undefined : `${this.#library} ${this.#lane ?? ''}`.trimEnd();
   }
@@ -196,7 +196,7 @@ export abstract class UcpTraffic extends Traffic {
     this.checkStatus(status);
   }
 
-  /** Handles the return value of an operation. The callback is set on its request here because some operations are faster without parameters. */
+  /** Handles the return value of an operation. The callback is set on its request, because some operations are faster without parameters. */
   protected settle(started: Status | Request): Status {
     if (typeof started === 'number') return started;
     this.outstanding += 1;

@@ -25,7 +25,7 @@ interface Found {
 export class UctSide {
   readonly spec: TestSpec;
   readonly iface: Iface;
-  /** Memory, as the memory domain knows it. */
+  /** Source memory, in the form of the memory domain. */
   readonly source: MdMemory;
   readonly target: MdMemory;
   readonly sourceProbe: MemoryProbe;
@@ -64,7 +64,7 @@ export class UctSide {
     }
   }
 
-  /** True when cards take part and are emulated. */
+  /** True if the context has cards and they are emulated. */
   get emulated(): boolean {
     const { sendMemory, recvMemory, transport } = this.spec;
     const hasCard = transport.startsWith('gaudi') || sendMemory === 'gaudi' || recvMemory === 'gaudi';
@@ -93,7 +93,7 @@ export class UctSide {
     return this.#endpoint;
   }
 
-  /** Key of the memory that the other side receives into. There is none for active messages. */
+  /** Key of the receive memory of the other side; active messages have none. */
   get rkey(): RemoteKey {
     if (this.#rkey === undefined) throw invalidParam('side', 'must be connected', undefined);
     return this.#rkey;
@@ -117,13 +117,13 @@ export class UctSide {
   #memory(handle: MemoryHandle): MdMemory {
     const memory = handle instanceof NativeMemoryHandle ? handle.mdMemory[this.#found.open.index] : undefined;
     if (memory !== undefined) return memory;
-    throw unsupported(`${memoryTypeName(handle.memoryType)} memory`, `${this.carrier} does not register it`);
+    throw unsupported(`${memoryTypeName(handle.memoryType)} memory`, `${this.carrier} does not register this memory`);
   }
 }
 
 const CARD_NAME = /^gaudi\d+$/;
 
-/** The memory domains of this library. @throws UcxError ERR_UNSUPPORTED for a context over libucp, which shows none */
+/** The memory domains of this library. @throws UcxError ERR_UNSUPPORTED for a context over libucp, which has none */
 function nativeMds(context: Context): readonly OpenMd[] {
   if (context instanceof NativeContext) return context.mds;
   throw unsupported(
@@ -138,15 +138,15 @@ function find({ transport, device }: TestSpec, mds: readonly OpenMd[]): Found {
     ({ resource }) => resource.transport === transport || resource.aliases.includes(transport),
   );
   const names = all.map(({ resource }) => `${resource.transport}/${resource.device}`).join(', ');
-  if (ofTransport.length === 0) throw invalidParam('-x', `must be one of those that are open (${names})`, transport);
-  // Two sides on one machine have different cards under one name: each side takes its own.
+  if (ofTransport.length === 0) throw invalidParam('-x', `must be one of the open transports (${names})`, transport);
+  // Two sides on one host have different cards with the same name: each side uses its own.
   const isCard = CARD_NAME.test(device) && ofTransport.length === 1 && CARD_NAME.test(ofTransport[0]!.resource.device);
   const found = isCard ? ofTransport[0] : ofTransport.find(({ resource }) => resource.device === device);
-  if (found === undefined) throw invalidParam('-d', `must be a device of -x (${names})`, device);
+  if (found === undefined) throw invalidParam('-d', `must be a device of the transport (${names})`, device);
   return found;
 }
 
-/** Refuses what the interface cannot do, with its reason. */
+/** Rejects tests that the interface does not support, with the reason. */
 function checkIface(spec: TestSpec, iface: Iface): void {
   const { attributes } = iface;
   const { kind, layout, sendMemory, recvMemory } = spec;
@@ -159,27 +159,28 @@ function checkIface(spec: TestSpec, iface: Iface): void {
   if (operation === 'am') {
     const { shortBytesMax, bcopyBytesMax, zcopyBytesMax = 0 } = attributes.am;
     const max = { short: shortBytesMax, bcopy: bcopyBytesMax, zcopy: zcopyBytesMax }[layout];
-    if (max === 0) refuse('has no such active messages');
-    if (sendMemory !== 'host' || recvMemory !== 'host') refuse('has active messages in host memory only');
-    if (bytes > max) refuse(`has active messages of at most ${max} bytes`);
+    if (max === 0) refuse('does not support these active messages');
+    if (sendMemory !== 'host' || recvMemory !== 'host') refuse('supports active messages only in host memory');
+    if (bytes > max) refuse(`supports active messages of at most ${max} bytes`);
   } else if (operation === 'put' || operation === 'get') {
     const limits = attributes[operation];
     const [min, max] = layout === 'short' ? [1, limits.shortBytesMax] : [limits.zcopyBytesMin, limits.zcopyBytesMax];
-    if (bytes < min || bytes > max) refuse(`takes ${min} to ${max} bytes`);
-    if (layout === 'short' && sendMemory !== 'host') refuse('takes short data from host memory');
+    if (bytes < min || bytes > max) refuse(`supports ${min} to ${max} bytes`);
+    if (layout === 'short' && sendMemory !== 'host') refuse('supports short data only from host memory');
     checkTypes(spec, iface, refuse);
   } else {
     const flag = bytes === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;
-    if ((attributes.flags & flag) === 0) refuse('has no atomic operations of this size');
-    if (recvMemory !== 'host' || sendMemory !== 'host') refuse('has atomic operations on host memory only');
+    if ((attributes.flags & flag) === 0) refuse('does not support atomic operations of this size');
+    if (recvMemory !== 'host' || sendMemory !== 'host') refuse('supports atomic operations only on host memory');
   }
 }
 
 function checkTypes({ sendMemory, recvMemory }: TestSpec, iface: Iface, refuse: (reason: string) => never): void {
   const { localMemoryTypes, remoteMemoryTypes, requiredMemoryTypes } = iface.attributes;
   const [local, remote] = [memoryTypeOf(sendMemory), memoryTypeOf(recvMemory)];
-  if (!hasMemoryType(localMemoryTypes, local)) refuse(`takes no local ${sendMemory} memory`);
-  if (!hasMemoryType(remoteMemoryTypes, remote)) refuse(`takes no remote ${recvMemory} memory`);
+  if (!hasMemoryType(localMemoryTypes, local)) refuse(`does not support local ${sendMemory} memory`);
+  if (!hasMemoryType(remoteMemoryTypes, remote)) refuse(`does not support remote ${recvMemory} memory`);
   const isWork = hasMemoryType(requiredMemoryTypes, local) || hasMemoryType(requiredMemoryTypes, remote);
-  if (requiredMemoryTypes !== 0 && !isWork) refuse(`does nothing between ${sendMemory} and ${recvMemory} memory`);
+  if (requiredMemoryTypes !== 0 && !isWork)
+    refuse(`does not support transfers between ${sendMemory} and ${recvMemory} memory`);
 }

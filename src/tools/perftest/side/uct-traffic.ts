@@ -18,14 +18,14 @@ import { messageBytes, type TestSpec, UCT_HEADER_BYTES } from '../spec.ts';
 import { Content, dataError, SEQUENCE_MASK, SEQUENCE_NONE, Traffic } from './traffic.ts';
 import type { UctSide } from './uct-side.ts';
 
-/** Ids of messages: of the test, of the room that a receiver gives, of the end. */
+/** Ids of messages: data of the test, credits that a receiver returns, and the end. */
 const DATA_ID = 1;
 const ROOM_ID = 2;
 const END_ID = 3;
 /** Words before the data of a message: the sequence number. */
 const HEADER_WORDS = 2;
 
-/** Counts outstanding operations: the transport decrements the count, which never reaches the end. */
+/** Counts outstanding operations: the transport decrements the count, which never reaches 0. */
 class Outstanding implements Completion {
   count = 1;
   failure: Status = Status.OK;
@@ -89,7 +89,7 @@ abstract class UctTraffic extends Traffic {
     this.side.iface.setAmHandler(() => undefined);
   }
 
-  /** Counts an operation that goes on. */
+  /** Counts an operation in progress. */
   protected settle(status: Status): Status {
     if (status === Status.INPROGRESS) {
       this.completion.count += 1;
@@ -99,7 +99,7 @@ abstract class UctTraffic extends Traffic {
   }
 }
 
-/** Active messages, with room given by the receiver as ucx_perftest does (-W). */
+/** Active messages, with flow control by credits of the receiver, as in ucx_perftest (-W). */
 export class UctMessageTraffic extends UctTraffic implements AmPacker {
   readonly #isStream: boolean;
   readonly #source: Uint8Array;
@@ -108,7 +108,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
   readonly #note: Int32Array = new Int32Array(HEADER_WORDS);
   #sent = 0;
   #room = 0;
-  /** Messages that have been acknowledged to the sender. */
+  /** Messages that were acknowledged to the sender. */
   #acknowledged = 0;
   #isSender = false;
 
@@ -182,7 +182,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     this.#note[0] = count - this.#acknowledged;
     const status = this.endpoint.amShort(ROOM_ID, this.#note, HEADER_WORDS, undefined, 0, 0);
     if (status === Status.OK) this.#acknowledged = count;
-    else if (status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'give room to the sender');
+    else if (status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'return of credits to the sender');
   }
 
   #onMessage(id: number, { words, bytes, offset, byteLength }: AmFrame): void {
@@ -191,19 +191,21 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     else {
       const sequence = this.received & SEQUENCE_MASK;
       if (words[offset >> 2] !== sequence || byteLength !== this.byteLength) {
-        this.error ??= dataError(`message ${this.received} came as ${words[offset >> 2]} with ${byteLength} bytes`);
+        this.error ??= dataError(
+          `message ${this.received} arrived with sequence number ${words[offset >> 2]} and ${byteLength} bytes`,
+        );
       }
       if (this.spec.verify) this.#check(sequence, bytes.subarray(offset + UCT_HEADER_BYTES, offset + byteLength));
       this.received += 1;
     }
   }
 
-  /** Checks the data behind the header in place. */
+  /** Checks the data after the header in place. */
   #check(sequence: number, data: Uint8Array): void {
     this.side.targetProbe.write(UCT_HEADER_BYTES, data);
     const difference = this.targetContent.firstDifference(sequence, { from: UCT_HEADER_BYTES });
     if (difference >= 0)
-      this.error ??= dataError(`byte ${difference} of message ${sequence} is not the one that was sent`);
+      this.error ??= dataError(`byte ${difference} of message ${sequence} differs from the sent one`);
   }
 }
 
@@ -211,7 +213,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
 export class UctPutTraffic extends UctTraffic {
   readonly #isPingPong: boolean;
   readonly #rkey: RemoteKey;
-  /** What short puts take; undefined for others. */
+  /** Source of short puts; undefined for other layouts. */
   readonly #shortBytes: Uint8Array | undefined;
   readonly #last: number;
   readonly #sourceBytes: Uint8Array | undefined;
@@ -271,10 +273,10 @@ export class UctPutTraffic extends UctTraffic {
   }
 }
 
-/** Gets. In a verified test the memory holds something else before each. */
+/** Gets. A verified test overwrites the memory before each. */
 export class UctGetTraffic extends UctTraffic {
   readonly #rkey: RemoteKey;
-  /** Where short gets write; undefined for others. */
+  /** Target of short gets; undefined for other layouts. */
   readonly #shortBytes: Uint8Array | undefined;
   readonly #iov: readonly IovEntry[];
   #hasGot = false;
@@ -364,7 +366,7 @@ export class UctAtomicTraffic extends UctTraffic {
     if (this.#done === 0n || this.#isPingPong) return;
     const expected = this.#done - 1n;
     if (this.#call.result !== expected) {
-      throw dataError(`operation ${this.#done} found the word ${this.#call.result} and not ${expected}`);
+      throw dataError(`operation ${this.#done} returned ${this.#call.result} instead of ${expected}`);
     }
   }
 
@@ -373,6 +375,6 @@ export class UctAtomicTraffic extends UctTraffic {
     const bytes = new Uint8Array(8);
     bytes.set(this.#targetBytes.subarray(0, this.byteLength));
     const found = new DataView(bytes.buffer).getBigUint64(0, true);
-    if (found !== BigInt(iterations)) throw dataError(`the word is ${found} after ${iterations} operations`);
+    if (found !== BigInt(iterations)) throw dataError(`the word has the value ${found} after ${iterations} operations`);
   }
 }

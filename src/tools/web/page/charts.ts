@@ -3,7 +3,7 @@
 import uPlot from 'uplot';
 import { setAttribute } from './dom.ts';
 
-/** Samples that are kept. */
+/** Limit of kept samples. */
 const SAMPLES_MAX = 300;
 const HEIGHT = 190;
 
@@ -37,14 +37,14 @@ export class LineChart {
     this.#columns = lines.map(() => []);
     this.#plot = this.#make();
     new ResizeObserver(() => this.#plot.setSize({ width: parent.clientWidth, height: HEIGHT })).observe(parent);
-    // Colours are those of the theme when the chart is made.
+    // Colours are taken from the theme when the chart is created.
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
       this.#plot.destroy();
       this.#plot = this.#make();
     });
   }
 
-  /** Adds values; null for a line without one. */
+  /** Adds values; null for a line without a value. */
   add(seconds: number, values: readonly (number | null)[]): void {
     append(this.#seconds, seconds);
     for (const [index, column] of this.#columns.entries()) append(column, values[index] ?? null);
@@ -54,7 +54,7 @@ export class LineChart {
     setAttribute(this.#parent, 'aria-label', text);
   }
 
-  /** The legend has the current values, unless the pointer is on a moment. */
+  /** The legend shows the latest values, unless the pointer selects a time. */
   #showLast(): void {
     if (typeof this.#plot.cursor.idx !== 'number') this.#plot.setLegend({ idx: this.#seconds.length - 1 }, false);
   }
@@ -112,7 +112,7 @@ function textOf(value: number | null | undefined, unit: string): string {
   return `${value < 1000 ? value.toPrecision(3) : Math.round(value)} ${unit}`;
 }
 
-/** Of the values of a logarithmic axis, the lines that are drawn. */
+/** Of the splits of a logarithmic axis, those to draw. */
 function powersOfTen(_plot: uPlot, splits: readonly number[]): (number | null)[] {
   return splits.map((value) => (Number.isInteger(Math.log10(value)) ? value : null));
 }

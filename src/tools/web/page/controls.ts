@@ -9,7 +9,7 @@ import { byId, setText } from './dom.ts';
 /** Header with the token; see web-server.ts. */
 const TOKEN_HEADER = 'x-gaudi-ucx-token';
 
-/** A fault that a button injects, and the field that it needs beside the card. */
+/** A fault that a button injects, and the field that it needs in addition to the card. */
 const BUTTONS: readonly { readonly text: string; readonly fault: object; readonly needs?: 'peer' | 'port' }[] = [
   { text: 'Links down', fault: { kind: 'link-down' }, needs: 'peer' },
   { text: 'Links up', fault: { kind: 'link-up' }, needs: 'peer' },
@@ -77,7 +77,7 @@ export class Controls {
     this.#card.focus();
   }
 
-  /** Takes links down, or up again. */
+  /** Brings links down, or up again. */
   toggleLink(pair: Pair): void {
     void this.#post('/fault', { card: pair.a, peer: pair.b, kind: isDown(pair) ? 'link-up' : 'link-down' });
   }
@@ -91,7 +91,7 @@ export class Controls {
       });
       setText(this.#result, (await response.text()).trim());
     } catch (error) {
-      setText(this.#result, `the server does not answer: ${error instanceof Error ? error.message : String(error)}`);
+      setText(this.#result, `no reply from the server: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 }

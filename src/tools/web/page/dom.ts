@@ -1,4 +1,4 @@
-/** Elements of the page: finds, creates and updates them. Unchanged elements are not touched, so that selections stay. */
+/** Elements of the page: finds, creates and updates them. Unchanged elements are not touched, so that selections are kept. */
 
 import { STRIP, type Strips } from './data/arena-strips.ts';
 import type { Cell } from './data/tables.ts';
@@ -30,7 +30,7 @@ export function setAttribute(element: Element, name: string, value: string): voi
   if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** Shows rows in a table, and keeps the elements that are there. The first row is the head. */
+/** Shows rows in a table, reusing existing elements. The first row is the head. */
 export function showTable(table: HTMLTableElement, caption: string, rows: readonly (readonly Cell[])[]): void {
   table.caption ??= table.createCaption();
   setText(table.caption, caption);
@@ -42,7 +42,7 @@ export function showTable(table: HTMLTableElement, caption: string, rows: readon
   showRows(body, rest, { scope: 'row', heads });
 }
 
-/** @param heads of the columns, which a narrow window shows beside each value */
+/** @param heads column titles, which a narrow window shows next to each value */
 function showRows(
   section: HTMLTableSectionElement,
   rows: readonly (readonly Cell[])[],
@@ -67,7 +67,7 @@ function showRows(
   }
 }
 
-/** Strips below one another, each with its label and its size, above their scale: elements that are there are kept. */
+/** Strips below one another, each with its label and its size, above their scale. Existing elements are reused. */
 export class StripList {
   readonly #parent: Element;
   readonly #scale: HTMLElement;

@@ -44,7 +44,7 @@ function show(model: WebModel): void {
   setText(byId('summary'), `${cards.length} cards (${kind}); ${processCount} processes`);
   picture.show(top, model.canInject);
   controls.show(model);
-  showTable(byId('card-table'), 'HBM of each card, and the arenas of programs in it', cardRows(model));
+  showTable(byId('card-table'), 'HBM of each card, with the arenas of programs', cardRows(model));
   strips.show(arenaStrips(model));
   showTable(byId('link-table'), 'Rows send, columns receive', linkRows(top));
   const hidden = processCount - processes.length;
@@ -74,11 +74,11 @@ function setConnection(state: string, text: string): void {
 
 const events = new EventSource(`/events?token=${encodeURIComponent(token)}`);
 events.addEventListener('open', () => setConnection('live', 'live'));
-events.addEventListener('error', () => setConnection('lost', 'not connected: has gaudi-ucx web ended?'));
+events.addEventListener('error', () => setConnection('lost', 'not connected: gaudi-ucx web may have ended'));
 events.addEventListener('message', ({ data }: MessageEvent<string>) => {
   const isScheduled = next !== undefined;
   next = JSON.parse(data);
-  // At most one picture for each frame; a hidden page draws nothing.
+  // At most one update per frame; a hidden page draws nothing.
   if (isScheduled) return;
   requestAnimationFrame(() => {
     const model = next;

@@ -1,4 +1,4 @@
-/** The node as a picture: cards around their links. Links are lit by traffic, and dashed where they are down. */
+/** The node as a picture: a circle of cards and their links. Links with traffic are highlighted, and links that are down are dashed. */
 
 import type { TopCard, TopModel } from '../../model/top-model.ts';
 import { isDown, type Pair, pairsOf } from './data/figures.ts';
@@ -8,7 +8,7 @@ import { setAttribute, setText, svgElement } from './dom.ts';
 const SIZE = 460;
 const RADIUS = 180;
 const CARD = { width: 74, height: 46 };
-/** Bytes per second at which a link is as wide as it gets. */
+/** Bytes per second at which a link has its maximum width. */
 const FULL_RATE = 10e9;
 const WIDTH_MAX = 7;
 const OPERATIONAL = 'operational';
@@ -38,7 +38,7 @@ export class NodePicture {
   #pairs: readonly Pair[] = [];
   #shown = '';
 
-  /** The functions are those of a click. */
+  /** The parameters are called on clicks. */
   constructor(parent: HTMLElement, selectCard: (minor: number | undefined) => void, toggleLink: (pair: Pair) => void) {
     this.#selectCard = selectCard;
     this.#toggleLink = toggleLink;
@@ -71,7 +71,7 @@ export class NodePicture {
     setText(this.#title, `${cards.length} cards; links down: ${down.join(', ') || 'none'}`);
   }
 
-  /** Places the cards on a circle: once, unless their number changes. */
+  /** Arranges the cards on a circle, only if their number has changed. */
   #place(cards: readonly TopCard[]): void {
     this.#links.replaceChildren();
     this.#cards.replaceChildren();
@@ -149,7 +149,7 @@ export class NodePicture {
     if (canInject && total > 0) {
       setAttribute(hit, 'tabindex', '0');
       setAttribute(hit, 'role', 'button');
-      setAttribute(hit, 'aria-label', `${links}; take them ${isDown(pair) ? 'up' : 'down'}`);
+      setAttribute(hit, 'aria-label', `${links}; bring them ${isDown(pair) ? 'up' : 'down'}`);
     } else {
       hit.removeAttribute('tabindex');
     }
@@ -162,7 +162,7 @@ interface LinkContext {
   readonly canInject: boolean;
 }
 
-/** Hides a link whose card is removed: it lights up again with the card. */
+/** Hides a link of a removed card; it reappears with the card. */
 function hideLink({ line, hit }: LinkShape): void {
   setAttribute(line, 'visibility', 'hidden');
   setAttribute(line, 'class', 'link');

@@ -9,24 +9,24 @@ export const STRIP: { readonly width: number; readonly height: number } = { widt
 /** A strip. */
 export interface Strip {
   readonly label: string;
-  /** SVG path of the bytes in blocks: a bar for each cell, as high as the part of it that is used. */
+  /** SVG path of the bytes in blocks: a bar for each cell, whose height is the used fraction. */
   readonly used: string;
   /** SVG path of the borders of the arenas. */
   readonly borders: string;
-  /** Its bytes in blocks, and those of its arenas. */
+  /** Bytes in its blocks, and in its arenas. */
   readonly size: string;
-  /** The strip in words. */
+  /** Description of the strip in words. */
   readonly text: string;
 }
 
-/** Strips of one scale. */
+/** Strips with the same scale. */
 export interface Strips {
   readonly strips: readonly Strip[];
   /** Bytes at the left end, the middle and the right end. */
   readonly ticks: readonly string[];
 }
 
-/** A strip for each card, for all processes together: also for cards without arenas, so that nothing moves when a program starts. */
+/** A strip for each card, for all processes together: also for cards without arenas, so that the layout stays when a program starts. */
 export function arenaStrips({ top, processes }: WebModel): Strips {
   const all = processes.flatMap(({ arenas }) => arenas);
   const cards = top.cards.map((card) => ({ card, uses: all.filter((use) => use.card === card.index) }));
@@ -41,7 +41,7 @@ function drawnBytes(uses: readonly ArenaUse[]): number {
   return sumOf(uses.flatMap(({ maps }) => maps).map(({ byteLength }) => byteLength));
 }
 
-/** @param longest bytes of the whole width */
+/** @param longest bytes for the full width */
 function stripOf(label: string, uses: readonly ArenaUse[], longest: number): Strip {
   const { width, height } = STRIP;
   let used = '';
@@ -74,7 +74,7 @@ function textOf(label: string, uses: readonly ArenaUse[]): string {
   const shown = sum(({ maps }) => maps.length);
   const largestFree = Math.max(...uses.map(({ largestFreeBytes }) => largestFreeBytes));
   return [
-    `${label}: ${arenas} arenas of ${bytesText(arenaBytes)} together`,
+    `${label}: ${arenas} arenas with ${bytesText(arenaBytes)} in total`,
     ...(shown < arenas ? [`${shown} of them drawn`] : []),
     `${sum((use) => use.blocks)} blocks of ${bytesText(sum((use) => use.blockBytes))}`,
     `largest free range ${bytesText(largestFree)}`,

@@ -67,7 +67,7 @@ describe('the table of cards', () => {
       status: 'operational',
       'process id': String(process.pid),
       'HBM used': '35.3 GiB',
-      'HBM in all': '95.3 GiB',
+      'HBM total': '95.3 GiB',
       arenas: '4 of 660.0 MiB',
       blocks: '8',
       'bytes in blocks': '250.0 MiB',
@@ -183,14 +183,14 @@ describe('arenas', () => {
     ]);
     expect(strips[0]).toMatchObject({
       size: '200.0 MiB of 600.0 MiB',
-      text: 'card 0: 3 arenas of 600.0 MiB together, 2 of them drawn, 7 blocks of 200.0 MiB, largest free range 100.0 MiB',
+      text: 'card 0: 3 arenas with 600.0 MiB in total, 2 of them drawn, 7 blocks of 200.0 MiB, largest free range 100.0 MiB',
     });
   });
 
   it('of several processes are added, but for the largest free range', () => {
     const [strip, none] = arenaStrips(webModel()).strips;
     expect(strip!.text).toBe(
-      'card 0: 4 arenas of 660.0 MiB together, 0 of them drawn, 8 blocks of 250.0 MiB, largest free range 100.0 MiB',
+      'card 0: 4 arenas with 660.0 MiB in total, 0 of them drawn, 8 blocks of 250.0 MiB, largest free range 100.0 MiB',
     );
     expect(none).toMatchObject({ label: 'card 1', size: 'no arenas', text: 'card 1: no arenas' });
   });

@@ -1,4 +1,4 @@
-/** Figures of the page from the model: links between pairs of cards, from the links of each direction, and percentiles of latencies. */
+/** Figures of the page from the model: links between pairs of cards, combined from both directions, and percentiles of latencies. */
 
 import type { TopLink } from '../../../model/top-model.ts';
 import type { WebLatencies } from '../../../model/web-model.ts';
@@ -34,13 +34,13 @@ export function isDown({ up, total }: Pick<Pair, 'up' | 'total'>): boolean {
   return total > 0 && up === 0;
 }
 
-/** The upper bound of the bucket in which a percentile lies, in microseconds; null without operations between the readings. */
+/** The upper bound of the bucket with a percentile, in microseconds; null without operations between the readings. */
 export function percentileUs(earlier: WebLatencies | undefined, now: WebLatencies, rank: number): number | null {
   // Counts decrease when a process ends.
   const counts = now.buckets.map((count, index) => Math.max(0, count - (earlier?.buckets[index] ?? count)));
   const total = counts.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;
-  // The last bucket has no upper bound: that of the bucket before stands for it.
+  // The last bucket has no upper bound: the bound of the previous bucket is used.
   const last = now.boundsNs.length - 1;
   let bucket = 0;
   let left = (total * rank) / 100 - counts[0]!;

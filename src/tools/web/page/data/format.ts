@@ -15,7 +15,7 @@ export function bytesText(bytes: number): string {
   return `${unit === 0 ? value : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Bytes per second as GB/s with two digits; a dash if they are not known. */
+/** Bytes per second as GB/s with two decimal places; a dash if unknown. */
 export function rateText(bytesPerSecond: number | undefined): string {
   if (bytesPerSecond === undefined) return '-';
   return (bytesPerSecond / 1e9).toFixed(2);

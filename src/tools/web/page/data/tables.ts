@@ -25,7 +25,7 @@ export function cardRows({ top, processes }: WebModel): Cell[][] {
     'status',
     'process id',
     'HBM used',
-    'HBM in all',
+    'HBM total',
     'arenas',
     'blocks',
     'bytes in blocks',
@@ -58,7 +58,7 @@ export function cardRows({ top, processes }: WebModel): Cell[][] {
   return [head.map((text) => ({ text })), ...rows];
 }
 
-/** Free bytes of arenas that are not in the largest free range, in percent of the free bytes. */
+/** Percentage of the free bytes of arenas that are outside of the largest free range. */
 export function fragmentation({ arenaBytes, blockBytes, largestFreeBytes }: ArenaUse): number {
   const free = arenaBytes - blockBytes;
   return free <= 0 ? 0 : (100 * Math.max(0, free - largestFreeBytes)) / free;
@@ -77,7 +77,7 @@ function sumOf(uses: readonly ArenaUse[]): ArenaUse | undefined {
   }));
 }
 
-/** The matrix: from each card to each other one. */
+/** The matrix: from each card to every other card. */
 export function linkRows({ cards, links }: TopModel): Cell[][] {
   const head: Cell[] = [{ text: 'from \\ to' }, ...cards.map((card) => ({ text: cardText(card) }))];
   const rows = cards.map((from): Cell[] => [
