@@ -48,7 +48,7 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
     expect(result).toEqual({ isWhole: true, transports: ['self/memory', 'cma/memory'] });
     expect(warnings).toEqual([
       expect.stringMatching(`posix is not used: no shared memory in /dev/shm: .*${errno}`),
-      expect.stringMatching(`a remote key has no part for cma: .*${errno}`),
+      expect.stringMatching(`remote key packed without a part for cma: .*${errno}`),
     ]);
   });
 
