@@ -133,11 +133,11 @@ describe('hostile peers of tcp', () => {
       [
         'by another protocol',
         () => new TextEncoder().encode('GET / HTTP/1.1\r\nHost: here\r\n\r\n'.padEnd(64)),
-        /does not speak this/,
+        /does not use this protocol/,
       ],
       ['by another version', () => edited(full(), 4, 9), /uses version 9/],
-      ['with a message length of zero', () => full().fill(0, 40, 44), /takes messages of 0 bytes/],
-      ['with a message length without end', () => full().fill(0xff, 40, 44), /takes messages of 4294967295 bytes/],
+      ['with a message length of zero', () => full().fill(0, 40, 44), /maximum message size is 0 bytes/],
+      ['with a message length without end', () => full().fill(0xff, 40, 44), /maximum message size is 4294967295 bytes/],
     ])('%s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.unauthenticatedPeer(side), [bytes()], reason);
     });
@@ -218,9 +218,9 @@ describe('hostile peers of tcp', () => {
       [
         'a put that is too long',
         () => putFrame(target.words, 0, new Uint8Array(0), FRAME_BODY_BYTES_MAX + 1),
-        /a body of 1073741825/,
+        /body with invalid length 1073741825/,
       ],
-      ['a put of negative length', () => putFrame(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
+      ['a put of negative length', () => putFrame(target.words, 0, new Uint8Array(0), -8), /body with invalid length 4294967288/],
       ['a run of no puts', () => signalFrame(FrameType.PUT_RUN, 0), /run with invalid number of puts 0/],
       [
         'a run of too many puts',
@@ -242,7 +242,7 @@ describe('hostile peers of tcp', () => {
         'a run with a put that is too long',
         () =>
           run(header(putFrame(target.words, 0, new Uint8Array(8))), putFrame(target.words, 0, new Uint8Array(0), -8)),
-        /a body of 4294967288/,
+        /body with invalid length 4294967288/,
       ],
       [
         'an acknowledgement of nothing',
@@ -268,14 +268,14 @@ describe('hostile peers of tcp', () => {
       [
         'an answer that no get waits for',
         () => signalFrame(FrameType.GET_DATA, 8, new Uint8Array(16)),
-        /no get waits for/,
+        /unexpected reply to a get, 8 bytes/,
       ],
       [
         'a get that is too long',
         () => getFrame(target.words, 0, FRAME_BODY_BYTES_MAX + 1),
         /get with invalid length 1073741825/,
       ],
-      ['a get without end', () => getFrame(target.words, 0, 2 ** 64 - 2048), /a get of 18446744073709550000/],
+      ['a get without end', () => getFrame(target.words, 0, 2 ** 64 - 2048), /get with invalid length 18446744073709550000/],
     ])('and send %s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.greeted(side), [bytes()], reason);
     });
@@ -363,7 +363,7 @@ describe('hostile peers of tcp', () => {
       const peer = await net.greeted(side);
       peer.socket.pause();
       peer.write(...Array.from({ length: GETS_MAX + 16 }, () => getFrame(words, 0, 2 ** 20)));
-      await net.until([side], () => warnings().some((message) => /more than 64 gets/.test(message)));
+      await net.until([side], () => warnings().some((message) => /more than 64 pending gets/.test(message)));
       expect(memory.inFlight).toBe(0);
       await expectWitness();
     });
@@ -381,7 +381,7 @@ describe('hostile peers of tcp', () => {
           batches += 1;
           peer.socket.write(batch);
         }
-        return warnings().some((message) => /without reading the answers/.test(message));
+        return warnings().some((message) => /without reading the replies/.test(message));
       });
       await expectWitness();
     });

@@ -112,7 +112,7 @@ describe('a key that lacks a part for want of memory', () => {
 
   it('is kept for a second, then packed again', async () => {
     const clock = new ManualClock(1e9);
-    fixture.allow(/^a remote key has no part for fake_net: .*ENOMEM/);
+    fixture.allow(/^remote key packed without a part for fake_net: .*ENOMEM/);
     const { network, one, two, ab } = fixture.pair({ clock });
     const [source, target] = [mappedOf(one, 'registered', 64), mappedOf(two, 'registered', 64)];
     network.keyErrno = Errno.ENOMEM;

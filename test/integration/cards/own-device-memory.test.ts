@@ -271,7 +271,7 @@ describe('a context on devices of the application', () => {
       [[device, {}], /devices\[1\]/],
       [[Object.create(device)], /devices\[0\]/],
       [[closed], /devices\[0\].*open/],
-      [[device, device], /devices\[1\].*once/],
+      [[device, device], /devices\[1\].*twice/],
       [[device, foreign], /devices\[1\].*same node/],
     ];
     for (const [devices, message] of bad) {

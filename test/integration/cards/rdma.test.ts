@@ -179,7 +179,7 @@ describe('two nodes over RDMA', () => {
   it.each([
     ['hca9:1', {}, /UCX_NET_DEVICES does not name hca0:1/],
     ['hca0:2', {}, /UCX_NET_DEVICES does not name hca0:1/],
-    ['hca0:1', { IB_GID_INDEX: '7' }, /no GID of index 7 \(UCX_IB_GID_INDEX\); valid are: 0/],
+    ['hca0:1', { IB_GID_INDEX: '7' }, /no GID with index 7 \(UCX_IB_GID_INDEX\); valid are: 0/],
   ])(
     'a device, port or GID that is not there is an error that names those that are: %s %o',
     async (device, config, message) => {

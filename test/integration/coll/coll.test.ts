@@ -288,7 +288,7 @@ describe('refusals before anything moves', () => {
     for (const result of [...duplicates, ...different]) {
       expect(result).toMatchObject({ status: 'rejected', reason: { code: 'ERR_INVALID_PARAM' } });
     }
-    expect(String((duplicates[0] as PromiseRejectedResult).reason)).toMatch(/rank must be different/);
+    expect(String((duplicates[0] as PromiseRejectedResult).reason)).toMatch(/rank must be unique in the team/);
     await expect(make(0, 1, async () => [Uint8Array.of(1)])).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });
     await expect(createTeam({} as never, { rank: 0, size: 1, exchange })).rejects.toThrow(/must be a worker/);
   });
