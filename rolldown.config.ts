@@ -11,7 +11,7 @@ import { type Bundle, bundlesOf } from './scripts/bundles.ts';
 type Groups = NonNullable<Exclude<OutputOptions['codeSplitting'], boolean | undefined>['groups']>;
 
 const GROUPS: Groups = [
-  // By itself, so that it is evaluated before a file that imports the FFI.
+  // A separate chunk, so that it is evaluated before a file that imports the FFI.
   { name: 'platform', test: /src\/sys\/base\/platform\.ts$/, priority: 2 },
   // Not with it: the command line prints its refusal as it prints other errors.
   { name: 'type', test: /src\/ucs\/type\/(?!.*\.test\.ts)/, priority: 3 },

@@ -37,7 +37,7 @@ const config: ViteUserConfig = defineConfig({
     hookTimeout: 20_000,
     teardownTimeout: 5_000,
     watch: false,
-    // A test that cannot fail is no test.
+    // A test that cannot fail tests nothing.
     passWithNoTests: false,
     allowOnly: false,
     projects: [

@@ -17,7 +17,7 @@ export interface Finding {
   readonly what: string;
 }
 
-/** A text file of the repository. */
+/** One file of the repository. */
 export interface SourceText {
   /** Relative to the root, with slashes. */
   readonly file: string;
@@ -40,6 +40,10 @@ const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
 /** Words that name no process, peer or caller. docs/STYLE.md, which quotes them, is exempt, and so is NEWS.md. */
 const VAGUE_WORD = /\b(somebody|nobody|anybody|whoever)\b/i;
 const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/(?:guide|design|adr)\/[\w-]+)\.md$/;
+
+/** Phrases that docs/STYLE.md replaces by plain English; "there is no" and "is no longer" are plain. */
+const ODD_PHRASE =
+  /(?<!\bthere )\bis no (?!longer\b)|\b(?:of its own|by itself|goes on|is told|is asked|what was|likewise for|a text|none of this)\b/i;
 
 /** Calls that are permitted in some files only. */
 interface Ban {
@@ -89,7 +93,7 @@ export function textFiles(root: string, folder: string = root): SourceText[] {
   return found.sort((left, right) => (left.file < right.file ? -1 : 1));
 }
 
-/** Rules for every text file: leftovers, traces of a machine, vague words of pages, length of programs. */
+/** Rules for every text file: leftovers, traces of a machine, vague words of pages, odd phrases, length of programs. */
 export function checkText({ file, text }: SourceText): Finding[] {
   const findings: Finding[] = [];
   const lines = text.split('\n');
@@ -103,6 +107,8 @@ export function checkText({ file, text }: SourceText): Finding[] {
     const vague = PAGE.test(file) ? VAGUE_WORD.exec(line) : null;
     if (vague !== null)
       findings.push({ ...at, rule: 'vague-word', what: `${vague[0]}: name the process, peer or caller` });
+    const odd = ODD_PHRASE.exec(line);
+    if (odd !== null) findings.push({ ...at, rule: 'odd-phrase', what: `${odd[0].trim()}: say it in plain English` });
     for (const [pattern, what] of MACHINE_TRACES) {
       const match = pattern.exec(line);
       if (match !== null) findings.push({ ...at, rule: 'machine-trace', what: `${what}: ${match[0]}` });

@@ -56,6 +56,12 @@ describe('checkText', () => {
     expect(text('// somebody')).toEqual([]);
   });
 
+  it('finds phrases that are not plain English, in every file', () => {
+    expect(text('// tcp is no shared-memory transport')).toEqual(['odd-phrase:1']);
+    expect(text('the worker is told\nWhat was posted', 'docs/X.md')).toEqual(['odd-phrase:1', 'odd-phrase:2']);
+    expect(text('there is no device, and the node is no longer open; a textbook')).toEqual([]);
+  });
+
   it('bounds the length of programs', () => {
     expect(text('x\n'.repeat(501))).toEqual(['file-length:500']);
     expect(text('x\n'.repeat(500))).toEqual([]);

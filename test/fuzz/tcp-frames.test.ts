@@ -137,7 +137,11 @@ describe('hostile peers of tcp', () => {
       ],
       ['by another version', () => edited(full(), 4, 9), /uses version 9/],
       ['with a message length of zero', () => full().fill(0, 40, 44), /maximum message size is 0 bytes/],
-      ['with a message length without end', () => full().fill(0xff, 40, 44), /maximum message size is 4294967295 bytes/],
+      [
+        'with a message length without end',
+        () => full().fill(0xff, 40, 44),
+        /maximum message size is 4294967295 bytes/,
+      ],
     ])('%s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.unauthenticatedPeer(side), [bytes()], reason);
     });
@@ -220,7 +224,11 @@ describe('hostile peers of tcp', () => {
         () => putFrame(target.words, 0, new Uint8Array(0), FRAME_BODY_BYTES_MAX + 1),
         /body with invalid length 1073741825/,
       ],
-      ['a put of negative length', () => putFrame(target.words, 0, new Uint8Array(0), -8), /body with invalid length 4294967288/],
+      [
+        'a put of negative length',
+        () => putFrame(target.words, 0, new Uint8Array(0), -8),
+        /body with invalid length 4294967288/,
+      ],
       ['a run of no puts', () => signalFrame(FrameType.PUT_RUN, 0), /run with invalid number of puts 0/],
       [
         'a run of too many puts',
@@ -275,7 +283,11 @@ describe('hostile peers of tcp', () => {
         () => getFrame(target.words, 0, FRAME_BODY_BYTES_MAX + 1),
         /get with invalid length 1073741825/,
       ],
-      ['a get without end', () => getFrame(target.words, 0, 2 ** 64 - 2048), /get with invalid length 18446744073709550000/],
+      [
+        'a get without end',
+        () => getFrame(target.words, 0, 2 ** 64 - 2048),
+        /get with invalid length 18446744073709550000/,
+      ],
     ])('and send %s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.greeted(side), [bytes()], reason);
     });

@@ -278,7 +278,7 @@ describe.each(PAIR_KINDS)('flush and fence over $name', (kind) => {
     const pair = await fixture.pair(kind);
     await Promise.all([pair.ab.tagSend(new Uint8Array(1)), pair.two.worker.tagRecv(new Uint8Array(1))]);
     await driveIdle(pair, 300);
-    // A device reports the end of a message only if it is asked for one.
+    // A device reports the end of a message only on request.
     await pair.one.worker.flush();
     const flushes = [pair.ab.flushNbx(), pair.one.worker.flushNbx()];
     // libucp may query the peer nevertheless.

@@ -101,7 +101,7 @@ describe('the documented settings', () => {
 
   it('are refused if the node has fewer cards than the table', async () => {
     const { out, err } = await runHere(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '2' });
-    expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry [0-3] bus_id \S+ is no card of this machine/);
+    expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry [0-3] bus_id \S+ is not a card of this machine/);
   });
 });
 

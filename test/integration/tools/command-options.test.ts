@@ -54,7 +54,7 @@ describe('info -d -t', () => {
   it.each(['rc', 'rc_verbs', 'ib'])('%s without RDMA devices lists the reason', async (name) => {
     const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_IB_DRIVER: 'emulator' };
     expect(await outputHere(['info', '-d', '-t', name], env)).toMatch(
-      /^# Memory domain: ib\n# {3}< .*UCX_GAUDI_EMULATOR_NICS=1 gives an emulated one.*>$/m,
+      /^# Memory domain: ib\n# {3}< .*set UCX_GAUDI_EMULATOR_NICS=1 for an emulated one.*>$/m,
     );
     expect(await outputHere(['info', '-d'], env)).not.toContain('Memory domain: ib');
     expect(await outputHere(['info', '-d', '-t', name], { ...env, UCX_GAUDI_EMULATOR_NICS: '1' })).toMatch(

@@ -305,7 +305,9 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
   it('without a node server belong to this process, which top reports', async () => {
     expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).toMatch(/^emulated node of this process: /m);
     cli.output(['node', 'up', '--cards', '1']);
-    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).not.toContain('own emulated node');
+    expect(await cli.outputHere(['top', '--once', '--interval', '10ms'])).not.toContain(
+      'emulated node of this process',
+    );
     expect(await cli.outputHere(['node', 'status'])).not.toMatch(/^client/m);
   });
 });

@@ -85,7 +85,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(cli.run(['node', 'up', '--cards', '1']).code).toBe(0);
     const { code, err } = cli.run(['node', 'up', '--cards', '1']);
     expect(code).toBe(1);
-    expect(err).toMatch(/has not started: a node server already runs at \S+ \(ERR_NODE_RUNNING\)\n$/);
+    expect(err).toMatch(/did not start: a node server already runs at \S+ \(ERR_NODE_RUNNING\)\n$/);
   });
 
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)(
