@@ -88,7 +88,7 @@ describe('a component of the program', () => {
   it.each([
     ['no list', 7, /components must be a list of components/],
     ['no component', [{ name: 'x' }], /components\[0\] must be a component: a name, transports and openMd/],
-    ['an empty name', [{ ...toyComponent, name: '' }], /components\[0\].name must be a string that is not empty/],
+    ['an empty name', [{ ...toyComponent, name: '' }], /components\[0\].name must be a non-empty string/],
     ['a name of the library', [{ ...toyComponent, name: 'tcp' }], /components\[0\].name must be unique, got "tcp"/],
     ['the same name twice', [toyComponent, toyComponent], /components\[1\].name must be unique/],
   ])('is rejected: %s', async (_, components, message) => {
