@@ -54,7 +54,7 @@ describe('commands', { timeout: 60_000 }, () => {
       child.kill('SIGSTOP');
       const { code, out } = await cli.runHere(['inspect', String(child.pid), '--timeout', '300ms']);
       expect(code).toBe(1);
-      expect(out).toMatch('no answer in 0.3 s');
+      expect(out).toMatch('no reply within 0.3 s');
       expect((await cli.runHere(['inspect', '--timeout', '300ms'])).code).toBe(0);
     } finally {
       child.kill('SIGKILL');
