@@ -1,6 +1,6 @@
 /** The transports and devices that UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES allow a context, and names in those lists that this machine does not have. */
 
-import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';
+import { type AllowList, allowListType, isAllowed, matchesItem } from '../../ucs/config/list.ts';
 import { nearestName } from '../../ucs/type/nearest-name.ts';
 import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { UcpConfig } from './config.ts';
@@ -104,7 +104,7 @@ export class ResourceFilter {
     );
     return [['UCX_TLS', this.#transports] as const, ...lists]
       .filter(([, { mode }]) => mode !== 'all')
-      .map(([variable, { mode, items }]) => `${variable}=${mode === 'deny' ? '^' : ''}${items.join(',')}`);
+      .map(([variable, list]) => `${variable}=${allowListType.print(list)}`);
   }
 
   /** A hint for each transport in UCX_TLS that only the UCX library or a machine with RDMA devices has. */
