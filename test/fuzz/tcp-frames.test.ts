@@ -136,12 +136,8 @@ describe('hostile peers of tcp', () => {
         /does not use this protocol/,
       ],
       ['by another version', () => edited(full(), 4, 9), /uses version 9/],
-      ['with a message length of zero', () => full().fill(0, 40, 44), /maximum message size is 0 bytes/],
-      [
-        'with a message length without end',
-        () => full().fill(0xff, 40, 44),
-        /maximum message size is 4294967295 bytes/,
-      ],
+      ['with a message length of zero', () => full().fill(0, 40, 44), /maximum message size 0, which/],
+      ['with a message length without end', () => full().fill(0xff, 40, 44), /maximum message size 4294967295, which/],
     ])('%s are closed with a reason', async (_name, bytes, reason) => {
       await expectClosed(await net.unauthenticatedPeer(side), [bytes()], reason);
     });

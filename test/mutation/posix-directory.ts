@@ -234,11 +234,7 @@ export const POSIX_DIRECTORY: Area = {
     ),
     inDirectory('this.#line?.close();', '', 'the pipe of a released sender is closed'),
     inDirectory('this.#line?.signal();', '', 'a sender is woken by its pipe'),
-    inPeer(
-      "if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)\n        throw segmentError('the directory of the peer has another version');",
-      '',
-      'a directory of another version is not used',
-    ),
+    inPeer('if (version !== DIRECTORY_VERSION) {', 'if (false) {', 'a directory of another version is not used'),
     inPeer(
       "if (line === undefined) throw segmentError('the process of the peer has ended');\n      return new Peer(directory, line, folder);",
       'return new Peer(directory, line!, folder);',

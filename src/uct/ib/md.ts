@@ -267,7 +267,8 @@ class IbMd implements MemoryDomain {
   openIface(resource: IfaceResource): Iface {
     this.#checkOpen();
     const port = this.#ports.find((each) => each.resource === resource);
-    if (port === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
+    if (port === undefined)
+      throw invalidParam('resource', 'must be an entry of `resources` of this memory domain', resource);
     return this.#ifaces.add(new IbIface(port, this.#services));
   }
 
@@ -310,7 +311,8 @@ class IbMd implements MemoryDomain {
   }
 
   #checkIdle(call: string, { inFlight }: IbMemory): void {
-    if (inFlight > 0) throw statusError(Status.BUSY, `${call}: ${inFlight} transfers use the memory`);
+    if (inFlight > 0)
+      throw statusError(Status.BUSY, `${call}: ${inFlight} transfers use the memory: wait for them first`);
   }
 
   #own(memory: MdMemory): IbMemory {

@@ -128,7 +128,8 @@ class SelfMd implements MemoryDomain {
 
   openIface(resource: IfaceResource): Iface {
     this.#checkOpen();
-    if (resource !== SELF_RESOURCE) throw invalidParam('resource', 'must be one of this memory domain', resource);
+    if (resource !== SELF_RESOURCE)
+      throw invalidParam('resource', 'must be an entry of `resources` of this memory domain', resource);
     return new SelfIface(this.#clock);
   }
 

@@ -1,6 +1,6 @@
 /**
- * The address of a tcp interface: its id, its node, and its listening sockets. Addresses from peers are validated. Also the network interfaces of this
- * machine, and the selection of the address of a peer that one of them reaches: loopback and bridges are never used for a peer on another node.
+ * The address of a tcp interface: its id, its host, and its listening sockets. Addresses from peers are validated. Also the network interfaces of this
+ * machine, and the selection of the address of a peer that one of them reaches: loopback and bridges are never used for a peer on another host.
  * | Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes interface id;
  * for each address u8 prefix bits, u8 length (4 or 16), the bytes.
  */
@@ -32,7 +32,7 @@ const ADDRESSES_MAX = 8;
 export interface TcpAddress {
   readonly id: Uint8Array;
   readonly port: number;
-  /** On the loopback device: reachable from its own node only. */
+  /** On the loopback device: reachable from its own host only. */
   readonly isLoopback: boolean;
   /** On this node: the same kernel and network namespace. */
   readonly isOwnNode: boolean;
@@ -121,13 +121,13 @@ export type Reach = { readonly address: string } | { readonly reason: string };
 export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Routing): Reach {
   if (peer.addresses.length === 0 || peer.port === 0) return { reason: 'the peer does not listen' };
   if (peer.isOwnNode) return onOwnNode(device, peer);
-  if (device.isLoopback) return { reason: 'the loopback device reaches peers on this node only' };
-  if (peer.isLoopback) return { reason: 'the peer, on another node, listens on its loopback device only' };
+  if (device.isLoopback) return { reason: 'the loopback device reaches peers on this host only' };
+  if (peer.isLoopback) return { reason: 'the peer, on another host, listens on its loopback device only' };
   const own = routing.ownAddresses();
   const foreign = peer.addresses.filter(({ address }) => !own.has(address));
   if (foreign.length === 0) {
     const names = peer.addresses.map(({ address }) => address).join(', ');
-    return { reason: `the address of the peer, on another node, is an address of this node too: ${names}` };
+    return { reason: `the address of the peer, on another host, is an address of this host too: ${names}` };
   }
   const able = preferred(device, foreign);
   if (able.length === 0) return { reason: `${device.name} and the peer have no address family in common` };
@@ -137,7 +137,7 @@ export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Rou
   return { reason: `no route through ${device.name} to ${able.map(({ address }) => address).join(', ')}` };
 }
 
-/** Within one node every address is reachable through loopback, whatever its device. */
+/** Within one host every address is reachable through loopback, whatever its device. */
 function onOwnNode(device: NetworkInterface, peer: TcpAddress): Reach {
   const [found] = preferred(device, peer.addresses);
   return found === undefined

@@ -112,7 +112,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'SNDBUF',
       type: socketBufferType,
       default: 'auto',
-      doc: 'Size of the send buffer of a socket (SO_SNDBUF), which bounds the send window. auto is 256k for peers on this node, and the default of the kernel for others.',
+      doc: 'Size of the send buffer of a socket (SO_SNDBUF), which bounds the send window. auto is 256k for peers on this host, and the default of the kernel for others.',
     },
     {
       name: 'RCVBUF',
@@ -136,7 +136,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'BRIDGE_ENABLE',
       type: boolType,
       default: 'n',
-      doc: 'Use bridges, such as docker0. Their addresses are the same on many machines, so they do not identify peers on other nodes.',
+      doc: 'Use bridges, such as docker0. Their addresses are the same on many machines, so they do not identify peers on other hosts.',
     },
     {
       name: 'AF_PRIO',
@@ -148,7 +148,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'EP_BIND_SRC_ADDR',
       type: ternaryType,
       default: 'try',
-      doc: 'Bind connections to the address of the device, so that connections of different devices use different paths. y: for all peers, and fails if that is impossible; try: for peers on other nodes, if possible; n: the kernel selects the source address.',
+      doc: 'Bind connections to the address of the device, so that connections of different devices use different paths. y: for all peers, and fails if that is impossible; try: for peers on other hosts, if possible; n: the kernel selects the source address.',
     },
     {
       name: 'CONNECT_TIMEOUT',
@@ -160,7 +160,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'KEEPIDLE',
       type: secondsType,
       default: '10s',
-      doc: 'Time without data after which the kernel probes whether the node of the peer is alive (TCP_KEEPIDLE).',
+      doc: 'Time without data after which the kernel probes whether the host of the peer is alive (TCP_KEEPIDLE).',
     },
     {
       name: 'SECURITY',
@@ -174,7 +174,12 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       default: '',
       doc: 'File of the shared key for TCP_SECURITY: at least 16 random bytes, owned by the user of this process and readable only by this user.',
     },
-    { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Interval of these probes (TCP_KEEPINTVL).' },
+    {
+      name: 'KEEPINTVL',
+      type: secondsType,
+      default: '2s',
+      doc: 'Interval of the TCP keepalive probes (TCP_KEEPINTVL).',
+    },
     {
       name: 'KEEPCNT',
       type: restricted(uintType, 'an unsigned integer, 1 to 127', (count) => count >= 1 && count <= 127),
@@ -193,7 +198,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       default: '2200MBs',
       doc: 'Estimated bandwidth of devices that do not report their speed, and upper bound for those that do.',
     },
-    { name: 'LATENCY', type: timeType, default: '10us', doc: 'Estimated latency of a message between two nodes.' },
+    { name: 'LATENCY', type: timeType, default: '10us', doc: 'Estimated latency of a message between two hosts.' },
     { name: 'OVERHEAD', type: timeType, default: '2us', doc: 'Estimated time of starting an operation.' },
   ],
 };

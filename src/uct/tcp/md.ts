@@ -60,7 +60,7 @@ export class TcpMd extends HostDomain {
     const usable = withFamilies(listNetworkInterfaces(), families).filter(
       ({ isBridge }) => config.BRIDGE_ENABLE || !isBridge,
     );
-    // Peers on this node are reachable through every device. If the program selects devices, loopback is available only if no other is selected.
+    // Peers on this host are reachable through every device. If the program selects devices, loopback is available only if no other is selected.
     const { isDeviceAllowed = () => false } = services;
     const allowed = usable.filter(({ name }) => isDeviceAllowed(DeviceType.NET, name));
     const isBeside = allowed.some(({ isLoopback }) => !isLoopback);

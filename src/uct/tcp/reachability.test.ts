@@ -40,11 +40,11 @@ describe('reachOf', () => {
   });
 
   it.each([
-    ['from loopback', LO, peer(['10.0.0.2/24']), /loopback device reaches peers on this node only/],
+    ['from loopback', LO, peer(['10.0.0.2/24']), /loopback device reaches peers on this host only/],
     ['on loopback', ETH0, peer(['127.0.0.1/8'], { isLoopback: true }), /listens on its loopback device only/],
     ['that does not listen', ETH0, peer([]), /does not listen/],
     ['without a port', ETH0, peer(['10.0.0.2/24'], { port: 0 }), /does not listen/],
-    ['with the address of docker0 here', ETH0, peer(['172.17.0.1/16']), /is an address of this node too: 172.17.0.1/],
+    ['with the address of docker0 here', ETH0, peer(['172.17.0.1/16']), /is an address of this host too: 172.17.0.1/],
     ['of another family', device('eth0', '10.0.0.1/24'), peer(['fd00::2/64']), /no address family in common/],
     ['without a route', ETH0, peer(['192.168.7.7/24']), /no route through eth0 to 192.168.7.7/],
   ])('does not reach a peer on another node %s', (_name, from, to, reason) => {

@@ -11,7 +11,7 @@ export class Libibverbs implements VerbsPort {
   readonly emulated = false;
   readonly #functions: LibibverbsFunctions;
   readonly #names: readonly string[] | undefined;
-  #why = 'libibverbs did not find any RDMA device';
+  #why = 'libibverbs did not find any RDMA device: check ibv_devices, or add soft RoCE (rdma link add)';
 
   /** @param names use only these devices; undefined for all */
   constructor(functions: LibibverbsFunctions, names?: readonly string[]) {

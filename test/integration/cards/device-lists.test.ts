@@ -69,7 +69,7 @@ describe('a list of cards', { timeout: 120_000 }, () => {
   it('is divided between the two processes of explain', () => {
     const args = ['explain', '--local', 'gaudi', '--remote', 'gaudi', '--peer', 'process', '--size', '1M'];
     const text = output(args, { ...FOUR, UCX_ACC_DEVICES: 'gaudi1,gaudi3' });
-    expect(text).toMatch(/not gaudi_ipc\/gaudi3: has cards of another node/);
+    expect(text).toMatch(/not gaudi_ipc\/gaudi3: has cards of another emulated node/);
     for (const card of [0, 1, 2]) expect(text).toContain(`not gaudi${card}: excluded by UCX_ACC_DEVICES`);
     const one = run(args, { ...FOUR, UCX_ACC_DEVICES: 'gaudi1' });
     expect(one.err).toBe(

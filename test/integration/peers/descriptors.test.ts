@@ -136,7 +136,7 @@ describe('a peer that connects while there are no descriptors', () => {
     const endpoint = one.worker.endpoint(two.worker.address());
     // Then its messages are read, but the connection back fails: for want of a descriptor of the peer, or of the ring of this side.
     const steps = [
-      [0, /the messages of a sender are delayed: .*EMFILE/],
+      [0, /messages from process \d+ are delayed .*: .*EMFILE/],
       [1, /connection request deferred: .*EMFILE/],
       [2, /connection request deferred: .*EMFILE/],
     ] as const;

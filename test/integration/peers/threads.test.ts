@@ -93,7 +93,7 @@ describe('an object that belongs to a thread', () => {
     const { port1, port2 } = new MessageChannel();
     const why = expect.objectContaining({
       name: 'DataCloneError',
-      message: expect.stringContaining('belongs to the thread that made it: open a Context in every thread'),
+      message: expect.stringContaining('objects belong to one thread: open a Context in each'),
     });
     for (const [name, value] of Object.entries(all)) {
       const ways = [

@@ -66,7 +66,8 @@ export abstract class HostDomain implements MemoryDomain {
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
     if (own.allocation === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
-    if (own.inFlight > 0) throw statusError(Status.BUSY, `memFree: ${own.inFlight} transfers use the memory`);
+    if (own.inFlight > 0)
+      throw statusError(Status.BUSY, `memFree: ${own.inFlight} transfers use the memory: wait for them first`);
     this.#retire(own);
     own.allocation.close();
   }
@@ -86,7 +87,7 @@ export abstract class HostDomain implements MemoryDomain {
     checkDeregister(options);
     if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (own.inFlight > 0 && options.force !== true) {
-      throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);
+      throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory: wait for them first`);
     }
     this.#retire(own);
   }
@@ -113,7 +114,7 @@ export abstract class HostDomain implements MemoryDomain {
     const own = this.#own(memory);
     if (!own.packable) {
       throw unsupported(
-        `mkeyPack: memory domain ${this.#name} has keys of memory that it allocated, not of registered memory`,
+        `mkeyPack: memory domain ${this.#name} can pack keys only for memory of memAlloc, not for registered memory`,
       );
     }
     checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
@@ -123,7 +124,7 @@ export abstract class HostDomain implements MemoryDomain {
   openIface(resource: IfaceResource): Iface {
     this.checkOpen();
     if (!this.resources.includes(resource)) {
-      throw invalidParam('resource', 'must be one of this memory domain', resource);
+      throw invalidParam('resource', 'must be an entry of `resources` of this memory domain', resource);
     }
     return this.#ifaces.add(this.makeIface(resource));
   }

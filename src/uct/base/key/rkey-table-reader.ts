@@ -1,4 +1,4 @@
-/** Reads rkey tables: validates keys of memory domains on this node against the tables of their owners. */
+/** Reads rkey tables: validates keys of memory domains on this host against the tables of their owners. */
 
 import type { ProcessIdentity } from '../../../sys/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';

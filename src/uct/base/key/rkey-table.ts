@@ -1,5 +1,5 @@
 /**
- * Published remote keys: the owner of memory stores a slot for each key in a shared segment (an *rkey table*). Peers on this node read it to validate a
+ * Published remote keys: the owner of memory stores a slot for each key in a shared segment (an *rkey table*). Peers on this host read it to validate a
  * key and to get its payload (rkey-table-reader.ts). Revoking the slot invalidates the key at once. Also the layout of tables and of keys that refer to
  * them.
  */

@@ -69,7 +69,7 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       name: 'MAPPED_DMABUF',
       type: ternaryAutoType,
       default: 'try',
-      doc: 'Export ranges of mapped device memory, as gaudi2 and later do; gaudi exports physical memory. y: requires cards that can; try and auto: use either method; n: gaudi2 and later export nothing.',
+      doc: 'How device memory is exported as dma-buf: gaudi2 and later export mapped ranges, gaudi exports physical memory. y: creating a context fails if a card cannot export mapped ranges; try and auto: the method of the card; n: gaudi2 and later export nothing.',
       deprecatedAliases: older('ENABLE_MAPPED_DMABUF'),
     },
     {

@@ -83,7 +83,7 @@ export class ImportedDmabuf {
     const { mapping } = this;
     const isUsed = mapping.live && mapping.inFlight > 0;
     if (isUsed && !isForced) {
-      const message = `imported memory at 0x${mapping.address.toString(16)} has transfers in flight`;
+      const message = `imported memory at 0x${mapping.address.toString(16)} has transfers in flight: wait for them first`;
       throw gaudiError(GaudiErrorCode.DEVICE_BUSY, message);
     }
     if (mapping.live && !isUsed) mapping.unmap();
@@ -158,7 +158,7 @@ function register(card: GaudiCard, own: number, { fd, offset, byteLength }: Dmab
     if (!isDeviceDmabuf(card, own)) {
       throw invalidParam('fd', 'must be a dma-buf of device memory that the driver can import', fd);
     }
-    throw invalidParam('byteLength', `plus offset ${offset} must be at most the size of the dma-buf`, byteLength);
+    throw invalidParam('byteLength', `must be at most the size of the dma-buf minus offset ${offset}`, byteLength);
   }
 }
 
@@ -225,7 +225,7 @@ export function partAt(cards: readonly GaudiCard[], { address, byteLength, sysDe
   const block = card.device.memory.find(address);
   const offset = block === undefined ? 0 : Number(address - block.address);
   if (block === undefined || byteLength > block.byteLength - offset) {
-    const rule = `plus byteLength ${byteLength} must be inside one allocation that hl-thunk made on ${card.device.card.name}`;
+    const rule = `must be the start of ${byteLength} bytes inside one allocation that hl-thunk made on ${card.device.card.name}`;
     throw invalidParam('address', rule, `0x${address.toString(16)}`);
   }
   return { card, block, part: block.part(offset, byteLength) };

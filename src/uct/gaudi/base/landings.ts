@@ -1,5 +1,5 @@
 /**
- * Landings: pinned memory of this library to which a card writes bytes for an ArrayBuffer of the program. During a DMA transfer a program can transfer such a
+ * Landings, bounce buffers for reads from a card: pinned memory of this library to which the card writes bytes for an ArrayBuffer of the program. During a DMA transfer a program can transfer such a
  * buffer elsewhere (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the card must never write to it directly. At the end
  * of the transfer the bytes are copied if the buffer is still attached. Memory that only its owner can unmap does not need a landing.
  */

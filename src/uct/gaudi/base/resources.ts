@@ -330,7 +330,7 @@ export class HostRegistry {
     if (mustBeUnused && memory.pages.inFlight > 0) {
       throw gaudiError(
         GaudiErrorCode.DEVICE_BUSY,
-        `host memory at 0x${memory.address.toString(16)} has transfers in flight`,
+        `host memory at 0x${memory.address.toString(16)} has transfers in flight: wait for them first`,
       );
     }
     memory.live = false;

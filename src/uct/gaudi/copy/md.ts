@@ -157,7 +157,10 @@ export class CopyMd implements MemoryDomain {
     }
     const { part, block } = own;
     if (part.live && part.inFlight > 0 && options.force !== true) {
-      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `memory at 0x${own.address.toString(16)} has transfers in flight`);
+      throw gaudiError(
+        GaudiErrorCode.DEVICE_BUSY,
+        `memory at 0x${own.address.toString(16)} has transfers in flight: wait for them first`,
+      );
     }
     block.endPart(part);
     this.#forget(own);
@@ -221,7 +224,8 @@ export class CopyMd implements MemoryDomain {
     this.#checkOpen();
     const position = this.resources.indexOf(resource);
     const card = this.#cards[position];
-    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
+    if (card === undefined)
+      throw invalidParam('resource', 'must be an entry of `resources` of this memory domain', resource);
     const address = cardAddress(this.#address, position);
     const [config, rcache] = [this.#config, this.#rcache];
     return this.#ifaces.add(new CopyIface({ card, position, resource, address, config, rcache }));

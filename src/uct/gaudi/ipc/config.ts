@@ -98,5 +98,6 @@ export function channelFailed({ pid }: ProcessIdentity, reason: string, cause?: 
 
 /** The error for a reply that was received without a free descriptor in this process. */
 export function descriptorLost({ pid }: ProcessIdentity): UcxError {
-  return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, `no free descriptor for the memory of process ${pid}`, { pid });
+  const what = `this process has no free file descriptor for the memory of process ${pid}: raise ulimit -n`;
+  return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, what, { pid });
 }

@@ -239,7 +239,7 @@ function unreachableReasonOf(own: Uint8Array, address: Uint8Array): string | und
   }
   if (!same(own, address, AT_MACHINE, DIGEST_BYTES)) return 'is on another machine';
   if (!same(own, address, AT_NODE, DIGEST_BYTES)) {
-    return 'has cards of another node: only a node server can share an emulated node';
+    return 'has cards of another emulated node: start gaudi-ucx node up, and both programs with UCX_GAUDI_DRIVER=emulator:<socket>';
   }
   const identity = processOf(address);
   if (isOwn(identity)) return undefined;

@@ -225,7 +225,9 @@ export class Imports implements LinkListener {
     const entry = this.cache.add(place, shared);
     if (entry.target.byteLength === key.place.arenaBytes) return entry;
     this.cache.invalidate((other) => other === entry);
-    throw channelFailed(key.owner, `${entry.target.byteLength} bytes were shared, not ${key.place.arenaBytes}`);
+    const named = key.place.arenaBytes;
+    const reason = `the owner shared ${entry.target.byteLength} bytes, but the key names an arena of ${named} bytes`;
+    throw channelFailed(key.owner, reason);
   }
 
   #request(key: IpcKey, place: ImportPlace): void {

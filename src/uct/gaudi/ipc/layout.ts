@@ -1,6 +1,6 @@
 /**
- * Layouts of gaudi_ipc. The payload of a published key, besides device and length: arena and offset of the memory, its card, and the channel service of its
- * owner. The messages of the channel service: a request with a whole key, and its reply, a handle with a descriptor or a NACK; notifications have no request.
+ * Layouts of gaudi_ipc: the payload of a published key (device, length, arena, offset, card, and the channel service of the owner), and the messages of the
+ * channel service. These are a request, which contains a whole key; its reply, a handle with a descriptor or a NACK; and notifications, sent without a request.
  * Every field is validated, because either side may be hostile.
  */
 

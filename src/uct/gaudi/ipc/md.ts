@@ -185,7 +185,8 @@ export class IpcMd implements MemoryDomain {
     this.#checkOpen();
     const position = this.resources.indexOf(resource);
     const card = this.#gaudi.cards[position];
-    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
+    if (card === undefined)
+      throw invalidParam('resource', 'must be an entry of `resources` of this memory domain', resource);
     const [config, imports, registrations] = [this.#config, this.imports, this.#registrations];
     const options = { card, position, resource, config, imports, registrations, channels: this.#channels };
     return this.#ifaces.add(new IpcIface({ node: this.#shared.node, ...options }));

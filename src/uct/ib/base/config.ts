@@ -178,9 +178,14 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       name: 'RNR_TIMEOUT',
       type: timeType,
       default: '1ms',
-      doc: 'Time after which a message is sent again for which the peer had no receive buffer.',
+      doc: 'Time before a message is sent again if the peer had no receive buffer (RNR).',
     },
-    { name: 'RNR_RETRY_COUNT', type: retryType, default: '7', doc: 'Number of these retries; 7 for no limit.' },
+    {
+      name: 'RNR_RETRY_COUNT',
+      type: retryType,
+      default: '7',
+      doc: 'Number of retries if the peer has no receive buffer (RNR); 7 for no limit.',
+    },
     {
       name: 'MAX_RD_ATOMIC',
       type: restricted(uintType, 'an unsigned integer, 1 to 128', (count) => count >= 1 && count <= 128),

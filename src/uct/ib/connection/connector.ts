@@ -136,7 +136,9 @@ export class IbConnector {
       for (const each of this.#passive.values()) {
         if (!each.isBusy && each.freeSlots > 0 && each.failure === Status.OK) each.probe();
       }
-      warnings.warn(`rejected a connection from a peer: ${PASSIVE_MAX} peers are connected already`);
+      warnings.warn(
+        `rejected a connection from interface ${peer}: ${PASSIVE_MAX} peers are connected already; close endpoints of others`,
+      );
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }
@@ -145,7 +147,7 @@ export class IbConnector {
       connection = this.#table.create({ peer, id: message.connection, isActive: false });
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      warnings.warn(`rejected a connection from a peer: ${error.message}`);
+      warnings.warn(`rejected a connection from interface ${peer}: ${error.message}`);
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;
     }

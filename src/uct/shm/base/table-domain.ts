@@ -1,5 +1,5 @@
 /**
- * Base class of the memory domains of shared memory, which publish keys in rkey tables for peers on this node. Also the part of an interface address that
+ * Base class of the memory domains of shared memory, which publish keys in rkey tables for peers on this host. Also the part of an interface address that
  * identifies the machine and its folder of shared memory; addresses from peers are validated.
  */
 
@@ -51,7 +51,7 @@ const AT_BOOT = 4;
 const BOOT_BYTES = 16;
 const AT_FOLDER = 20;
 
-/** Writes the node of this process to the start of `target`. @param folder folder of its shared memory */
+/** Writes the host of this process to the start of `target`. @param folder folder of its shared memory */
 export function packNode(kind: number, target: Uint8Array, folder: string = SEGMENT_FOLDER): void {
   const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
   view.setUint32(0, kind, true);

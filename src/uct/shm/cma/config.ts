@@ -24,7 +24,7 @@ export const CMA_CONFIG_TABLE: ConfigTable<CmaConfig> = {
       name: 'OVERHEAD',
       type: timeType,
       default: '400ns',
-      doc: 'Estimated time of the system call.',
+      doc: 'Estimated time of calling process_vm_readv or process_vm_writev.',
     },
   ],
   // As in UCX: UCX_SM_BW < UCX_SCOPY_BW < UCX_CMA_BW.

@@ -1,4 +1,4 @@
-/** The component cma (cross-memory attach) and its memory domain: any host memory, which the kernel copies between the processes of a node. */
+/** The component cma (cross-memory attach) and its memory domain: any host memory, which the kernel copies between the processes of a host. */
 
 import { close as closeFd, Errno, isSyscallError, outlivesThread, ownIdentity, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';

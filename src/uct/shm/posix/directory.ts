@@ -227,7 +227,7 @@ export class Directory {
       const reason = error instanceof Error ? error.message : String(error);
       if (isLackOfResources(error)) {
         this.#retryAtNs = this.#clock.nowNs() + RETRY_NS;
-        this.#log.warn(`the messages of a sender are delayed: ${reason}`);
+        this.#log.warn(`messages from process ${this.#ownerOf(slot)} are delayed until resources are free: ${reason}`);
       } else this.#refuse(slot, reason);
       return;
     }
@@ -243,8 +243,13 @@ export class Directory {
 
   /** Frees the slot of a process that died between claiming it and announcing its ring, or after its ring was rejected. */
   #freeAbandoned(slot: number): void {
-    const owner = this.#words[slotAt(slot) + SlotWord.OWNER]!;
+    const owner = this.#ownerOf(slot);
     if (owner !== 0 && !isProcessAlive(owner)) this.#free(slot);
+  }
+
+  /** The id of the process that has claimed a slot; 0 for none. */
+  #ownerOf(slot: number): number {
+    return this.#words[slotAt(slot) + SlotWord.OWNER]!;
   }
 
   #release(sender: Sender): void {
@@ -266,8 +271,9 @@ export class Directory {
   }
 
   #refuse(slot: number, reason: string): void {
+    const owner = this.#ownerOf(slot);
     this.#turnAway(slot);
-    this.#log.warn(`the messages of a sender are not read: ${reason}`);
+    this.#log.warn(`messages from process ${owner} are not read any more: ${reason}`);
   }
 
   #free(slot: number): void {
@@ -314,7 +320,8 @@ class Sender {
     const segment = Segment.attach(packedName, RING_HEADER_BYTES, folder);
     try {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
-      if (geometry === undefined) throw segmentError(`${path} is not a ring of this version`);
+      if (geometry === undefined)
+        throw segmentError(`${path} is not a ring of this version of posix: use the same gaudi-ucx in both processes`);
       const { directoryName, wakeFd } = senderOf(segment.words, segment.bytes);
       const line = WakeLine.open(wakeFile(directoryName, folder, wakeFd));
       unlinkIfThere(path);

@@ -1,4 +1,4 @@
-/** The component posix and its memory domain: host memory in segments, which peers on this node attach. */
+/** The component posix and its memory domain: host memory in segments, which peers on this host attach. */
 
 import { statfsSync } from 'node:fs';
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';

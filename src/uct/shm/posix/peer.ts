@@ -66,8 +66,12 @@ export class Peer {
   static attach(packedName: Uint8Array, folder: string): Peer {
     const directory = Segment.attach(packedName, DIRECTORY_BYTES, folder);
     try {
-      if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)
-        throw segmentError('the directory of the peer has another version');
+      const version = directory.words[DirectoryWord.VERSION];
+      if (version !== DIRECTORY_VERSION) {
+        throw segmentError(
+          `the peer uses version ${version} of posix, this process ${DIRECTORY_VERSION}: use the same gaudi-ucx in both`,
+        );
+      }
       const line = WakeLine.open(wakeFileOf(directory, folder));
       if (line === undefined) throw segmentError('the process of the peer has ended');
       return new Peer(directory, line, folder);

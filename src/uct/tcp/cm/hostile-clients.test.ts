@@ -347,7 +347,7 @@ describe('too many clients', () => {
   });
 
   it('for the descriptors of the process are disconnected, without spinning', async () => {
-    fixture.log.allow(/disconnected a client of .*: too many open files/);
+    fixture.log.allow(/listener .* disconnected a new client: too many open files/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const clients = [await rawClient(listener.address), await rawClient(listener.address)];

@@ -427,7 +427,7 @@ export class Listening implements SocketListener, CmTarget {
       // The client has disconnected, or cannot be watched.
       channel.close();
       if (!isSyscallError(error)) throw error;
-      this.#shared.log.diag(`lost a client of ${printAddress(this.address)}: ${error.message}`);
+      this.#shared.log.diag(`listener ${printAddress(this.address)} lost a new client: ${error.message}`);
       return 0;
     }
   }
@@ -441,10 +441,14 @@ export class Listening implements SocketListener, CmTarget {
     if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {
       counters.count(CmCounter.CLIENTS_SENT_AWAY);
-      log.warn(`disconnected a client of ${printAddress(this.address)}: ${errnoReason(code)}`);
+      log.warn(
+        `listener ${printAddress(this.address)} disconnected a new client: ${errnoReason(code)}; raise the limit of open files`,
+      );
       return true;
     }
-    log.warn(`${printAddress(this.address)} pauses accepting clients: ${errnoReason(code)}`);
+    log.warn(
+      `listener ${printAddress(this.address)} does not accept clients for ${PAUSE_NS / 1e9} s: ${errnoReason(code)}`,
+    );
     // Otherwise the event set would report readiness continuously.
     watch.modify(this.#fd, 0, this.#token);
     this.deadlineNs = clock.nowNs() + PAUSE_NS;

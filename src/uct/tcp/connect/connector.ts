@@ -39,7 +39,7 @@ const UNAUTHENTICATED_PEERS_MAX = 1024;
 /** Maximum number of attempts to connect to a peer that closes the connection without sending anything, because it evicts the oldest of too many. */
 const CONNECTS_MAX = 8;
 /**
- * Send buffer between processes of one node. Data in flight then stays in the caches, which doubles the bandwidth compared with the size to which the
+ * Send buffer between processes of one host. Data in flight then stays in the caches, which doubles the bandwidth compared with the size to which the
  * kernel would grow the buffer.
  */
 const LOCAL_SNDBUF = 262_144;
@@ -227,7 +227,7 @@ export class TcpConnector {
       handshake.deadlineNs = extended(handshake.deadlineNs, nowNs, pauseNs, this.#config.CONNECT_TIMEOUT);
       const leftNs = handshake.deadlineNs - nowNs;
       if (leftNs > 0) restNs = Math.min(restNs, leftNs);
-      else this.#fail(attempt, Status.TIMED_OUT, 'it does not reply');
+      else this.#fail(attempt, Status.TIMED_OUT, 'it did not reply within UCX_TCP_CONNECT_TIMEOUT');
     }
     return restNs;
   }
@@ -315,7 +315,7 @@ export class TcpConnector {
     else if (status === Answer.DUPLICATE) {
       this.#drop(attempt);
       this.#awaitPeer(link);
-    } else this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it has rejected this connection');
+    } else this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it rejected this connection');
   }
 
   #failed(attempt: Attempt, { status, reason, isViolation }: HandshakeFailure): void {
@@ -366,7 +366,7 @@ export class TcpConnector {
     setKeepalive(fd, Math.ceil(KEEPIDLE / NS_PER_S), Math.ceil(KEEPINTVL / NS_PER_S), KEEPCNT);
   }
 
-  /** Limits the send buffer of a connection within this node, whose ends have the same address. */
+  /** Limits the send buffer of a connection within this host, whose ends have the same address. */
   #fitBuffer(fd: number, peer: string): void {
     if (this.#config.SNDBUF !== 'auto' || tcpLocalAddress(fd).address !== peer) return;
     setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
@@ -428,7 +428,11 @@ class AwaitingAccept {
     for (const [link, wait] of this.#waits) {
       const nowNs = this.#clock.nowNs();
       wait.deadlineNs = extended(wait.deadlineNs, nowNs, pauseNs, this.#timeoutNs);
-      if (nowNs >= wait.deadlineNs) link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
+      if (nowNs >= wait.deadlineNs)
+        link.fail(
+          Status.ENDPOINT_TIMEOUT,
+          'it did not connect within UCX_TCP_CONNECT_TIMEOUT, although it had announced that',
+        );
       else if (nowNs >= wait.nextNs) {
         wait.nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
         this.#reconnect(link);

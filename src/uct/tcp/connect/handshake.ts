@@ -1,11 +1,12 @@
 /**
  * A connection that is being established: the socket until both ends have exchanged hellos.
  *
- *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has arrived
+ *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done
  *                                      '---------------'
- *   end that is connected to:  securing --> receiving --> greeted --reply()--> sending --> done     `answered`: the reply is sent
+ *   end that is connected to:  securing --> receiving --> greeted --reply()--> sending --> done
  *
- * Without security, `securing` is left out. A failure ends the handshake in any state: the caller closes the socket.
+ * In `greeted` the hello of the peer has arrived. Without security, `securing` is left out. A failure ends the handshake in any state: the caller closes the
+ * socket.
  */
 
 import {

@@ -9,6 +9,7 @@
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import { identityText } from '../../base/iface.ts';
 import { sameSecret } from '../../base/key/keys.ts';
 import { INTERFACE_ID_BYTES } from '../address.ts';
 import { sendBytesMax, type TcpConfig } from '../config.ts';
@@ -130,7 +131,7 @@ export function unpackHello(bytes: Uint8Array): Hello | string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, PEER_HELLO_BYTES);
   const messageBytesMax = view.getUint32(AT_BYTES_MAX, true);
   if (messageBytesMax < MESSAGE_BYTES_MIN || messageBytesMax > MESSAGE_BYTES_MAX) {
-    return `its maximum message size is ${messageBytesMax} bytes`;
+    return `its hello has the maximum message size ${messageBytesMax}, which is not from ${MESSAGE_BYTES_MIN} to ${MESSAGE_BYTES_MAX}`;
   }
   return {
     sender: bytes.slice(AT_SENDER, AT_RECEIVER),
@@ -194,7 +195,10 @@ export class HelloPolicy {
   acceptDecisionOn(peer: Hello): number {
     if (!sameSecret(peer.receiver, this.#self.id)) return Status.UNREACHABLE;
     if (!isProven(peer)) {
-      this.#warnings.warn('closed a connection from a peer: its proof of identity is invalid');
+      const claimed = identityText(peer.sender);
+      this.#warnings.warn(
+        `closed a connection from a peer that claims to be interface ${claimed}: its proof of identity is invalid`,
+      );
       return Status.REJECTED;
     }
     return peer.messageBytesMax < sendBytesMax(this.#config) ? Status.UNSUPPORTED : Answer.WELCOME;
@@ -205,7 +209,11 @@ export class HelloPolicy {
     const isWanted = sameSecret(peer.sender, peerId) && isProven(peer);
     if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface has replied' };
     const { messageBytesMax } = peer;
-    if (messageBytesMax >= sendBytesMax(this.#config)) return undefined;
-    return { status: Status.UNSUPPORTED, reason: `its maximum message size is only ${messageBytesMax} bytes` };
+    const ownBytesMax = sendBytesMax(this.#config);
+    if (messageBytesMax >= ownBytesMax) return undefined;
+    return {
+      status: Status.UNSUPPORTED,
+      reason: `it receives messages of at most ${messageBytesMax} bytes, and this process sends up to ${ownBytesMax}: set the same UCX_TCP_RX_SEG_SIZE in both`,
+    };
   }
 }

@@ -2,11 +2,14 @@
  * A connection between two interfaces: one socket, the operations in flight on it, and its end. The interface decides which end connects and which
  * socket is used.
  *
- *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down     fail() leads to `down` from every state; attach() also from `idle`
+ *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down
  *
- *   departure:  none --retire()--> self --BYE-------> both     An end whose endpoints are all closed notifies the peer (BYE). While the link is
- *               none --BYE-------> peer --retire()-> both     `waiting`, revive() leads from `self` back to `none`. The link goes down at
- *                                                             `both`, and at `peer` if it has no endpoints.
+ *   departure:  none --retire()--> self --BYE-------> both
+ *               none --BYE-------> peer --retire()-> both
+ *
+ * fail() leads to `down` from every state; attach() leads to `up` also from `idle`. `departure` says which ends have left: an end whose endpoints are all closed
+ * sends a close message (BYE). While the connection is `waiting`, revive() leads from `self` back to `none`. The connection goes down at `both`, and at `peer` if
+ * it has no endpoints.
  */
 
 import {
@@ -283,7 +286,8 @@ export class TcpConnection implements SocketHandler {
     const { peerTimeoutMs, nowMs } = this.#shared;
     this.#look(nowMs);
     const silenceMs = this.inbound.liveness.silenceMs(this.fd, nowMs, peerTimeoutMs);
-    if (silenceMs > 0) this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${silenceMs} ms`);
+    if (silenceMs > 0)
+      this.fail(Status.ENDPOINT_TIMEOUT, `no data and no heartbeat for ${silenceMs} ms (UCX_TCP_PEER_TIMEOUT)`);
     return this.status;
   }
 

@@ -95,7 +95,7 @@ describe('there is news', () => {
 describe('a sender that cannot be attached for lack of descriptors', () => {
   it('is tried again after 5 ms, keeps its file until then, and once is enough', async () => {
     const { from, to } = ends();
-    stations.log.allow(/the messages of a sender are delayed/);
+    stations.log.allow(/messages from process \d+ are delayed/);
     const sender = stations.sender(from, to).announce();
     sender.publish(7);
     const { directory } = to;

@@ -333,7 +333,7 @@ describe('a sleep', () => {
   });
 
   it('is as short as the time until a sender can be attached', async () => {
-    log.allow(/the messages of a sender are delayed/);
+    log.allow(/messages from process \d+ are delayed/);
     send(connect());
     await withoutDescriptors(() => {
       receiver.progress();

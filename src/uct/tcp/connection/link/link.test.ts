@@ -362,7 +362,9 @@ describe('a check of the peer', () => {
     expect(line.link.checkPeer()).toBe(Status.OK);
     line.clock.advance(1e6);
     expect(line.link.checkPeer()).toBe(Status.ENDPOINT_TIMEOUT);
-    expect(line.ends).toMatchObject([{ status: Status.ENDPOINT_TIMEOUT, reason: 'no sign of life for 6000 ms' }]);
+    expect(line.ends).toMatchObject([
+      { status: Status.ENDPOINT_TIMEOUT, reason: 'no data and no heartbeat for 6000 ms (UCX_TCP_PEER_TIMEOUT)' },
+    ]);
   });
 
   it('takes unread data and each frame as a sign of life, and not its own frames', () => {
