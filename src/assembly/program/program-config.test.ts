@@ -28,7 +28,7 @@ describe('Config', () => {
     expect(config.entries.find(({ name }) => name === 'UCX_TLS')).toMatchObject({ source: 'option' });
     config.modify('UCT_GAUDI_COPY_ENABLE_RCACHE', 'n');
     expect(config.get('GAUDI_COPY_RCACHE')).toBe('n');
-    expect(config.values.notes).toEqual([expect.stringContaining('(option) sets UCX_GAUDI_COPY_RCACHE')]);
+    expect(config.values.notes).toEqual([expect.stringContaining('(option) is read as UCX_GAUDI_COPY_RCACHE')]);
     const alias = 'UCT_GAUDI_COPY_ENABLE_RCACHE';
     expect(config.modify('GAUDI_COPY_RCACHE', 'y').modify(alias, 'n').get('GAUDI_COPY_RCACHE')).toBe('n');
     expect(config.modify(alias, 'try').modify('GAUDI_COPY_RCACHE', 'y').get(alias)).toBe('y');

@@ -160,7 +160,7 @@ export class CardFile {
     const status = this.#deviceStatus();
     if (status === HL_DEVICE_STATUS.MALFUNCTION) return MALFUNCTION_TEXT;
     if (status !== HL_DEVICE_STATUS.OPERATIONAL) return 'the card is in reset';
-    return 'the card works again, but has been reset or has failed since it was opened here';
+    return 'the card works again, but was reset or failed after this process had opened it: close it and open it again';
   }
 
   /**

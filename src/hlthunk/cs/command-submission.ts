@@ -93,8 +93,8 @@ export function commandSubmission(
     checkReserved('encapsSignals', encapsSignals, card);
     if (((options.flags ?? 0) & STAGED_FIRST) !== STAGED_FIRST) {
       throw invalidArgument(
-        'encapsSignals',
-        'needs the flags of the first member of a staged submission',
+        'flags',
+        'must include STAGED_SUBMISSION and STAGED_SUBMISSION_FIRST if encapsSignals is given',
         options.flags,
       );
     }

@@ -76,7 +76,10 @@ function run(target: CardTarget, flags: number, what: string, { ids, command }: 
     };
     HL_CS_ARGS.in.encode({ ...(ids.length === 0 ? {} : named), cs_flags: flags }, block.view);
     for (const [index, id] of ids.entries()) block.words[HL_CS_ARGS.size / 4 + index] = id;
-    if (!submit(card, block, what)) throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `${what} of ${card.name}: try again`);
+    if (submit(card, block, what)) return;
+    const reason =
+      'the driver has no resources for another submission (EAGAIN): repeat the call after earlier ones have ended';
+    throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `${what} of ${card.name}: ${reason}`);
   } finally {
     block.free();
   }

@@ -264,7 +264,10 @@ export class DeviceDma implements DmaQueueDevice {
     this.#checkRequest(request);
     if (!request.live) throw invalidArgument('request', 'must not be freed twice', request.batch);
     if (request.status === Status.INPROGRESS) {
-      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `a dma request of ${this.#card.name} has not ended`);
+      throw gaudiError(
+        GaudiErrorCode.DEVICE_BUSY,
+        `a dma request of ${this.#card.name} has not ended: free it after its status has left INPROGRESS`,
+      );
     }
     request.owner.free(request);
   }

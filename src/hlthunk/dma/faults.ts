@@ -3,7 +3,7 @@
  *
  * A transfer that may have faulted is a suspect. The driver records only the first fault of each kind; if the record certainly belongs to this fault, its
  * address or engine identifies the transfer. Otherwise all transfers in flight are suspects, with one exception: if some transfers use memory of other
- * contexts, only these can have accessed an address without translation, because own memory stays mapped as long as a transfer holds it.
+ * contexts, only these can have accessed an address without translation, because memory of this context stays mapped while a transfer uses it.
  */
 
 import { Errno, errnoName } from '../../sys/index.ts';

@@ -5,7 +5,7 @@
  * Faults arrive before the completions of the transfers that they corrupted: reading the events after a completion yields all faults that can affect it.
  */
 
-import { allocateScratch, EventFd, type PollSubscription, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, EventFd, errnoText, type PollSubscription, type ScratchBlock } from '../../sys/index.ts';
 import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
@@ -147,7 +147,8 @@ export class DeviceEvents implements CardTarget {
     this.card.checkOpen();
     if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
     if (this.#eventFd === undefined) {
-      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `the driver of ${this.card.name} does not accept an event fd`);
+      const what = `the driver of ${this.card.name} does not report events, because it has no INFO REGISTER_EVENTFD`;
+      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, what);
     }
     if (this.#subscription === undefined) {
       this.#subscription = this.#eventFd.onReadable(() => this.#readAndDeliver());
@@ -186,7 +187,7 @@ export class DeviceEvents implements CardTarget {
     eventFd.close();
     if (!isOpAbsent(result)) throw this.card.error(result, 'registration of an event fd');
     this.#log.warn(
-      `the driver of ${this.card.name} rejected an event fd (errno ${-result}): faults of its transfers cannot be detected`,
+      `the driver of ${this.card.name} has no INFO REGISTER_EVENTFD (${errnoText(-result)}): faults of the card cannot be detected; use a newer kernel`,
     );
     return undefined;
   }

@@ -80,7 +80,7 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
   const address = `0x${memory.address.toString(16)}`;
   throw gaudiError(
     GaudiErrorCode.DEVICE_BUSY,
-    `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight`,
+    `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight: wait for them first`,
     { address, inFlight: memory.inFlight },
   );
 }

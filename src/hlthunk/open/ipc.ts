@@ -68,7 +68,7 @@ export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): I
   const block = device.memory.find(memory.address);
   const skip = block === undefined ? 0 : Number(memory.address - block.address);
   if (block === undefined || memory.byteLength > block.byteLength - skip) {
-    throw invalidArgument('address', `plus byteLength ${memory.byteLength} must be in one block`, memory.address);
+    throw invalidArgument('address', `must be the start of ${memory.byteLength} bytes in one block`, memory.address);
   }
   return wrap(device, block, block.offset + skip, memory.byteLength);
 }
@@ -138,7 +138,11 @@ export function ipcInspectHandle(handle: Uint8Array): IpcHandleInfo {
   const byteLength = Number(view.getBigUint64(AT_LENGTH, true));
   const arenaBytes = Number(view.getBigUint64(AT_ARENA_LENGTH, true));
   if (byteLength === 0 || !Number.isSafeInteger(arenaBytes) || offset + byteLength > arenaBytes) {
-    throw invalidArgument('handle', `must name a range in its ${arenaBytes} bytes`, `${offset} plus ${byteLength}`);
+    throw invalidArgument(
+      'handle',
+      `must describe a range inside its arena of ${arenaBytes} bytes`,
+      `offset ${offset} and length ${byteLength}`,
+    );
   }
   const generation = Number(view.getBigUint64(AT_GENERATION, true));
   return { busId: busIdOf(view.getUint32(AT_DEVICE, true)), offset, byteLength, generation, arenaBytes };

@@ -21,7 +21,11 @@ export function checkPlatform({ platform, arch, versions }: PlatformFacts): void
   const runtime = Object.keys(OTHER_RUNTIMES).find((name) => versions[name] !== undefined);
   const found = runtime === undefined ? `${platform} on ${arch}` : OTHER_RUNTIMES[runtime];
   if (runtime === undefined && platform === 'linux' && arch === 'x64') return;
-  const message = `gaudi-ucx needs Node.js on Linux on x86-64, because it uses the system calls and struct layouts of that platform; this is ${found}`;
+  const needs =
+    runtime === undefined
+      ? 'gaudi-ucx needs Node.js on Linux on x86-64, because it uses the system calls and struct layouts of that platform'
+      : 'gaudi-ucx needs Node.js, because it uses the event loop of Node.js (libuv)';
+  const message = `${needs}; this is ${found}`;
   throw new UcxError({
     code: 'ERR_PLATFORM',
     status: Status.UNSUPPORTED,

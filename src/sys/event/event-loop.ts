@@ -1,9 +1,8 @@
 /**
  * The libuv event loop of this thread: polled descriptors and their callbacks. Internal to sys/.
  *
- * The handles are made by koffi, which closes them when the thread is torn down, but their callback is one registered here. libuv calls a handle's callback
- * even after the thread was terminated from outside, when JavaScript cannot run: koffi 3.3.4's own callback then ends the process, a registered one does
- * nothing.
+ * koffi creates the handles, and closes them when the thread is torn down, but this module registers their callback. libuv calls it even after the thread was
+ * terminated from outside, when JavaScript cannot run: it then does nothing, whereas the callback of koffi 3.3.4 would end the process.
  */
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';

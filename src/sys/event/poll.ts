@@ -1,6 +1,6 @@
 /**
- * Event loop callbacks for readable descriptors: subscriptions for anything that Linux can poll, which excludes regular files, and alarms. An alarm wakes the
- * event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until the alarm is armed again, it neither
+ * Event loop callbacks for readable descriptors, of two kinds: subscriptions, for every descriptor that Linux can poll (not regular files); and alarms. An alarm
+ * wakes the event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until the alarm is armed again, it neither
  * fires nor causes work, even if the descriptor stays readable.
  */
 

@@ -164,7 +164,7 @@ describe('loadConfig', () => {
     const env = { UCT_GAUDI_COPY_ENABLE_RCACHE: 'n' };
     const config = loadConfig([COPY], { env });
     expect(config.get(COPY).RCACHE).toBe('no');
-    expect(config.notes).toEqual(['UCT_GAUDI_COPY_ENABLE_RCACHE (environment) sets UCX_GAUDI_COPY_RCACHE']);
+    expect(config.notes).toEqual(['UCT_GAUDI_COPY_ENABLE_RCACHE (environment) is read as UCX_GAUDI_COPY_RCACHE']);
     expect(config.warnings).toEqual([]);
     const both = loadConfig([COPY], { env: { ...env, UCX_GAUDI_COPY_RCACHE: 'y' } });
     expect(both.get(COPY).RCACHE).toBe('yes');

@@ -322,7 +322,7 @@ class Loader {
       this.#deprecated.set(alias, name);
       const found = settings.get(alias);
       if (found === undefined) continue;
-      if (alias.startsWith(OLDER_PREFIX)) this.#notes.push(`${alias} (${found.source}) sets ${name}`);
+      if (alias.startsWith(OLDER_PREFIX)) this.#notes.push(`${alias} (${found.source}) is read as ${name}`);
       else this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
       setting = found;
     }
@@ -367,7 +367,7 @@ function fitsLine(text: string): boolean {
 
 function ruleOf({ type }: AnyConfigField, text: string): string {
   if (beforeComment(text) === text) return type.syntax;
-  return `${type.syntax}, without a ; after a blank, which begins a comment in files`;
+  return `${type.syntax}; a blank followed by ; is not allowed, because it begins a comment in ucx.conf`;
 }
 
 function badValue(variable: string, rule: string, value: string, source: string): UcxError {

@@ -1,8 +1,8 @@
 /**
  * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. Ranges are plain numbers: offsets in HBM or virtual addresses.
  *
- * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks take 80 KiB per table. An allocation examines more than one candidate only
- * if a block is long enough, but not after its alignment padding.
+ * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks take 80 KiB per table. An allocation examines a second
+ * free block only if the first is long enough, but becomes too short by alignment.
  */
 
 import { invalidParam } from '../type/error.ts';
@@ -136,7 +136,7 @@ export class RangeAllocator {
   reserve(offset: number, length: number): void {
     checkPositive('length', length);
     if (!(Number.isSafeInteger(offset) && offset >= 0 && length <= this.size - offset)) {
-      throw invalidParam('offset', `plus length ${length} must be at most ${this.size}`, offset);
+      throw invalidParam('offset', `must be at least 0, and offset + ${length} at most ${this.size}`, offset);
     }
     this.#carveAll(offset, offset + length);
     let start = offset;

@@ -254,6 +254,6 @@ function checkRange(device: number, address: bigint, length: number): void {
   }
   if (!(Number.isSafeInteger(length) && length > 0)) throw invalidParam('length', 'must be a positive integer', length);
   if (!(address >= 0n && address + BigInt(length) <= 1n << 64n)) {
-    throw invalidParam('address', `plus length ${length} must be at most 2^64`, address);
+    throw invalidParam('address', `must be at least 0, and address + ${length} at most 2^64`, address);
   }
 }

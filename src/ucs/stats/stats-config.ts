@@ -73,7 +73,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_DEST',
       type: destinationType,
       default: '',
-      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; file:<name>:bin for programs: the JSON of udp, one datagram per line, regardless of STATS_FORMAT; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
+      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default; file:<name>:bin, the JSON that udp sends, one line for each datagram, regardless of STATS_FORMAT.`,
     },
     {
       name: 'STATS_TRIGGER',

@@ -1,4 +1,4 @@
-/** Facts about this machine for the conditions in sections of configuration files: those that the files of UCX use. */
+/** Facts about this machine that the conditional sections of `ucx.conf` can test: only those that the files shipped with UCX use. */
 
 import { readFileSync } from 'node:fs';
 

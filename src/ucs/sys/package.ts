@@ -24,7 +24,7 @@ export function findManifest(from: string): string {
     throw new UcxError({
       code: 'ERR_NOT_INSTALLED',
       status: Status.UNSUPPORTED,
-      message: `gaudi-ucx is not installed where ${from} can find it, and a bundle cannot contain it, because it has native code: install it there, and exclude it from the bundle (external: ['gaudi-ucx'])`,
+      message: `gaudi-ucx is not installed where ${from} can find it. A bundle cannot contain it, because its dependency koffi has native code: install gaudi-ucx there, and exclude it from the bundle (external: ['gaudi-ucx'])`,
       cause,
     });
   }

@@ -1,4 +1,4 @@
-/** A sleep with one promise and one timer that is shared by all callers that wait for the same event. */
+/** A sleep: one promise and one timer, shared by all callers that wait for the same event. */
 
 import type { Clock, Timer } from './clock.ts';
 

@@ -10,5 +10,5 @@
  * ones.
  */
 export const THREAD_BOUND: symbol = Symbol(
-  'it belongs to the thread that made it: open a Context in every thread, and pass addresses and keys',
+  'gaudi-ucx objects belong to one thread: open a Context in each, and pass addresses and packed keys',
 );

@@ -198,7 +198,7 @@ describe('the package', { timeout: 60_000 }, () => {
       const args = [`--import=${fakes}`, '--input-type=module', '-e', program];
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
       expect(status).toBe(1);
-      expect(stderr).toMatch(new RegExp(`UcxError: gaudi-ucx needs Node.js on Linux on x86-64, .*; this is ${found}`));
+      expect(stderr).toMatch(new RegExp(`UcxError: gaudi-ucx needs Node.js.*, because .*; this is ${found}`));
     }
     const { os, cpu } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));
     expect({ os, cpu }).toEqual({ os: ['linux'], cpu: ['x64'] });
