@@ -1,7 +1,7 @@
 /**
- * Event loop callbacks for readable descriptors, of two kinds: subscriptions, for every descriptor that Linux can poll (not regular files); and alarms. An alarm
- * wakes the event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until the alarm is armed again, it neither
- * fires nor causes work, even if the descriptor stays readable.
+ * Event loop callbacks for readable descriptors, of two kinds: subscriptions, for every descriptor that Linux can poll (not regular files); and alarms. An
+ * alarm wakes the event loop once when a descriptor that represents many others, such as that of an event set, becomes readable. Until the alarm is armed
+ * again, it neither fires nor causes work, even if the descriptor stays readable.
  */
 
 import { inNextTurn } from '../../ucs/sys/next-turn.ts';

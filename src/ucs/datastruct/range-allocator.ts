@@ -1,8 +1,8 @@
 /**
  * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. Ranges are plain numbers: offsets in HBM or virtual addresses.
  *
- * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks take 80 KiB per table. An allocation examines a second
- * free block only if the first is long enough, but becomes too short by alignment.
+ * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks take 80 KiB per table. An allocation examines a second free block only if
+ * the first is long enough, but becomes too short by alignment.
  */
 
 import { invalidParam } from '../type/error.ts';

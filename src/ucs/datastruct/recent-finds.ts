@@ -1,5 +1,6 @@
 /**
- * A cache of recent lookups in a large interval map, by the page of the address, like the TLB of a processor. The bounds are in one typed array, so that a lookup touches two cache lines.
+ * A cache of recent lookups in a large interval map, by the page of the address, like the TLB of a processor. The bounds are in one typed array, so that a
+ * lookup touches two cache lines.
  */
 
 const SETS_BITS = 12;

@@ -1,7 +1,7 @@
 /**
  * Options, defaults and counters of a registration cache, and the configuration fields of all registration caches (`ucs_config_rcache_table`), which are
- * embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and PURGE_ON_FORK are not provided, because Node.js neither hooks memory
- * calls nor forks without exec.
+ * embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. UCX's fields MEM_PRIO and PURGE_ON_FORK are not provided, because Node.js neither hooks
+ * memory calls nor forks without exec.
  */
 
 import type { ConfigTable } from '../config/config.ts';

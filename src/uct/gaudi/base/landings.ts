@@ -1,7 +1,8 @@
 /**
- * Landings, bounce buffers for reads from a card: pinned memory of this library to which the card writes bytes for an ArrayBuffer of the program. During a DMA transfer a program can transfer such a
- * buffer elsewhere (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the card must never write to it directly. At the end
- * of the transfer the bytes are copied if the buffer is still attached. Memory that only its owner can unmap does not need a landing.
+ * Landings, bounce buffers for reads from a card: pinned memory of this library to which the card writes bytes for an ArrayBuffer of the program. During a
+ * DMA transfer a program can transfer such a buffer elsewhere (structuredClone, postMessage, resize), and the collector may then reuse its memory, so the
+ * card must never write to it directly. At the end of the transfer the bytes are copied if the buffer is still attached. Memory that only its owner can unmap
+ * does not need a landing.
  */
 
 import type { Device, HostMapping } from '../../../hlthunk/index.ts';

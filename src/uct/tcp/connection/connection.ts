@@ -1,15 +1,15 @@
 /**
- * A connection between two interfaces: one socket, the operations in flight on it, and its end. The interface decides which end connects and which
- * socket is used.
+ * A connection between two interfaces: one socket, the operations in flight on it, and its end. The interface decides which end connects and which socket is
+ * used.
  *
  *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down
  *
  *   departure:  none --retire()--> self --BYE-------> both
  *               none --BYE-------> peer --retire()-> both
  *
- * fail() leads to `down` from every state; attach() leads to `up` also from `idle`. `departure` says which ends have left: an end whose endpoints are all closed
- * sends a close message (BYE). While the connection is `waiting`, revive() leads from `self` back to `none`. The connection goes down at `both`, and at `peer` if
- * it has no endpoints.
+ * fail() leads to `down` from every state; attach() leads to `up` also from `idle`. `departure` says which ends have left: an end whose endpoints are all
+ * closed sends a close message (BYE). While the connection is `waiting`, revive() leads from `self` back to `none`. The connection goes down at `both`, and
+ * at `peer` if it has no endpoints.
  */
 
 import {
