@@ -27,7 +27,7 @@ const listener = worker.listener({
   port: Number(port),
   onConnection: (request) => {
     try {
-      request.accept({ onError: (client) => void client.close() }); // it has left
+      request.accept({ onError: (client) => void client.close() }); // the client has left
     } catch (error) {
       console.error(`a client is rejected: ${error}`); // the others stay
     }
@@ -36,7 +36,7 @@ const listener = worker.listener({
 console.log(`ready at port ${listener.port}`);
 
 await worker.serve(stop.signal);
-await listener.close(); // no new clients; another process can have the port
+await listener.close(); // no new clients; from now on another process can listen on the port
 await Promise.all(answers); // accepted requests get their replies
 await context.close(); // tells the clients, and frees the card
 console.log('ended');
