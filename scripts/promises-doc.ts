@@ -20,7 +20,9 @@ export function promisesPage(): { readonly page: string; readonly generated: str
     ({ guide, promise, native, libucx }) =>
       `| [${guide}](${guide}.md) | ${promise} | ${cellOf(native)} | ${cellOf(libucx)} |`,
   );
-  const table = ['| Guide | Statement of the guide | Native | Libucx |', '| --- | --- | --- | --- |', ...rows].join('\n');
+  const table = ['| Guide | Statement of the guide | Native | Libucx |', '| --- | --- | --- | --- |', ...rows].join(
+    '\n',
+  );
   return { page, generated: `${page.slice(0, begin + BEGIN.length)}\n\n${table}\n\n${page.slice(end)}` };
 }
 

@@ -73,7 +73,11 @@ export const GUIDE_PROMISES: readonly GuidePromise[] = [
     'test/integration/peers/revoked-keys.test.ts > that was %s',
     'libucp cannot revoke keys: see [keys of unmapped memory](#differences-from-the-native-engine)',
   ),
-  both('security', 'a process that unmaps memory survives later accesses of its peers to that memory', 'test/integration/peers/revoked-keys.test.ts > that was %s'),
+  both(
+    'security',
+    'a process that unmaps memory survives later accesses of its peers to that memory',
+    'test/integration/peers/revoked-keys.test.ts > that was %s',
+  ),
   both(
     'security',
     'packRkey fails for memory without remote access',
