@@ -140,7 +140,7 @@ describe('encapsulated signals', () => {
     const chunk = block(device, (words, at) =>
       writeMsgLong(words, at, msgLongCtl(), ADD | 2, lowWord(sob), highWord(sob)),
     );
-    expect(() => commandSubmission(device, [chunk], { encapsSignals: reserved })).toThrow(refusal('encapsSignals'));
+    expect(() => commandSubmission(device, [chunk], { encapsSignals: reserved })).toThrow(refusal('flags'));
     const flags = STAGED_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
     const seq = commandSubmission(device, [chunk], { flags, encapsSignals: reserved })!;
     expect(reserved.live).toBe(false);

@@ -158,7 +158,7 @@ function register(card: GaudiCard, own: number, { fd, offset, byteLength }: Dmab
     if (!isDeviceDmabuf(card, own)) {
       throw invalidParam('fd', 'must be a dma-buf of device memory that the driver can import', fd);
     }
-    throw invalidParam('byteLength', `must be at most the size of the dma-buf minus offset ${offset}`, byteLength);
+    throw invalidParam('byteLength', `plus offset ${offset} must be at most the size of the dma-buf`, byteLength);
   }
 }
 
