@@ -182,7 +182,9 @@ describe('the choice of the node', () => {
     const second = open(other, { minor: 0 }, { dma: { clock: program.clock } });
     second.memory.allocate(4096);
     second.close();
-    expect(warnings()).toEqual([expect.stringMatching(/^Gaudi memory is emulated, because no card was found; .+; .+/)]);
+    expect(warnings()).toEqual([
+      expect.stringMatching(/^Gaudi memory is emulated, because no card was found \(.+\); .+/),
+    ]);
     node.close();
     other.close();
   });
@@ -220,7 +222,7 @@ describe('the choice of the node', () => {
     expect(() => openShownNode(program)).toThrow(expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }));
     openNode(program).close();
     expect(records.filter(({ level }) => level <= 3).map(({ message }) => message)).toEqual([
-      `the node server at ${socket} has ended: this process emulates its own node`,
+      `the node server at ${socket} has ended, so this process has its own emulated cards, which other processes do not see`,
     ]);
     rmSync(folder, { recursive: true });
   });

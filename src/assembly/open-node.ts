@@ -52,7 +52,7 @@ export interface NodeServices {
 export function openNode(options: NodeServices): DriverNode {
   return chooseNode(options, (socket, { details, message }) => {
     const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} has ended` : message;
-    options.log.warn(`${what}: this process emulates its own node`);
+    options.log.warn(`${what}, so this process has its own emulated cards, which other processes do not see`);
     return undefined;
   });
 }
@@ -140,7 +140,7 @@ export function labelsEmulation(): void {
 function warnOfEmulation(log: Log, kernel: KernelNode): void {
   if (getEnvironmentData(EMULATION_IS_KNOWN) === true) return;
   setEnvironmentData(EMULATION_IS_KNOWN, true);
-  log.warn(`Gaudi memory is emulated, because no card was found; ${EMULATION_CHOICES}; ${kernel.whyNoCards()}`);
+  log.warn(`Gaudi memory is emulated, because no card was found (${kernel.whyNoCards()}); ${EMULATION_CHOICES}`);
 }
 
 /**
@@ -153,7 +153,7 @@ export function emulationNotice(program: Pick<Program, 'config'>, node: DriverNo
   return `these cards are emulated, because neither a card nor a node server was found; ${EMULATION_CHOICES}`;
 }
 
-const EMULATION_CHOICES = 'UCX_GAUDI_DRIVER=emulator silences this warning, UCX_GAUDI_DRIVER=kernel forbids emulation';
+const EMULATION_CHOICES = 'UCX_GAUDI_DRIVER=emulator avoids this message, UCX_GAUDI_DRIVER=kernel forbids emulation';
 
 /** Minimum number of processors for which a thread for the DMA engines saves time: a polling program, its peer and the thread occupy one each. */
 const PROCESSORS_FOR_ENGINES = 3;

@@ -145,7 +145,7 @@ describe('fuzzed', () => {
   }, async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two } = pair;
-    fixture.allow(/connection request ignored|left out/);
+    fixture.allow(/connection request (ignored|rejected)|left out/);
     const worker = nativeWorker(one.worker);
     const address = two.worker.address();
     const accepted = worker.connections.accept(address);

@@ -227,7 +227,7 @@ export const TEAM_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/assembly/inspect/snapshot-text.ts',
-    before: "const owner = isClaimed ? '' : ', connected by the peer only';",
+    before: "const owner = isClaimed ? '' : ', made by the peer (no endpoint here)';",
     after: "const owner = '';",
     breaks: 'the text tells endpoints that only the peer has asked for',
   },

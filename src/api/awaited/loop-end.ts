@@ -48,7 +48,7 @@ export class LoopEnd implements Disposable {
     if (endpoint === undefined) return false;
     const { closed, closedByPeer, status } = endpoint;
     if (closed || closedByPeer === true) return true;
-    if (status !== Status.OK) throw statusError(status, 'loop until the end of a connection');
+    if (status !== Status.OK) throw statusError(status, 'the connection failed before the loop ended');
     return false;
   }
 

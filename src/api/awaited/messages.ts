@@ -87,10 +87,9 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   get data(): Uint8Array {
     if (this.isOver) throw this.#over();
     if (this.waiting !== undefined) {
-      throw invalidParam(
-        'message',
-        'must be fetched by bytes(), text() or into(): its data is still with the sender',
-        this.id,
+      throw statusError(
+        Status.INVALID_PARAM,
+        'the data of this message is still with the sender (fetch it by bytes(), text() or into())',
       );
     }
     return this.source.subarray(this.dataOffset, this.dataOffset + this.byteLength);
@@ -395,7 +394,7 @@ export class MessageQueues {
   checkHandler(id: number): void {
     for (const queue of this.#open) {
       if (queue.id === id)
-        throw invalidParam('id', 'must have no open queue: close the queue of worker.messages first', id);
+        throw invalidParam('id', 'must not be the id of an open queue of worker.messages: close the queue first', id);
     }
   }
 

@@ -14,7 +14,7 @@ export function checkErrorHandling(options: EndpointOptions, others: readonly st
   checkOptions(options, 'options', ['errorHandling', 'onError', ...others]);
   const { errorHandling = 'peer', onError } = options;
   if (errorHandling !== 'peer' && errorHandling !== 'none') {
-    throw invalidParam('errorHandling', 'must be peer or none', errorHandling);
+    throw invalidParam('errorHandling', "must be 'peer' or 'none'", errorHandling);
   }
   if (onError !== undefined && typeof onError !== 'function') {
     throw invalidParam('onError', 'must be a function', onError);

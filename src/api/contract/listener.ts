@@ -309,7 +309,7 @@ export class ConnectionRequest {
     if (!this.live)
       throw statusError(
         Status.NOT_CONNECTED,
-        'accept a client that has disconnected, or was accepted or rejected before',
+        'cannot accept this client: it has disconnected, or was accepted or rejected before',
       );
     try {
       return this.#accept(options);

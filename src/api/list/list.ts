@@ -95,10 +95,10 @@ export function checkListParams(
   if (notify !== undefined) checkNotification(notify);
   if (notifyId !== undefined) {
     checkAmId(notifyId);
-    if (notify === undefined) throw invalidParam('notifyId', 'must not be set without a notification', notifyId);
+    if (notify === undefined) throw invalidParam('notifyId', 'needs the option notify', notifyId);
   }
   if (blocks === undefined) return;
-  if (blockCount === undefined) throw invalidParam('blocks', 'must not be set without a prepared list', blocks);
+  if (blockCount === undefined) throw invalidParam('blocks', 'needs a list of prepareList()', blocks);
   if (typeof blocks !== 'object' || blocks === null) {
     throw invalidParam('blocks', 'must be an array or typed array of numbers', blocks);
   }
@@ -200,7 +200,7 @@ function refuseOverlaps(operation: 'put' | 'get', blocks: readonly ListBlock[]):
     for (let i = 1; i < written.length; i++) {
       const [before, { block, start }] = [written[i - 1]!, written[i]!];
       if (before.end <= start) continue;
-      const rule = `must not write bytes of entry ${before.block.entry} again`;
+      const rule = `must not overlap entry ${before.block.entry} (both write the same bytes)`;
       throw entryError(
         block.entry,
         invalidParam('list', rule, operation === 'put' ? block.remoteOffset : block.localOffset),
@@ -329,9 +329,8 @@ export class PlannedList<B extends ListBlock = ListBlock> implements PreparedLis
    * @throws UcxError ERR_CLOSED or ERR_INVALID_PARAM; the details name the entry
    */
   check(operation: 'put' | 'get', owner: object): void {
-    if (this.operation !== operation || this.owner !== owner) {
-      throw invalidParam('list', `must be prepared for ${operation} by this endpoint`, this.operation);
-    }
+    if (this.operation !== operation) throw invalidParam('list', `must be prepared for ${operation}`, this.operation);
+    if (this.owner !== owner) throw invalidParam('list', 'must be prepared by this endpoint, not by another one', this);
     for (const { rkey, entry } of this.#keys) if (rkey.released) throw entryError(entry, closedError('remote key'));
     for (const used of this.#memories) {
       const { local, entry } = used;

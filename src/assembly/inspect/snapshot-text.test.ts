@@ -130,7 +130,7 @@ describe('the text of a snapshot', () => {
       'and 2 endpoints more',
       'pending: 54 tag/rndv, 55 bytes, wait for: credit, oldest 56 ms',
       'tag/rndv 42 of 41 bytes on endpoint e1 over tcp/lo, 1.6 s, waits for credit',
-      'not received: 61 tagged messages (62 bytes), 63 bytes of streams, 64 bytes of active messages; limit 65 bytes',
+      'arrived, not received yet: 61 tagged messages (62 bytes), 63 bytes of streams, 64 bytes of active messages; limit 65 bytes',
       'tag 0x66: 67 bytes',
     ]);
   });
@@ -145,8 +145,8 @@ describe('the text of a snapshot', () => {
       'context 7: engine native 8.9.10 (chosen), cards real',
       'transports: none',
       'worker 0 of context 7 of process 100 thread 101 (w1): 1 endpoint, 0 of 52 requests pending, 0 completed and not freed',
-      'endpoint e1 to a libucp peer: state unknown, connected by the peer only; lanes unknown',
-      'not received: unknown',
+      'endpoint e1 to a libucp peer: state unknown, made by the peer (no endpoint here); lanes unknown',
+      'arrived, not received yet: unknown',
     ]);
   });
 

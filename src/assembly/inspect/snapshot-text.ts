@@ -128,11 +128,11 @@ function workerLines(worker: WorkerSnapshot, name: string, names: WorkerNames): 
     );
   }
   lines.push(...requests.oldest.map((request) => `${STEP}${STEP}${requestLine(request)}`));
-  if (unexpected === undefined) lines.push(`${STEP}not received: unknown`);
+  if (unexpected === undefined) lines.push(`${STEP}arrived, not received yet: unknown`);
   else if (unexpected.messages + unexpected.streamBytes + unexpected.amBytes > 0) {
     const { messages, messageBytes, streamBytes, amBytes, bytesMax, first } = unexpected;
     lines.push(
-      `${STEP}not received: ${plural(messages, 'tagged message')} (${messageBytes} bytes), ${streamBytes} bytes of streams, ${amBytes} bytes of active messages; limit ${bytesMax} bytes`,
+      `${STEP}arrived, not received yet: ${plural(messages, 'tagged message')} (${messageBytes} bytes), ${streamBytes} bytes of streams, ${amBytes} bytes of active messages; limit ${bytesMax} bytes`,
       ...first.map(({ tag, byteLength }) => `${STEP}${STEP}tag ${tag}: ${byteLength} bytes`),
     );
   }
@@ -149,7 +149,7 @@ function endpointLine(endpoint: EndpointSnapshot, names: WorkerNames): string {
       ? ''
       : `, ${queued} queued, ${awaitingPeer} await the peer`;
   const credit = creditBytes === undefined || waiting === '' ? '' : `, ${creditBytes} bytes of credit`;
-  const owner = isClaimed ? '' : ', connected by the peer only';
+  const owner = isClaimed ? '' : ', made by the peer (no endpoint here)';
   const to = peer === undefined ? 'a libucp peer' : (names(peer) ?? peer);
   return `endpoint ${id} to ${to}: ${state === 'not known' ? 'state unknown' : state}${owner}${waiting}${credit}; ${lanes.length === 0 ? 'lanes unknown' : `lanes ${listOf(lanes)}`}`;
 }

@@ -79,7 +79,7 @@ export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
       name: 'DEBUG_SIGNO',
       type: signalType,
       default: NONE,
-      doc: 'Signal at which the process logs the output of gaudi-ucx inspect, once its event loop runs; 0 for none. The signal no longer ends the process. Only contexts of the main thread support it; others warn.',
+      doc: 'Signal at which the process logs the output of gaudi-ucx inspect, as soon as its event loop runs; 0 for none. The signal no longer ends the process. Only contexts of the main thread support it; others warn.',
     },
     {
       name: 'HANDLE_ERRORS',
@@ -179,7 +179,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_NICS',
       type: restricted(uintType, 'an unsigned integer, 0 to 8', (nics) => nics <= 8),
       default: '0',
-      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They can communicate with those of other processes of this user, and access the memory of the cards of the node. Each client of a node server has the number that the server sets by node up --nics or this variable.',
+      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They can communicate with those of other processes of this user, and access the memory of the cards of the node. With a node server, the number for each client is that of node up --nics, or of this variable in the environment of the server.',
     },
     {
       name: 'EMULATOR_HBM',
@@ -191,7 +191,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_DMA_THREADS',
       type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
       default: 'auto',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1, but 0 for cards in this process if it has fewer than three processors, because polling programs would starve the thread, and in a bundle without the module of the thread.',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1; but 0 if the cards are emulated in this process and it has fewer than three processors (polling would starve the thread), or if a bundler has left out the module of the thread.',
     },
   ],
 };

@@ -127,7 +127,7 @@ function checkTeamOptions(worker: Worker, options: TeamOptions): TeamOptions {
   }
   checkAmId(amId, 'amId');
   checkTimeoutMs(timeoutMs, 0);
-  if (worker.closed) throw statusError(Status.INVALID_PARAM, 'create a team of a closed worker');
+  if (worker.closed) throw statusError(Status.INVALID_PARAM, 'cannot create a team of a closed worker');
   return options;
 }
 

@@ -74,7 +74,10 @@ export class TeamCore {
       throw teamFailed(error);
     }
     if (this.#operations.size >= OPERATIONS_MAX) {
-      throw statusError(Status.EXCEEDS_LIMIT, `begin more than ${OPERATIONS_MAX} operations of a team at once`);
+      throw statusError(
+        Status.EXCEEDS_LIMIT,
+        `a team has at most ${OPERATIONS_MAX} operations in progress (wait for one of them)`,
+      );
     }
   }
 

@@ -128,7 +128,11 @@ function bind(library: DynamicLibrary): Libucp {
   const version = `${major}.${minor}.${release}`;
   if (major !== UCP_API_MAJOR || minor < UCP_API_MINOR) {
     const rule = `must be ${UCP_API_MAJOR}.${UCP_API_MINOR} or newer, and ${UCP_API_MAJOR}.x`;
-    throw unusable('ERR_LIBUCX_VERSION', path, `is UCX ${version}; it ${rule}`);
+    throw unusable(
+      'ERR_LIBUCX_VERSION',
+      path,
+      `is UCX ${version}; it ${rule}: install another one, or set UCX_LIBUCP_PATH`,
+    );
   }
   const missing = [...Object.keys(FUNCTIONS), MEMORY_TYPE_NAMES].filter((name) => !library.has(name));
   if (missing.length > 0) {

@@ -112,7 +112,7 @@ export class UcpConfiguration {
         details: { name, value },
       });
     });
-    return joinedError(errors) ?? statusError(status, 'read the configuration of libucp');
+    return joinedError(errors) ?? statusError(status, 'cannot read the configuration of libucp');
   }
 
   #accepts(name: string, value: string): boolean {

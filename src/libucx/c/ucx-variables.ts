@@ -85,32 +85,32 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     'belongs to a transport of C UCX that the native engine lacks',
     'SYSV_* DC_* UD_* SRD_* GGA_* RC_MLX5_* RC_GDA_* IB_MLX5_* IB_GDA_* RDMA_CM_* GAUDI_GDR_*',
   ),
-  none('hooks of memory allocation: this library detects freed memory in other ways', 'MEM_*'),
+  none('sets hooks of memory allocation; this library detects freed memory in other ways', 'MEM_*'),
   none(
-    'sizes of buffers and pools that C UCX grows at run time',
+    'sets the size of buffers or pools of C UCX; this library sizes its own',
     `
     ${each(INTERFACES, 'TX_BUFS_GROW TX_GROW_FACTOR TX_MAX_BUFS TX_MAX_CHUNK_SIZE RX_BUFS_GROW RX_GROW_FACTOR RX_MAX_BUFS RX_MAX_CHUNK_SIZE')}
     RX_MPOOL_SIZES RKEY_MPOOL_MAX_MD SEG_SIZE SELF_SEG_SIZE CMA_SEG_SIZE SCOPY_SEG_SIZE TCP_CM_PRIV_DATA_LEN RKEY_PTR_SEG_SIZE MEM_ALLOC_ALIGN`,
   ),
   none(
-    'limits and costs of an interface, which each transport fixes here',
+    'sets a limit or cost of an interface, which each transport of this library fixes',
     `
     ${each(INTERFACES, 'ALLOC FAILURE MAX_BCOPY MAX_SHORT MAX_NUM_EPS MAX_IOV')} ALLOC FAILURE MAX_NUM_EPS CM_FAILURE SCOPY_TX_QUOTA
     ALLOC_PRIO CMA_TX_QUOTA CMA_MEMORY_INVALIDATE POSIX_SEND_OVERHEAD POSIX_RECV_OVERHEAD SELF_NUM_DEVICES TCP_SENDV_THRESH TCP_PUT_ENABLE TCP_PREFER_DEFAULT
     TCP_CM_FAILURE BCOPY_BW DISTANCE_BW DISTANCE_LAT PROTO_OVERHEAD`,
   ),
   none(
-    'details of shared memory, whose queues this library sizes itself',
+    'sets queues in shared memory, which this library sizes itself',
     `
     ${each(['POSIX', 'MM'], 'FIFO_HUGETLB HUGETLB_MODE FIFO_MAX_POLL FIFO_RELEASE_FACTOR ERROR_HANDLING')} POSIX_SHM_MIN_SIZE`,
   ),
   none(
-    'details of TCP connections, which this library leaves to the kernel',
+    'sets a detail of TCP connections, which this library leaves to the kernel',
     `
     TCP_CONN_NB TCP_MAX_CONN_RETRIES TCP_SYN_CNT TCP_USER_TIMEOUT TCP_CM_SNDBUF TCP_CM_RCVBUF TCP_CM_SYN_CNT TCP_CM_USER_TIMEOUT LISTENER_BACKLOG`,
   ),
   none(
-    'details of work queues of InfiniBand',
+    'sets a detail of InfiniBand in C UCX that the transport rc of this library does not have',
     `
     ${each(
       RDMA,
@@ -126,28 +126,28 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     CM_USE_ALL_DEVICES TM_FORCE_THRESH TM_MAX_BB_SIZE TM_SW_RNDV TM_THRESH PREFER_OFFLOAD`,
   ),
   none(
-    'debugging of C code: gaudi-ucx inspect shows a running process, and UCX_HANDLE_ERRORS=freeze lets one wait for a debugger',
+    'is for debugging C code: gaudi-ucx inspect shows a running process, and UCX_HANDLE_ERRORS=freeze lets one wait for a debugger',
     `
     ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY MEMTRACK_DEST PROTO_INFO_DIR`,
   ),
   none(
-    'logging details of C UCX; LOG_PRINT_ENABLE is for its developers',
+    'sets a detail of the log of C UCX',
     `
     LOG_BUFFER LOG_DATA_SIZE LOG_FILE_FILTER LOG_LEVEL_TRIGGER LOG_PRINT_ENABLE MODULE_LOG_LEVEL`,
   ),
   none(
-    'threads, signals and modules of C UCX',
+    'concerns threads, signals, modules or copy routines of C UCX, which this library does not use',
     `
     ASYNC_MAX_EVENTS ASYNC_SIGNO USE_MT_MUTEX MODULES MODULE_DIR PLUGIN_PATH ADAPTIVE_PROGRESS BUILTIN_MEMCPY_MIN BUILTIN_MEMCPY_MAX NT_BUFFER_TRANSFER_MIN TOPO_PRIO`,
   ),
   none(
-    'memory registration in C UCX',
+    'sets memory registration in C UCX; this library has its own registration caches',
     `
     GVA_ENABLE GVA_MLOCK GVA_PREFETCH RCACHE_ADDR_ALIGN RCACHE_CHECK_PFN RCACHE_MEM_PRIO RCACHE_PURGE_ON_FORK RCACHE_STAT_MIN RCACHE_STAT_MAX IB_RCACHE_MEM_PRIO
     IB_RCACHE_PURGE_ON_FORK REG_NONBLOCK_FALLBACK REG_NONBLOCK_MEM_TYPES MEMTYPE_COPY_ENABLE MEMTYPE_REG_WHOLE_ALLOC_TYPES`,
   ),
   none(
-    'addresses and connection setup of C UCX: the native engine has its own layouts, connects all lanes at once, and does not scale buffers by the number of peers',
+    'sets addresses or connection setup of C UCX: the native engine has its own layouts, connects all lanes at once, and does not scale buffers by the number of peers',
     `
     ADDRESS_VERSION SA_DATA_VERSION UNIFIED_MODE CONNECT_ALL_TO_ALL RESOLVE_REMOTE_EP_ID PROTO_INDIRECT_ID WIREUP_VIA_AM_LANE SOCKADDR_AUX_TLS MAX_WORKER_NAME
     MAX_WORKER_ADDRESS_NAME MAX_COMPONENT_MDS NUM_EPS NUM_PPN NODE_LOCAL_ID KEEPALIVE_NUM_EPS SELECT_DISTANCE_MD`,
@@ -158,7 +158,7 @@ export const UCX_VARIABLE_GROUPS: readonly UcxVariableGroup[] = [
     DYNAMIC_TL_SWITCH_INTERVAL DYNAMIC_TL_PROGRESS_FACTOR MAX_PRIORITY_EPS RECOVERY_RETRIES`,
   ),
   none(
-    'protocol selection in C UCX: the native engine uses its own estimates, sends an eager message over one lane, and has fragments in host memory only',
+    'sets protocol selection in C UCX: the native engine uses its own estimates, sends an eager message over one lane, and has fragments in host memory only',
     `
     PROTO_ENABLE MAX_EAGER_RAILS MAX_EAGER_LANES MULTI_PATH_RATIO PROTOS PROTO_REQUEST_RESET EXTRA_OP_ATTR_FLAGS FENCE_MODE FLUSH_WORKER_EPS RMA_PPLN_ENABLE RMA_ZCOPY_MAX_SEG_SIZE
     RNDV_ALIGN_THRESH RNDV_FRAG_MEM_TYPE RNDV_FRAG_MEM_TYPES RNDV_MEMTYPE_DIRECT_SIZE RNDV_PERF_DIFF RNDV_PIPELINE_ERROR_HANDLING RNDV_PIPELINE_SEND_THRESH

@@ -119,5 +119,5 @@ const WAIT_TEXTS: Readonly<Record<RequestKind, string>> = {
   [RequestKind.SEND]: 'libucp',
   [RequestKind.TAG_RECV]: 'the data of a message',
   [RequestKind.AM_RECV]: 'libucp',
-  [RequestKind.COMPOSITE]: 'its suboperations over libucp and the native transports',
+  [RequestKind.COMPOSITE]: 'the transfers of which it consists',
 };

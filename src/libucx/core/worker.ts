@@ -285,7 +285,10 @@ export class Worker extends AwaitedWorker implements ApiWorker, MessageOwner {
 
   endpointTo(sender: object | undefined): Endpoint {
     if (sender instanceof Endpoint) return sender;
-    throw statusError(Status.UNREACHABLE, 'reply to a message whose sender did not set UCP_AM_SEND_FLAG_REPLY');
+    throw statusError(
+      Status.UNREACHABLE,
+      'cannot reply to this message, because its sender did not set UCP_AM_SEND_FLAG_REPLY',
+    );
   }
 
   releaseData({ waiting }: ReceivedMessage): void {

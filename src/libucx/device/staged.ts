@@ -7,7 +7,7 @@
 import { eachPart, holdsBytes, hostBytes, type LocalRange, type Piece } from '../../api/memory/local.ts';
 import { CountedCompletion } from '../../api/operation/completion.ts';
 import { addressOf, memcpy, memset } from '../../sys/index.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { Status, statusString } from '../../ucs/type/status.ts';
 import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/local.ts';
 import type { UcpRequest } from '../request/request.ts';
@@ -137,7 +137,10 @@ export class OutgoingMessage extends CopiedMessage {
     if (this.failure === Status.OK) return status;
     if (sender === undefined) return this.failure;
     const { log } = this.staging.core.context;
-    log.error('cannot read device memory of a message, so its receiver gets zeros: closing the connection');
+    const what = `cannot read device memory of a message of ${this.byteLength} bytes`;
+    log.error(
+      `${what} (${statusString(this.failure).toLowerCase()}): its receiver gets zeros, so the connection is closed`,
+    );
     sender.onFailed(this.failure);
     return this.failure;
   }

@@ -59,7 +59,7 @@ describe('a process of a peer', () => {
     const failure = [
       Status.ENDPOINT_TIMEOUT,
       false,
-      expect.stringMatching(/^reach the peer: its process 4711 has ended: /),
+      expect.stringMatching(/^cannot reach the peer: its process 4711 has ended: /),
     ];
     expect([one.failures, other.failures, later.failures]).toEqual([[failure], [failure], []]);
     clock.advance(SECOND_NS);

@@ -102,5 +102,5 @@ function keyOf({ pid, startTime }: ProcessIdentity): string {
 }
 
 function ended({ pid }: ProcessIdentity): UcxError {
-  return statusError(Status.ENDPOINT_TIMEOUT, `reach the peer: its process ${pid} has ended`);
+  return statusError(Status.ENDPOINT_TIMEOUT, `cannot reach the peer: its process ${pid} has ended`);
 }

@@ -296,7 +296,7 @@ function checkMessage(id: number, header: Uint8Array | undefined, params: AmSend
   if (header !== undefined) checkAmHeader(header);
   const { protocol } = params ?? {};
   if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
-    throw invalidParam('protocol', 'must be eager or rendezvous', protocol);
+    throw invalidParam('protocol', "must be 'eager' or 'rendezvous'", protocol);
   }
 }
 

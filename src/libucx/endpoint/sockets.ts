@@ -1,6 +1,6 @@
 /**
  * Listeners and connections by socket address over libucp, for one worker: connects the listeners of api/contract, which all engines share, with the
- * handles of libucp. For manual workers with such endpoints also background progress, because libucp replies to a connecting or closing peer only during
+ * handles of libucp. Workers with manual progress that have such endpoints also get background progress, because libucp replies to a connecting or closing peer only during
  * progress; it sleeps until libucp has events, and does not keep the process alive.
  */
 
@@ -324,7 +324,7 @@ export class SocketEndpoints {
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
     if (this.#closed) throw closedError('worker');
     if (!socket.waiting.delete(request))
-      throw statusError(Status.NOT_CONNECTED, 'accept a client that was already accepted or rejected');
+      throw statusError(Status.NOT_CONNECTED, 'cannot accept this client: it was accepted or rejected before');
     const endpoint = createEndpoint(this.#parts, UNKNOWN_PEER, options, (params) => {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
@@ -342,10 +342,10 @@ function unanswered(listener: SocketAddress, answerTimeoutNs: number): UcxError 
 /** The listener replied; if nothing listened, the status would be another one. */
 function unreachable(listener: SocketAddress, features: number): UcxError {
   const own = FEATURES.filter((feature) => (featureBits([feature]) & features & ~UCP_FEATURE.WAKEUP) !== 0).join(', ');
-  const remedy = `use the same option features as the listener; this context has ${own}`;
+  const remedy = `if their features differ, use the same option features as the listener (this context has ${own})`;
   return connectFailure(
     Status.UNREACHABLE,
-    `the lanes of ${printSocketAddress(listener)} and this context do not match: ${remedy}`,
+    `this context and the listener ${printSocketAddress(listener)} have no lanes in common; ${remedy}`,
   );
 }
 

@@ -84,7 +84,10 @@ export class MemoryMap {
     const memory = this.#own(handle);
     if (memory.inFlight > 0) {
       const address = `0x${memory.address.toString(16)}`;
-      throw statusError(Status.BUSY, `unmap memory at ${address}, which ${memory.inFlight} operations use`);
+      throw statusError(
+        Status.BUSY,
+        `cannot unmap memory at ${address}: used by ${memory.inFlight} operations in progress`,
+      );
     }
     this.#native.memUnmap(memory.nativeHandle);
     // The native transports cache registrations of pages; these pages return to libucp, and their addresses will be reused.
@@ -241,7 +244,7 @@ function noPages(): UcxError {
   const why = 'its exporter provides no pages that the kernel can pin for cma and RDMA';
   return statusError(
     Status.UNSUPPORTED,
-    `map a dma-buf of host memory with engine libucx (${why}): use engine native, which copies it`,
+    `cannot map a dma-buf of host memory with engine libucx (${why}; engine native copies it)`,
   );
 }
 

@@ -128,7 +128,7 @@ export class Arrivals implements MessageHandlers {
       words[idAt / 4] = id;
       words[argAt / 4] = id;
       const status = this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address);
-      if (status !== Status.OK) throw statusError(status, `set the AM handler of id ${id}`);
+      if (status !== Status.OK) throw statusError(status, `cannot set the AM handler of id ${id}`);
     }
   }
 

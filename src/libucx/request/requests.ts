@@ -242,7 +242,8 @@ export class Requests implements RequestOwner {
   /** See Request.free. */
   free(request: UcpRequest): void {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
-    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    if (!request.isCompleted)
+      throw statusError(Status.BUSY, 'cannot free a request that has not ended (wait for it, or cancel it first)');
     this.#recycle(request);
     this.#events.onFreed();
   }

@@ -279,7 +279,7 @@ export class ActiveMessages implements MessageHandlers {
     const { connection, amId: id, amHeader: header = NO_BYTES, protocol: wish, params } = call;
     checkAmHeader(header);
     if (wish !== undefined && wish !== 'eager' && wish !== 'rendezvous') {
-      throw invalidParam('protocol', 'must be eager or rendezvous', wish);
+      throw invalidParam('protocol', "must be 'eager' or 'rendezvous'", wish);
     }
     const total = bytesOf(pieces);
     // The caller may reuse the header when the call returns, but the data only when the request has ended. Copying before the checks would throw for a
@@ -288,7 +288,8 @@ export class ActiveMessages implements MessageHandlers {
     const padded = paddedTo8(kept.byteLength);
     const fits = AM_BYTES + padded + total <= connection.amBcopyMax;
     if (wish === 'eager' && (!fits || !areHost(pieces))) {
-      throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, wish);
+      const why = fits ? 'device memory is never eager' : `${total} bytes do not fit into a frame`;
+      throw invalidParam('protocol', `must be 'rendezvous', because ${why}`, wish);
     }
     const byThreshold = total < connection.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');

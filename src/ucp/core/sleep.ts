@@ -5,6 +5,7 @@ import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+import { nameOf } from '../lane/lanes.ts';
 
 /** Pause while no transport can wake the worker although requests are in use: the application must free them. */
 const PAUSE_NS = 1e6;
@@ -73,7 +74,7 @@ export class TransportSleep {
     try {
       sleep = transport.wait(SLEEP_NS_MAX);
     } catch (error) {
-      this.#onWaitFailure(error);
+      this.#onWaitFailure(index, error);
       return;
     }
     if (this.#joined[index] === sleep) return;
@@ -84,15 +85,16 @@ export class TransportSleep {
     };
     sleep.then(end, (error) => {
       if (this.#joined[index] === sleep) this.#joined[index] = undefined;
-      this.#onWaitFailure(error);
+      this.#onWaitFailure(index, error);
     });
   }
 
   /** Called if waiting on a transport fails: the sleeper retries after a pause, so that it does not spin. */
-  #onWaitFailure(error: unknown): void {
-    this.#warnings.warn(
-      `cannot wait for events of a transport, polling instead: ${error instanceof Error ? error.message : String(error)}`,
-    );
+  #onWaitFailure(index: number, error: unknown): void {
+    const iface = this.#worker.ifaces[index];
+    const name = iface === undefined ? 'listeners and connection attempts' : nameOf(iface.attributes);
+    const why = error instanceof Error ? error.message : String(error);
+    this.#warnings.warn(`cannot wait for events of ${name}, polling every millisecond instead: ${why}`);
     this.#wakeAfter(PAUSE_NS);
   }
 

@@ -125,7 +125,7 @@ function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): Address
   const peers = entries.filter((entry) => entry.transport === transport);
   // Try the device with the same name first: it may be the same device.
   peers.sort((left, right) => Number(right.device === device) - Number(left.device === device));
-  let reason = 'the peer does not have it';
+  let reason = 'the peer has no transport of this name';
   for (const entry of peers) {
     const refused = iface.unreachableReason(entry.address);
     if (refused === undefined) return entry;

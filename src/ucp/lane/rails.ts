@@ -93,7 +93,7 @@ function divide(candidates: readonly Candidate[], byteLength: number): Rail[] {
 /** Schemes of UCX that the native engine does not implement, with the reasons. */
 const UNSUPPORTED_SCHEMES: Partial<Record<RendezvousScheme, string>> = {
   get_ppln: 'receivers read whole messages, not windows of them',
-  rkey_ptr: 'no transport maps memory of a peer for direct access',
+  rkey_ptr: 'a receiver has no direct access to the memory of a sender; the engine libucx has',
 };
 
 /** Thresholds in bytes for operations of the application. */

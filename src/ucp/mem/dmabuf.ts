@@ -54,7 +54,11 @@ export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
     throw invalidParam('dmabuf.byteLength', 'must be a positive integer', byteLength);
   }
   if (!Number.isSafeInteger(offset + byteLength)) {
-    throw invalidParam('dmabuf.byteLength', `plus offset ${offset} must be less than 2^53`, byteLength);
+    throw invalidParam(
+      'dmabuf.byteLength',
+      `must be less than 2^53 - ${offset}, because the offset is ${offset}`,
+      byteLength,
+    );
   }
   return { fd, offset, byteLength };
 }
@@ -125,7 +129,7 @@ function accesses({ attributes }: MemoryDomain, memoryType: MemoryType): boolean
 function noHandler(memoryType: MemoryType): unknown {
   const why =
     'no open memory domain accepts it: importing a dma-buf needs the habanalabs driver of the vendor, not the upstream one';
-  return statusError(Status.UNSUPPORTED, `map a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
+  return statusError(Status.UNSUPPORTED, `cannot map a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
 }
 
 function isOpen(fd: number): boolean {

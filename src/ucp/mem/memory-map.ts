@@ -268,7 +268,7 @@ export class MemoryMap {
     const memory = this.#registerWithAll(range, memoryType, access);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) {
-      const rule = `must be in memory that an open memory domain can register, but is in ${memoryTypeName(memoryType)} memory`;
+      const rule = `must be in memory that a transport of this context can register (gaudi-ucx info -d), but is in ${memoryTypeName(memoryType)} memory`;
       throw invalidParam('address', rule, address);
     }
     const { parts, registrationErrors } = registerByDmabuf(this.#resources.mds, this.#options, first, access);
@@ -310,7 +310,11 @@ export class MemoryMap {
     const memory = this.#registerWithAll(source, MemoryType.HOST, access, takes);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined)
-      throw invalidParam(argument, 'must be memory that an open memory domain can register', bytes);
+      throw invalidParam(
+        argument,
+        'must be memory that a transport of this context can register (gaudi-ucx info -d)',
+        bytes,
+      );
     return new MemoryHandle(this.#options.owner, first, bytes, { parts: memory, access });
   }
 

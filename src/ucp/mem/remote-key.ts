@@ -101,7 +101,8 @@ export function staleKeyError(): UcxError {
     code: 'ERR_RKEY_STALE',
     status: Status.INVALID_ADDR,
     message:
-      'the local or remote memory was freed, unmapped or detached, or its remote key was released before the operation began',
+      'the memory of the operation no longer exists: the local memory was unmapped or detached, or the remote memory was unmapped, or the remote key was ' +
+      'released; for remote memory, get a new remote key from its owner',
   });
 }
 

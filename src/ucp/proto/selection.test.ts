@@ -238,7 +238,9 @@ describe('selection', () => {
     const plan = selectProtocols({ operation: Operation.GET, local: HOST_PLACE, remote: HOST_PLACE }, [
       lane({ required: memoryTypeBit(MemoryType.GAUDI) }),
     ]);
-    expect(plan.rejected).toEqual([{ lane: 0, protocol: undefined, reason: 'needs gaudi memory on one side' }]);
+    expect(plan.rejected).toEqual([
+      { lane: 0, protocol: undefined, reason: 'works only if the local or the remote memory is gaudi memory' },
+    ]);
   });
 
   it('estimates what is left of a path that is degraded, and takes another lane then', () => {

@@ -161,7 +161,8 @@ function unusableReason(lane: LaneCapabilities, local: MemoryPlace, remote: Memo
     requiredMemoryTypes === 0 ||
     hasMemoryType(requiredMemoryTypes, local.memoryType) ||
     hasMemoryType(requiredMemoryTypes, remote.memoryType);
-  if (!required) return `needs ${memoryTypeMaskNames(requiredMemoryTypes)} memory on one side`;
+  if (!required)
+    return `works only if the local or the remote memory is ${memoryTypeMaskNames(requiredMemoryTypes)} memory`;
   const own = attributes.resource.sysDevice;
   for (const [side, place] of [
     ['local', local],

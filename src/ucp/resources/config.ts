@@ -139,13 +139,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROGRESS_SPIN',
       type: timeType,
       default: '20us',
-      doc: 'Polling time of a worker after its last progress, and while operations are awaited, before it sleeps until an event of its transports.',
+      doc: 'How long a worker that makes no progress polls, also while operations are awaited, before it sleeps until its transports have an event.',
     },
     {
       name: 'RNDV_THRESH',
       type: keyValueType(REACHES, memoryUnitsType),
       default: 'auto',
-      doc: 'Minimum length of messages from host memory that are sent by rendezvous, for all peers, or separately for peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more from mapped memory that the processor of the peer can access; inf: only messages that do not fit into a frame, which always use rendezvous.',
+      doc: 'Minimum length of messages from host memory that are sent by rendezvous, for all peers, or separately for peers on this node (intra:8k) and on others (inter:16k). auto: messages that do not fit into a frame, and tagged messages of 32 KiB and more if their memory is mapped and the processor of the peer can read it directly; inf: only messages that do not fit into a frame, which always use rendezvous.',
     },
     {
       name: 'RNDV_SCHEME',
@@ -169,13 +169,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_FRAG_SIZE',
       type: ofHostMemory(fragmentBytesType),
       default: '512k',
-      doc: 'Size of the host fragments that stage device memory which no transport reaches, 64k to 16m.',
+      doc: 'Size of the host buffers (fragments) through which device memory goes if no transport reaches it, 64k to 16m.',
     },
     {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: ofHostMemory(fragmentCountType),
       default: '16',
-      doc: 'Maximum number of host fragments of one worker, 2 or more. Half of them are reserved for receiving, and limit the windows in flight of one message. Operations wait if no fragment is free.',
+      doc: 'Maximum number of host fragments of one worker, 2 or more. At most half of them receive at a time, which limits the windows in flight of one message; the others are kept for sending. Operations wait if no fragment is free.',
     },
     {
       name: 'MAX_RNDV_RAILS',
@@ -213,13 +213,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'MULTI_LANE_MAX_RATIO',
       type: restricted(uintType, 'an unsigned integer, at least 1', (ratio) => ratio >= 1),
       default: '4',
-      doc: 'Maximum ratio of the estimated bandwidth of the best device to that of another device; operations are not divided onto slower devices.',
+      doc: 'An operation is divided only among devices with at least 1/N of the estimated bandwidth of the best one; this is N.',
     },
     {
       name: 'UNEXP_MAX_BYTES',
       type: memorySizeType,
       default: '256m',
-      doc: 'Memory of one worker for messages and stream bytes that arrive before they are received; beyond it, they stay at the senders, which offer them or wait. Shared by all connections; inf for no limit.',
+      doc: 'Memory of one worker for messages and stream bytes that arrive before they are received; beyond it, they stay at the senders, which send only a notice (rendezvous) or wait. Shared by all connections; inf for no limit.',
     },
     {
       name: 'REQUESTS_MAX',
@@ -249,7 +249,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROTO_INFO',
       type: protocolInfoType,
       default: 'auto',
-      doc: 'Print tables of protocols: y: those that are chosen; used: those that were used and how often, when a worker closes; a glob: those whose title matches; auto: as y if debug messages are logged.',
+      doc: 'Print tables of protocols: y: those that are chosen; used: those that were used and how often, when a worker closes; a glob: as y, but only tables whose title matches; auto: as y if debug messages are logged.',
     },
     {
       name: 'SOCKADDR_TLS_PRIORITY',

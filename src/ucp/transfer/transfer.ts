@@ -56,7 +56,10 @@ export function initEntry(
   const { local, localOffset, byteLength } = range;
   // Mapped memory that is not registered with the lane cannot be moved by zero copy.
   if (!(local instanceof Uint8Array))
-    throw statusError(Status.UNSUPPORTED, 'cannot move memory by zero copy that is not registered with the lane');
+    throw statusError(
+      Status.UNSUPPORTED,
+      'cannot use zero copy: the memory is not registered with the memory domain of the transport',
+    );
   if (!canRegister(local)) {
     throw invalidParam('local', 'must not be in a resizable ArrayBuffer, because the transport registers it', local);
   }

@@ -276,7 +276,9 @@ export class Connections {
       return true;
     }
     if (this.#unclaimed + this.#deferred.count >= UNCLAIMED_MAX) {
-      this.#warn(`${UNCLAIMED_MAX} connections of peers wait for worker.endpoint()`);
+      this.#core.warnings.warn(
+        `connection request rejected: ${UNCLAIMED_MAX} connections of peers have no endpoint here; call worker.endpoint() with the addresses of these peers`,
+      );
       this.#reject(address, remoteId);
       return true;
     }

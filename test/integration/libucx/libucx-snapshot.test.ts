@@ -145,7 +145,7 @@ describe.skipIf(libucp === undefined)('the snapshot over libucp (needs libucp)',
     const sent = endpoint.tagSend(new Uint8Array(100), { tag: 9 });
     while (worker.tagProbe(9) === undefined) worker.progress();
     expect(seenOf(context, worker.clientId)).not.toHaveProperty('unexpected');
-    expect(linesOf(context)).toMatch(/^ +not received: unknown$/m);
+    expect(linesOf(context)).toMatch(/^ +arrived, not received yet: unknown$/m);
     await Promise.all([sent, worker.tagRecv(new Uint8Array(100), { tag: 9 })]);
   });
 });

@@ -106,7 +106,7 @@ describe('a half', () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: 'tcp,self' };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
-    fixture.allow(/connection request ignored: 4096 connections/);
+    fixture.allow(/connection request rejected: 4096 connections/);
     const { connections } = nativeWorker(two.worker);
     const address = one.worker.address();
     const { openIfaces } = nativeWorker(two.worker);

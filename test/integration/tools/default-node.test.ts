@@ -58,7 +58,9 @@ describe('a running node server', { timeout: 120_000 }, () => {
       const { code, err } = cli.run(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
       expect(code).toBe(0);
       const warned = `no node server at ${cli.socket}: open: EPERM \\([^)]*\\): ${folder} must be a folder that this user owns, with mode 0700`;
-      expect(err).toMatch(new RegExp(`${warned}: this process emulates its own node\n`));
+      expect(err).toMatch(
+        new RegExp(`${warned}, so this process has its own emulated cards, which other processes do not see\n`),
+      );
     } finally {
       chmodSync(folder, 0o700);
     }

@@ -43,13 +43,17 @@ export function readHellos(replies: readonly Uint8Array[], own: Hello): readonly
     byRank[one.rank] = one;
   }
   if (byRank[own.rank]?.team !== own.team) {
-    throw invalidParam('exchange', `must include the bytes that rank ${own.rank} has passed`, own.rank);
+    throw invalidParam(
+      'exchange',
+      `must return the bytes of all ranks, also those that rank ${own.rank} has passed`,
+      own.rank,
+    );
   }
   return byRank;
 }
 
 function readHello(bytes: Uint8Array): Hello {
-  const rule = 'must return the bytes that the ranks have passed, all of this version';
+  const rule = 'must return the bytes that the ranks have passed (or a rank has another version of gaudi-ucx)';
   if (!isBytes(bytes) || bytes.byteLength > BYTES_MAX) throw invalidParam('exchange', rule, bytes);
   let fields: Record<string, unknown>;
   try {

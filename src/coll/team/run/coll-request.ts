@@ -67,7 +67,8 @@ export class CollRequest implements Request {
 
   free(): void {
     if (this.#isFree) throw invalidParam('request', 'must not be freed twice', this.protocol);
-    if (!this.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    if (!this.isCompleted)
+      throw statusError(Status.BUSY, 'cannot free a request that has not ended (wait for it, or cancel it first)');
     this.#isFree = true;
     this.callback = undefined;
   }

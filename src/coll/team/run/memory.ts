@@ -47,7 +47,7 @@ export function placeOf({ memory, offset, bytes }: Bound, region: Region): Place
   const { byteLength } = region;
   const place = { memory, offset: offset + region.offset, byteLength, bytes };
   if (!isAccessible(place))
-    throw statusError(Status.INVALID_ADDR, 'use memory that was detached or unmapped meanwhile');
+    throw statusError(Status.INVALID_ADDR, 'cannot use memory that was detached or unmapped while the operation ran');
   return { ...place, bytes: partOf(bytes, region.offset, byteLength) };
 }
 

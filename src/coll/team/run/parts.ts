@@ -285,7 +285,8 @@ export abstract class PartMessages implements IssueOwner {
 
   /** Fails the team because the peer uses another length for a part: the counts differ between the ranks. */
   #failLength({ peer, place }: Part, { byteLength }: Header): void {
-    const what = `${describeSignature(this.signature)}: sent or expected ${byteLength} bytes for a part that has ${place.byteLength} bytes here`;
+    const lengths = `sent or expected ${byteLength} bytes for a part that has ${place.byteLength} bytes here`;
+    const what = `${lengths}, in ${describeSignature(this.signature)} (the counts differ between the ranks)`;
     this.team.fail(rankFailed(peer, Status.INVALID_PARAM, what));
   }
 

@@ -115,7 +115,8 @@ export class RequestPool {
   /** Frees an ended request; see Request.free. */
   free(request: Request): void {
     if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
-    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    if (!request.isCompleted)
+      throw statusError(Status.BUSY, 'cannot free a request that has not ended (wait for it, or cancel it first)');
     this.#countEnd(request.status);
     this.#recycle(request);
   }

@@ -141,7 +141,7 @@ export class ServerClient implements ClientRequest, CmTarget {
     if (!this.live)
       throw statusError(
         Status.NOT_CONNECTED,
-        'accept a client that has disconnected, or was accepted or rejected before',
+        'cannot accept this client: it has disconnected, or was accepted or rejected before',
       );
     this.#onSettled = onSettled;
     this.#shared.counters.count(CmCounter.ACCEPTED);
