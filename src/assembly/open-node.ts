@@ -1,5 +1,5 @@
 /**
- * Selects the driver: cards of this host through the kernel, or an emulated node, always with a notice. Also the names of the cards of a node for all tools,
+ * Selects the driver: cards of this host through the kernel, or an emulated node, always with a notice. Also the names of the cards of a node for the tools,
  * and the cards that the configuration allows a program to use; whether a card is free is only known once it is opened.
  */
 

@@ -1,6 +1,6 @@
 /**
- * The awaited operations of an endpoint on top of its nbx operations, its errors and its closing, the same for every engine. Engines implement put and get,
- * which need engine-specific flushes.
+ * The awaited operations of an endpoint, which use its nbx operations; also its errors and its closing. The same for every engine, except put and get, which
+ * need flushes of the engine.
  */
 
 import { isBytes } from '../../ucs/memory/bytes.ts';

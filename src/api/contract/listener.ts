@@ -1,7 +1,7 @@
 /**
  * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`, until the program
- * accepts or rejects each (ucp_conn_request_h). Callbacks of AbortSignals share one listener per signal in a thread, because Node.js warns about a signal
- * with more than ten.
+ * accepts or rejects each (ucp_conn_request_h). Also the event handlers of AbortSignals: one per signal in a thread, which all callbacks share, because
+ * Node.js warns about a signal with more than ten.
  */
 
 import { lookup } from 'node:dns/promises';

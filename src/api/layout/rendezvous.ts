@@ -8,7 +8,8 @@
  *   4, 5  first byte of the window
  *   6, 7  bytes of the window
  *   8, 9  byte of the target at which the message begins; KEY_LIST for a key list
- *         payload: key or key list of the target, the memory that is received into, or nothing; key of the fragment that takes the window, or nothing
+ *         payload: key or key list of the target (the memory into which the message is received), or nothing;
+ *         then the key of the fragment that takes the window, or nothing
  */
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';

@@ -2,7 +2,7 @@
  * STREAM: the next bytes of a stream. The order of the messages is that of the bytes.
  *
  *   0     endpoint
- *   1     STREAM_ASKED or 0
+ *   1     STREAM_ASKED if the receiver has requested this message (it uses no credit), else 0
  *         payload: the bytes
  */
 

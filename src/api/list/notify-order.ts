@@ -1,6 +1,6 @@
 /**
- * The order of notifications of one connection, for lists that end only when their bytes are in remote memory, and the flushes that wait for these lists. A
- * notification is sent after those of earlier lists, unless these have failed.
+ * Keeps the notifications of one connection in the order of their lists: a list sends its notification after all earlier lists have sent theirs or failed.
+ * Needed for lists that end only when their bytes are in remote memory; also counts the flushes that wait for these lists.
  */
 
 /** A request of such a list. */

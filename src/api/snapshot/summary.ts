@@ -1,7 +1,7 @@
 /**
  * Sections of snapshots that both engines share: cards, dma-bufs, mapped memory and registration caches, from the trees of counters; pending requests, in
- * groups and the oldest ones, bounded regardless of their number; and the coarse time of requests, which workers read from the clock every few hundred calls
- * of progress and at the first request after a sleep.
+ * groups and the oldest ones, bounded regardless of their number; and the start time of requests, which is coarse: workers read the clock only every few
+ * hundred calls of progress and at the first request after a sleep.
  */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';

@@ -1,7 +1,7 @@
 /**
  * Serves the snapshot of this thread at its inspect socket, to processes of the same user. A client gets one message with the descriptor of sealed memory
- * that contains the snapshot as JSON, or the reason why there is none. The server reads nothing from clients, so a slow or hostile client occupies no state.
- * The socket does not keep the process alive, and has no cost until a client connects.
+ * that contains the snapshot as JSON, or the reason why there is none. The server reads nothing from clients, so a slow or hostile client needs no memory of
+ * the server. The socket does not keep the process alive, and has no cost until a client connects.
  */
 
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';

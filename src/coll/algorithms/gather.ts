@@ -1,4 +1,7 @@
-/** Algorithms of allGather, gather and scatter. Those of allGather, except {@link bruckAllGather}, expect this rank's block in `blocks` already. */
+/**
+ * Algorithms of allGather, gather and scatter. Those of allGather, except {@link bruckAllGather}, expect that the caller has copied this rank's block to
+ * `blocks`.
+ */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { equalParts, type Group, part, type Region, type Rooted } from '../schedule/schedule.ts';

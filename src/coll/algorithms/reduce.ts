@@ -1,4 +1,4 @@
-/** Algorithms of allReduce, reduce and reduceScatter. Those of allReduce work in the target, to which the source was copied. */
+/** Algorithms of allReduce, reduce and reduceScatter. Those of allReduce work in the receive buffer, to which the caller has copied the send buffer. */
 
 import type { ScheduleBuilder } from '../schedule/builder.ts';
 import { balancedParts, type Group, type Nodes, part, type Region, type Rooted } from '../schedule/schedule.ts';

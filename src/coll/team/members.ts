@@ -1,9 +1,8 @@
 /**
- * The endpoints from this rank to all others, and the lost ranks. Shared by a team and its sub-teams.
- * | The engine pairs the n-th endpoint of a worker to a peer with the n-th endpoint of the peer back. The other half of an endpoint may therefore belong to
- * the program there, which may close it at any time. So two ranks must agree on an endpoint of which both halves belong to teams. Each rank greets the other
- * over its endpoints; if it is greeted over an endpoint that does not belong to a team here, it makes another one, until a greeting arrives over one that
- * does. The lower rank then chooses it.
+ * The endpoints from this rank to all others, and the lost ranks. Shared by a team and its sub-teams. The engine pairs the n-th endpoint of each side, so
+ * the other half of an endpoint may belong to the program of the peer, which may close it at any time. Two ranks therefore look for an endpoint of which
+ * both halves belong to teams. Each rank greets the other over its endpoints; a rank that is greeted over an endpoint of the program creates another one. At
+ * the end the lower rank names the endpoint to use.
  */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';

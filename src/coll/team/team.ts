@@ -29,7 +29,7 @@ type Send = LocalMemory | undefined;
  * A team of ranks. Every rank calls the same operations in the same order, with the same element types, counts and roots. `send` and `recv` are host bytes or
  * mapped memory of any type, which may differ between ranks. They must be disjoint, or in place: the same bytes, or this rank's block at its position in the
  * other memory. Memory must not be changed until the operation has ended.
- * | Operations throw before any data moves: ERR_INVALID_PARAM for their arguments, ERR_CLOSED, ERR_COLL_TEAM_FAILED once the team has failed. They fail with
+ * Operations throw before any data moves: ERR_INVALID_PARAM for their arguments, ERR_CLOSED, ERR_COLL_TEAM_FAILED once the team has failed. They fail with
  * ERR_COLL_MISMATCH if ranks call different operations, ERR_COLL_RANK_FAILED if a rank is lost or has failed, ERR_COLL_TIMED_OUT; `details.rank` is the rank.
  * If one operation fails, the team fails, on all ranks. The nbx forms return OK, a request in progress, or the failure.
  */

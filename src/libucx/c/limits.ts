@@ -1,5 +1,5 @@
 /**
- * System limits that libucp handles badly, checked before its calls. Shared memory: if the directory of its posix transport is not writable or full, no
+ * System limits that libucp handles badly, checked before its calls. Shared memory: if the directory of its posix transport is full or not writable, no
  * worker can be created although other transports work, so posix is left out. File descriptors: with too few, libucp aborts on an assertion or leaves out
  * transports.
  */

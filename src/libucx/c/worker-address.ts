@@ -1,6 +1,6 @@
 /**
- * Parser of worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2). Changes the name of a transport to one that libucp does
- * not know, so that it skips the transport.
+ * Parser of worker addresses that libucp packs (UCX: src/ucp/wireup/address.c, versions 1 and 2). Can hide a transport in an address: changes its name to
+ * one that libucp does not know, so that libucp skips it.
  */
 
 /** Low four bits of the first byte: the version. */

@@ -1,6 +1,6 @@
 /**
  * A composite operation on device memory, and the tracker of those in flight: a flush waits for them, and closing their endpoint ends them. An operation
- * consists of steps, which always complete, and waits, which end when the operation fails.
+ * consists of steps (copies and calls of libucp, which always end), and waits for messages of the peer, which are given up when the operation fails.
  *
  * ```
  * STARTING --start() returns--> RUNNING --last part ends: the request ends too--> ENDED

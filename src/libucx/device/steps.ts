@@ -1,6 +1,6 @@
 /**
- * Staging of device memory in one worker: the fragments and copies of api/staging, tasks that run in the next progress, because calls of libucp are not
- * permitted inside its callbacks, and synchronous copies for callbacks of libucp.
+ * Staging of device memory in one worker: the fragments and copies of api/staging, tasks, which run in the next call of progress, because calls of libucp
+ * are not permitted inside its callbacks; and synchronous copies for callbacks of libucp.
  */
 
 import type { MemoryHandle } from '../../api/contract/memory.ts';

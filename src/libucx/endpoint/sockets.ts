@@ -1,7 +1,7 @@
 /**
- * Listeners and connections by socket address over libucp, for one worker: connects the listeners of api/contract, which all engines share, with the
- * handles of libucp. Workers with manual progress that have such endpoints also get background progress, because libucp replies to a connecting or closing peer only during
- * progress; it sleeps until libucp has events, and does not keep the process alive.
+ * Listeners and connections by socket address over libucp, for one worker: connects the listeners of api/contract, which all engines share, with the handles
+ * of libucp. Workers with manual progress that have such endpoints also get background progress, because libucp replies to a connecting or closing peer only
+ * during progress; it sleeps until libucp has events, and does not keep the process alive.
  */
 
 import { checkConnectOptions } from '../../api/awaited/worker.ts';

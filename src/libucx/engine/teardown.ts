@@ -1,4 +1,7 @@
-/** Teardown of one worker: what it waits for, and its close timeout. libucp never completes some operations to a failed peer. */
+/**
+ * Teardown of one worker: what it waits for, and its close timeout. libucp never completes some operations to a failed peer, so closing waits for a limited
+ * time.
+ */
 
 import type { PromiseTier } from '../../api/awaited/promises.ts';
 import type { Request } from '../../api/contract/request.ts';

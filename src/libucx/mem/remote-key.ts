@@ -1,8 +1,8 @@
 /**
- * Remote keys and worker addresses of the libucx engine. A remote key has a libucp key for host memory, a native key for memory of cards on the same
- * machine and for host memory of the same process, and the export id by which the owner finds device memory. The libucp bytes come first, unchanged
- * (programs in other languages can use them), followed by the part of this library and a checksum. libucp parses addresses and keys without knowing their
- * length.
+ * Remote keys and worker addresses of the libucx engine. A remote key has a libucp key for host memory, a native key for memory of cards on the same machine
+ * and for host memory of the same process, and the export id by which the owner finds device memory. The libucp bytes come first, unchanged (programs in
+ * other languages can use them), followed by the part of this library and a checksum. libucp parses addresses and keys without knowing their length, so it
+ * ignores the bytes behind its own.
  */
 
 import { crc32 } from 'node:zlib';

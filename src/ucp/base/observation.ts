@@ -1,6 +1,6 @@
 /**
  * Reports ended operations of a worker to observers through the diagnostics channels, and counts the protocols of one worker for statistics. While a
- * channel has subscribers, every operation has a request, even one that could end without it. The interfaces count the bytes that they move.
+ * diagnostics channel has subscribers, every operation has a request, even one that could end without it. The interfaces count the bytes that they move.
  */
 
 import { MessageTrace } from '../../api/layout/message.ts';

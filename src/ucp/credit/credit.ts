@@ -1,9 +1,9 @@
 /**
  * The window of a connection at the receiver: bytes that the peer may send before the receiver requests them. Messages use credit when they arrive, and
- * return it when their memory is free again; a quarter of the window is returned to the peer at once.
+ * return it when their memory is free again; free credit is returned to the peer in portions of a quarter of the window.
  *
- * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the credit.
- * It cannot distinguish these cases. So the receiver notifies a peer once that may lack credit and will get none soon, because its messages are held.
+ * A sender that lacks credit waits if credit will arrive soon, and offers its message (RTS) if the receiver holds the messages that have used the credit. It
+ * cannot distinguish these cases. So if held messages use most of the window, the receiver tells the peer, once, that it will get no credit soon.
  */
 
 /** Maximum number of kept offers of one connection. More violate the protocol: a sender waits until one has ended. */

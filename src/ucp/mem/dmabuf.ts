@@ -1,7 +1,7 @@
 /**
- * Registers memory by its dma-buf. Foreign device memory is registered with the memory domains that accept dma-bufs; host memory behind a dma-buf is
- * mapped, and registered like other host memory. Device memory is also registered with memory domains that do not know the device, such as those of
- * network cards, by a dma-buf from a memory domain that does. Memory that cannot be registered in this way is staged.
+ * Registers memory by its dma-buf. Foreign device memory is registered with the memory domains that accept dma-bufs; host memory behind a dma-buf is mapped,
+ * and registered like other host memory. Device memory is also registered with memory domains that do not know the device, such as those of network cards: a
+ * memory domain that knows the device exports a dma-buf, and the others register this. Memory that cannot be registered in this way is staged.
  */
 
 import { fstatSync } from 'node:fs';

@@ -1,8 +1,8 @@
 /**
  * Keys of local memory in the messages of one connection.
  *
- * Keys that are published to other processes work without their connection, so revoking them with it is possible only if no other peer has them.
- * Therefore, where a memory domain publishes keys, local memory gets a separate registration for each connection.
+ * A key that is published in shared memory stays valid when the connection ends. It can be revoked at that moment only if no other peer has it. Therefore,
+ * where a memory domain publishes keys, local memory gets a separate registration for each connection.
  */
 
 import type { Log } from '../../ucs/debug/log.ts';

@@ -1,5 +1,5 @@
 /**
- * Collects the inputs for explanations of operations on a connection. For messages, predicts the candidate that moves the bytes of a rendezvous; the
+ * Collects the inputs for explanations of operations on a connection. For messages, predicts the protocol and lane that move the bytes of a rendezvous; the
  * rendezvous itself decides by the keys that it receives.
  */
 

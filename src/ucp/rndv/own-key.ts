@@ -1,6 +1,7 @@
 /**
- * The remote key of memory that is sent or received: the key of mapped memory for the messages of one connection, or of a registration for one message,
- * with the memory domains whose keys the peer can use. Adjacent list elements in one memory are joined: they have one remote key, and move together.
+ * The remote key of memory that is sent or received: for mapped memory, the key that the connection uses in its messages; for other memory, a key that is
+ * made for the message and revoked at its end. The key has parts only for memory domains that the peer can use. Adjacent list elements in one memory are
+ * joined: they have one remote key, and move together.
  */
 
 import { isResizable } from '../../ucs/memory/bytes.ts';

@@ -1,14 +1,14 @@
 /**
- * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as peers may fill fragments, and
- * stores arriving bytes at their offsets.
+ * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as peers may fill fragments, and stores
+ * arriving bytes at their offsets.
  *
  * ```
  * ASKING --first DATA--> IN_MESSAGES
  *    |                       |
  *    '-----------+-----------'
- *                |-- last byte, or a failure here --> FINISHED    the sender gets a REPLY when nothing is written to device memory
+ *                |-- last byte, or a failure here --> FINISHED    the sender gets a REPLY once no copy to device memory is in flight
  *                |-- REPLY of the sender ----------> ANSWERED    nothing of the sender is in flight
- *                '-- connection lost --------------> LOST        the sender may still write: fragments that it has keys of are retired
+ *                '-- connection lost --------------> LOST        the sender may still write: the fragments of which it has keys are not used again
  * ```
  *
  * The windows are slices of staging/transfer.ts: sent by the peer, then copied to device memory.

@@ -1,7 +1,7 @@
 /**
- * Plans of puts and gets between two memories: which lane and protocol carry which sizes. Also estimates for explanations the lane that writes the windows
- * of a rendezvous whose memory no lane reaches directly (the rendezvous itself decides by the keys that it receives), and chooses the length at which a
- * receiver reads a tagged message from the memory of the sender if UCX_RNDV_THRESH does not set one.
+ * Plans of puts and gets between two memories: which lane and protocol carry which sizes. For explanations: estimates which lane would write the windows of
+ * a staged rendezvous (the rendezvous itself decides by the keys that it receives). Also the default of UCX_RNDV_THRESH for tagged messages, from which a
+ * receiver reads the memory of the sender.
  */
 
 import { Operation } from '../../api/operation/call.ts';

@@ -4,12 +4,12 @@
  *
  * A number is not a proof: a message counts for a connection only if it came from an interface that the address of the peer names.
  *
- * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both sends a request
- * with its worker address; the other end replies when its worker makes progress, and has its half from then on, even if its application never creates the
- * endpoint. Simultaneous connect: each request also serves as the reply to the other.
+ * The n-th endpoint that a worker makes to another and the n-th endpoint that the other makes back are the two halves of one connection. The first of both
+ * sends a request with its worker address; the other end replies when its worker makes progress, and has its half from then on, even if its application
+ * never creates the endpoint. Simultaneous connect: each request also serves as the reply to the other.
  *
- * Connections by socket address (sockets.ts) are not numbered: the server creates its half and sends its id, and the client's half attaches to it, which
- * is the first message between them.
+ * Connections by socket address (sockets.ts) are not numbered: the server creates its half and sends its id, and the client's half attaches to it, which is
+ * the first message between them.
  */
 
 import type { Endpoint, EndpointOptions } from '../../api/contract/endpoint.ts';

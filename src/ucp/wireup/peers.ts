@@ -1,6 +1,6 @@
 /**
- * The workers with which one worker has connections, and the numbering of the connections with each. Bounded: of workers without connections, the oldest
- * are forgotten. Also restarts the connections with requests that lack resources, and keeps connection requests of peers for which this process lacks
+ * The workers with which one worker has connections, and the numbering of the connections with each. Bounded: of workers without connections, the oldest are
+ * forgotten. Also retries the requests of connections that wait for resources, and keeps connection requests of peers for which this process lacks
  * descriptors or memory until connections.ts retries them.
  */
 

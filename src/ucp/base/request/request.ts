@@ -1,6 +1,6 @@
 /**
- * A pending or requested UCP operation: the base class of all kinds. Pooled: after `free()` the object belongs to another operation. See queued.ts for the
- * states.
+ * A UCP operation that has not ended when its call returns, or for which the caller wants a request: the base class of all kinds. Pooled: after `free()` the
+ * object belongs to another operation. See queued.ts for the states.
  */
 
 import {
