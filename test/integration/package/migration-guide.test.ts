@@ -71,7 +71,7 @@ function emptyRows(rows: readonly Row[]): Row[] {
 describe.each([
   ['UCP', 'src/index.ts', ['ucp/api/ucp.h', 'ucp/api/ucp_compat.h']],
   ['UCT', 'src/uct.ts', ['uct/api/uct.h']],
-  ['The original description', 'src/hlthunk.ts', []],
+  ['Calls of the documents on Gaudi support', 'src/hlthunk.ts', []],
 ] as const)('the table of %s', { timeout: 120_000 }, (heading, entry, headers) => {
   const rows = rowsBelow(page, heading);
 
