@@ -41,13 +41,17 @@ function withUcxVariables(rest: string): string {
   if (begin < 0 || end < begin) throw new Error(`docs/CONFIG.md has no ${UCX_BEGIN} ... ${UCX_END}`);
   const rows = UCX_VARIABLE_GROUPS.map(({ use, reason, harmless = [], names }) => {
     const values = harmless.filter((value) => value !== '').map((value) => `\`${value}\``);
-    const unless = use === 'none' || values.length === 0 ? '' : `; unless ${values.join(', ')}`;
+    const unless = use === 'none' || values.length === 0 ? '' : `, unless the value is ${anyOf(values)}`;
     return `| ${use === 'none' ? 'no meaning' : 'refused'}${unless} | ${reason} | ${names.map((name) => `\`UCX_${name}\``).join(' ')} |`;
   });
   const table = [`| Use | Why | Variables of UCX ${UCX_VARIABLES_VERSION} |`, '| --- | --- | --- |', ...rows].join(
     '\n',
   );
   return `${rest.slice(0, begin + UCX_BEGIN.length)}\n\n${table}\n\n${rest.slice(end)}`;
+}
+
+function anyOf(values: readonly string[]): string {
+  return values.length < 2 ? values.join('') : `${values.slice(0, -1).join(', ')} or ${values.at(-1)}`;
 }
 
 function tableText(table: AnyConfigTable): string {

@@ -79,13 +79,13 @@ export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
       name: 'DEBUG_SIGNO',
       type: signalType,
       default: NONE,
-      doc: 'Signal at which the process logs the output of gaudi-ucx inspect, as soon as its event loop runs; 0 for none. The signal no longer ends the process. Only contexts of the main thread support it; others warn.',
+      doc: 'Signal at which the process logs the output of gaudi-ucx inspect, once its event loop runs; 0 for none. The signal no longer ends the process. Only contexts of the main thread support it; a context of a worker thread logs a warning.',
     },
     {
       name: 'HANDLE_ERRORS',
       type: listType(enumType(ERROR_HANDLINGS)),
       default: 'none',
-      doc: 'Reaction to a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger instead of ending the process; none, bt, debug: the process ends without a backtrace, which JavaScript cannot print then (node --report-on-fatalerror).',
+      doc: 'Reaction to a signal of UCX_ERROR_SIGNALS, from the first context on. freeze: the thread waits for a debugger instead of ending the process; none, bt, debug: the process ends without a backtrace, because JavaScript cannot run in the handler of such a signal; to get one, allow core dumps (ulimit -c unlimited).',
     },
     {
       name: 'ERROR_SIGNALS',
@@ -97,7 +97,7 @@ export const INSPECT_CONFIG_TABLE: ConfigTable<InspectConfig> = {
       name: 'PRINT_TRANSPORT_TABLES',
       type: ternaryAutoType,
       default: 'try',
-      doc: 'Log the transports and devices of each new context, and the unusable ones with the reason: y, n, or auto (if UCX_LOG_LEVEL is info or finer).',
+      doc: 'Log the transports and devices of each new context, and the unusable ones with the reason: y; n; try or auto: if UCX_LOG_LEVEL is info or finer.',
     },
   ],
 };
@@ -179,7 +179,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_NICS',
       type: restricted(uintType, 'an unsigned integer, 0 to 8', (nics) => nics <= 8),
       default: '0',
-      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They can communicate with those of other processes of this user, and access the memory of the cards of the node. With a node server, the number for each client is that of node up --nics, or of this variable in the environment of the server.',
+      doc: 'Number of RDMA devices of the emulated node that this process starts, 0 to 8: hca0, hca1 and so on. They can communicate with those of other processes of this user, and access the memory of the cards of the node. With a node server, each client gets as many RDMA devices as the server was started with (node up --nics, or this variable in the environment of the server).',
     },
     {
       name: 'EMULATOR_HBM',
@@ -191,7 +191,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_DMA_THREADS',
       type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
       default: 'auto',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1; but 0 if the cards are emulated in this process and it has fewer than three processors (polling would starve the thread), or if a bundler has left out the module of the thread.',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1. Two exceptions with 0: cards in this process if the process has fewer than three processors (a polling program would starve the thread), and a bundle that does not contain the module of the thread.',
     },
   ],
 };

@@ -139,7 +139,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROGRESS_SPIN',
       type: timeType,
       default: '20us',
-      doc: 'How long a worker that makes no progress polls, also while operations are awaited, before it sleeps until its transports have an event.',
+      doc: 'How long a worker polls, after its last progress or while operations are awaited, before it sleeps until an event of its transports.',
     },
     {
       name: 'RNDV_THRESH',
@@ -175,7 +175,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: ofHostMemory(fragmentCountType),
       default: '16',
-      doc: 'Maximum number of host fragments of one worker, 2 or more. At most half of them receive at a time, which limits the windows in flight of one message; the others are kept for sending. Operations wait if no fragment is free.',
+      doc: 'Maximum number of host fragments of one worker, 2 or more. Half of them are reserved for receiving; one message has at most that many windows in flight. Operations wait if no fragment is free.',
     },
     {
       name: 'MAX_RNDV_RAILS',
@@ -219,7 +219,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'UNEXP_MAX_BYTES',
       type: memorySizeType,
       default: '256m',
-      doc: 'Memory of one worker for messages and stream bytes that arrive before they are received; beyond it, they stay at the senders, which send only a notice (rendezvous) or wait. Shared by all connections; inf for no limit.',
+      doc: 'Memory of one worker for messages and stream bytes that arrive before they are received; beyond it, the bytes stay at the senders: they announce a message (rendezvous) or wait. Shared by all connections; inf for no limit.',
     },
     {
       name: 'REQUESTS_MAX',

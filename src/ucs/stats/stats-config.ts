@@ -73,7 +73,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_DEST',
       type: destinationType,
       default: '',
-      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default; file:<name>:bin, the JSON that udp sends, one line for each datagram, regardless of STATS_FORMAT.`,
+      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; udp:<host>[:<port>]: JSON datagrams, to port ${DEFAULT_PORT} by default; file:<name>:bin: the same JSON in a file, one object per line, regardless of STATS_FORMAT.`,
     },
     {
       name: 'STATS_TRIGGER',

@@ -124,7 +124,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'PORT_RANGE',
       type: portRangeType,
       default: '0',
-      doc: 'Ports on which to listen for peers: 0 for any free port, or a range, such as 5000-5100; every device uses one.',
+      doc: 'Ports on which to listen for peers: 0 for any free port, or a range, such as 5000-5100; each device needs one port of the range.',
     },
     {
       name: 'BACKLOG',
@@ -174,17 +174,12 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       default: '',
       doc: 'File of the shared key for TCP_SECURITY: at least 16 random bytes, owned by the user of this process and readable only by this user.',
     },
-    {
-      name: 'KEEPINTVL',
-      type: secondsType,
-      default: '2s',
-      doc: 'Interval of the TCP keepalive probes (TCP_KEEPINTVL).',
-    },
+    { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Interval of the probes that begin after TCP_KEEPIDLE (TCP_KEEPINTVL).' },
     {
       name: 'KEEPCNT',
       type: restricted(uintType, 'an unsigned integer, 1 to 127', (count) => count >= 1 && count <= 127),
       default: '3',
-      doc: 'Number of unanswered probes after which the connection ends (TCP_KEEPCNT).',
+      doc: 'Number of unanswered keepalive probes after which the connection ends (TCP_KEEPCNT).',
     },
     {
       name: 'PEER_TIMEOUT',

@@ -95,7 +95,7 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       name: 'REG_COST',
       type: timeType,
       default: '7us',
-      doc: 'Estimated time of registering host memory with a card, for the choice of protocols with RCACHE=n; with a cache RCACHE_OVERHEAD applies.',
+      doc: 'Estimated time to register host memory with a card. It counts for the choice of protocols only with RCACHE=n; with the cache, RCACHE_OVERHEAD counts.',
       deprecatedAliases: ['UCT_GAUDI_COPY_REG_COST'],
     },
     {

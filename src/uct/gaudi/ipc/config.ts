@@ -31,7 +31,7 @@ export const GAUDI_IPC_CONFIG_TABLE: ConfigTable<GaudiIpcConfig> = {
       name: 'CACHE_MAX_SIZE',
       type: memorySizeType,
       default: '4t',
-      doc: 'Maximum bytes of mapped imports of remote device memory: address space, not memory.',
+      doc: 'Maximum bytes of mapped imports of remote device memory. It counts device address space; an import uses no memory.',
     },
     {
       name: 'TIMEOUT',

@@ -154,7 +154,7 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       name: 'TX_CQ_MODERATION',
       type: restricted(uintType, 'an unsigned integer, at least 1', (count) => count >= 1),
       default: '64',
-      doc: 'Number of unsignaled work requests for each signaled one; at most a quarter of the send queue.',
+      doc: 'Number of unsignaled work requests for each signaled one (which asks for a completion); at most a quarter of the send queue.',
     },
     {
       name: 'FC_WND_SIZE',
@@ -186,6 +186,7 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       default: '7',
       doc: 'Number of retries if the peer has no receive buffer (RNR); 7 for no limit.',
     },
+    { name: 'RNR_RETRY_COUNT', type: retryType, default: '7', doc: 'Number of times that a message is sent again because the peer had no receive buffer; 7 for no limit.' },
     {
       name: 'MAX_RD_ATOMIC',
       type: restricted(uintType, 'an unsigned integer, 1 to 128', (count) => count >= 1 && count <= 128),

@@ -98,7 +98,7 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
           name: 'SEG_SIZE',
           type: lines(2 ** 20),
           default: '8256',
-          doc: 'Bytes of a segment: a multiple of 64, 64 to 1048576. The longest message takes an eighth of the segments, at least one; longer ones go by rendezvous.',
+          doc: 'Bytes of a segment: a multiple of 64, 64 to 1048576. A message may take up to an eighth of the segments, but at least one; a message that needs more goes by rendezvous.',
         },
       ],
       subTables: [
