@@ -1,4 +1,4 @@
-/** The emulated node: cards behind the driver port, in this process. Opening a card returns a file that implements the ioctls of the driver. */
+/** The emulated node: cards in this process, behind the interface `DriverNode`. Opening a card returns a file that implements the ioctls of the driver. */
 
 import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';

@@ -1,4 +1,4 @@
-/** The emulated Gaudi node: a virtual habanalabs driver and device behind the driver port. */
+/** The emulated Gaudi node: a virtual habanalabs driver and device behind the interface `DriverNode` (src/driver/port.ts). */
 
 export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';

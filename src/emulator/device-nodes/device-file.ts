@@ -155,7 +155,8 @@ export class DeviceFiles {
       file = node.openMapped(device.minor, pid, mmapFile);
       return { device, file, pid, mmapFile, backing: openBacking(channel.fd, mmapFile.fd) };
     } catch (error) {
-      if (file !== undefined) log.warn(`cannot provide mappings of device nodes: ${asError(error).message}`);
+      if (file !== undefined)
+        log.warn(`programs cannot map this device node, so its open fails: ${asError(error).message}`);
       file?.close();
       mmapFile.close();
       throw error;

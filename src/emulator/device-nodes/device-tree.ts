@@ -1,6 +1,6 @@
 /**
- * The files below /dev and /sys of a machine with the cards of a node, as a tree of names, in the layouts of all kernels with the driver (see
- * driver/kernel/discovery.ts). Reading a file of /sys reads the card.
+ * The files below /dev and /sys of a machine with the cards of a node, as a tree of names, in the layouts of all kernel versions that have the driver
+ * (see driver/kernel/discovery.ts). Reading a file of /sys reads the card.
  */
 
 import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';

@@ -1,9 +1,9 @@
 /**
- * Executes system calls of programs that a FUSE file cannot handle like a device node; a seccomp filter selects them. Calls on other files continue
- * unchanged.
+ * A FUSE file cannot do everything that a device node does (mmap, stat, statx, ioctls with descriptors). A seccomp filter stops these system calls of a
+ * program, and the supervisor executes them. Calls on other files continue unchanged.
  *
  * A program may change its memory after the supervisor has read it and before the call continues. That is harmless: a mapping can only use the file of the
- * open device, and device-file.ts rejects an export that continues.
+ * open device, and if an export reaches the FUSE file in spite of this, device-file.ts rejects it.
  */
 
 import { readlinkSync } from 'node:fs';

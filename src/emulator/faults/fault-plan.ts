@@ -268,7 +268,8 @@ export function readFault(value: unknown): Fault {
   const fault = faultOf(fields);
   const given = Object.keys(fields).filter((name) => fields[name] !== undefined);
   const unknown = given.find((name) => !(name in fault));
-  if (unknown !== undefined) throw invalidParam('fault', `of kind ${fault.kind} has no ${unknown}`, unknown);
+  if (unknown !== undefined)
+    throw invalidParam(unknown, `must not be given for a fault of kind ${fault.kind}`, fields[unknown]);
   return fault;
 }
 

@@ -21,7 +21,9 @@ describe('readFault', () => {
     expect(FAULT_KINDS).toContain(fault.kind);
     expect(readFault(fault)).toEqual(fault);
     expect(readFault({ ...fault, more: undefined })).toEqual(fault);
-    expect(() => readFault({ ...fault, more: 1 })).toThrow(`argument fault of kind ${fault.kind} has no more`);
+    expect(() => readFault({ ...fault, more: 1 })).toThrow(
+      `argument more must not be given for a fault of kind ${fault.kind}`,
+    );
   });
 
   it.each([

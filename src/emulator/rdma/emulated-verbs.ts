@@ -1,4 +1,4 @@
-/** The RDMA devices of an emulated node behind the verbs port: `hca0`, `hca1` and so on. */
+/** The RDMA devices of an emulated node, `hca0`, `hca1` and so on, behind the interface `VerbsPort`. */
 
 import { Errno, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';

@@ -172,14 +172,19 @@ class EmulatedPd implements ProtectionDomain {
 
   regMr(address: number, byteLength: number, iova: number, access: number): MemoryRegion {
     this.#checkRegion('ibv_reg_mr', byteLength, access);
-    if ((address - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_mr', 'iova and address differ within a page');
+    if ((address - iova) % PAGE_BYTES !== 0)
+      throw invalid('ibv_reg_mr', `iova and address must have the same offset within a page of ${PAGE_BYTES} bytes`);
     return this.#add(hostDmaMemory(address, byteLength), iova, access);
   }
 
   regDmabufMr(fd: number, offset: number, byteLength: number, iova: number, access: number): MemoryRegion {
     this.#checkRegion('ibv_reg_dmabuf_mr', byteLength, access);
     check('ibv_reg_dmabuf_mr', 'offset', offset, [0, this.#context.device.limits.maxMrSize]);
-    if ((offset - iova) % PAGE_BYTES !== 0) throw invalid('ibv_reg_dmabuf_mr', 'iova and offset differ within a page');
+    if ((offset - iova) % PAGE_BYTES !== 0)
+      throw invalid(
+        'ibv_reg_dmabuf_mr',
+        `iova and offset must have the same offset within a page of ${PAGE_BYTES} bytes`,
+      );
     return this.#add(this.#context.dmabufs.attach(fd, offset, byteLength), iova, access);
   }
 
@@ -222,11 +227,11 @@ class EmulatedPd implements ProtectionDomain {
 
   #checkRegion(call: string, byteLength: number, access: number): void {
     this.#context.checkPresent(call);
-    const { regions, limits } = this.#context.device;
+    const { name, regions, limits } = this.#context.device;
     check(call, 'length', byteLength, [1, limits.maxMrSize]);
     if (!isValidAccess(access)) throw invalid(call, `access 0x${access.toString(16)} is not permitted`);
     if (regions.size < limits.maxMr) return;
-    throw new SyscallError(call, Errno.ENOMEM, `${limits.maxMr} memory regions, the maximum (emulated)`);
+    throw new SyscallError(call, Errno.ENOMEM, `${name} has ${limits.maxMr} memory regions, the maximum (emulated)`);
   }
 
   #add(memory: DmaMemory, iova: number, access: number): MemoryRegion {

@@ -1,4 +1,4 @@
-/** Faults of an emulated RDMA device as data, and the choice of the packets that they affect. Corruption is a lost packet: its checksum is wrong. */
+/** Faults of an emulated RDMA device as data, and the choice of the packets that they affect. A corrupted packet is treated as lost: its checksum is wrong. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';

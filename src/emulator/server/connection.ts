@@ -173,10 +173,14 @@ export class ServerConnection {
         if (reply.fd >= 0) closeFd(reply.fd);
         throw errorOf(error as ErrorReply);
       }
-      if (reply !== undefined) throw this.#broken('unexpected reply: no request is pending');
+      if (reply !== undefined)
+        throw this.#broken(`unexpected reply: id ${String(reply.message['id'])}, but the pending request has id ${id}`);
       if (!this.#alive) throw this.#lostError(isTimed);
       if (systemClock.nowNs() >= deadlineNs) {
-        throw this.#broken(`no reply: ${shortageOf(this.serverPid) ?? `process ${this.serverPid} is busy`}`);
+        const reason = shortageOf(this.serverPid) ?? `process ${this.serverPid} is busy`;
+        throw this.#broken(
+          `no reply within ${timeoutNs / 1e9} s: ${reason}; repeat the command, or end the server by gaudi-ucx node down`,
+        );
       }
       // Most replies arrive within the first poll. A server that has ended may have replied before.
       const hasCome = pollFor(this.#socket.fd, PollEvent.IN, sliceMs) !== 0;
@@ -356,7 +360,11 @@ function connectInTime(path: string): UnixSocket {
       return connectUnix(path, SocketType.SEQPACKET);
     } catch (error) {
       if (!isSyscallError(error, Errno.EAGAIN)) throw error;
-      if (systemClock.nowNs() >= deadlineNs) throw rejected(path, 'it does not accept connections');
+      if (systemClock.nowNs() >= deadlineNs)
+        throw rejected(
+          path,
+          `it does not accept connections: none within ${GREETING_NS / 1e9} s, so it is busy or has too many clients`,
+        );
     }
     // No descriptor becomes ready when the backlog has space.
     pollFor(NO_DESCRIPTOR, 0, FULL_MS);

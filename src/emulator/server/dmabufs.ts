@@ -1,7 +1,7 @@
 /**
  * Dma-bufs of a node server for RDMA devices in its clients. Client: maps the memory of the cards until the server withdraws it or ends; like a real NIC,
- * it accesses device memory without the engines of the card. Server: keeps the dma-bufs of a client open, and marks them as withdrawn for the client,
- * which moves the bytes.
+ * it accesses device memory without the engines of the card. Server: keeps the dma-bufs that a client uses open. When memory is gone, it sets a mark that
+ * the client checks, because the client moves the bytes itself.
  */
 
 import {
@@ -137,7 +137,10 @@ export class RemoteDmabufs implements DmabufAccess {
       this.#used.add(id);
       return id;
     }
-    throw callError(Errno.ENOMEM, `${ATTACHMENTS_MAX} dma-bufs of a node server`);
+    throw callError(
+      Errno.ENOMEM,
+      `this process has registered ${ATTACHMENTS_MAX} dma-bufs of a node server, the maximum`,
+    );
   }
 
   #map(id: number, fd: number, offset: number, byteLength: number): readonly Piece[] {

@@ -5,7 +5,7 @@
  * 0        1 while the server sleeps: a client that posts a request must ring the doorbell
  * 16       1 while the client sleeps until the reply in slot 0
  * 32       number of requests posted in slots other than 0; wraps
- * 48       number of settled requests of these; wraps
+ * 48       number of settled requests in slots other than 0; wraps
  * 64       ring of posted slots: ASYNC_SLOTS words
  * 4160     ring of settled slots: ASYNC_SLOTS words
  * 8256     slot 0: a request of BLOCK_WORDS_MAX words, then its reply

@@ -55,4 +55,11 @@ describe('an error', () => {
     expect(sent(new SyscallError('open', Errno.EBUSY, 'card'))).toMatchObject({ syscall: 'open', errno: Errno.EBUSY });
     expect(errorReplyOf(new TypeError('defect'))).toBeUndefined();
   });
+
+  it('of a system call says each part once, without a limit of the client', () => {
+    const reply = errorReplyOf(new SyscallError('open', Errno.EMFILE, 'this client has 64 open files, the maximum'))!;
+    expect(errorOf(reply).message).toBe(
+      'open: EMFILE (too many open files): node server: this client has 64 open files, the maximum',
+    );
+  });
 });

@@ -1,6 +1,6 @@
 /** Messages between a node server and its clients: one JSON packet each, with at most one descriptor. Encoding, limits, and checks of received fields. */
 
-import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
+import { errnoText, MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
@@ -45,7 +45,8 @@ export function decodeMessage(bytes: Uint8Array): Message {
   } catch {
     throw new ProtocolError(`message of ${bytes.byteLength} bytes is not JSON`);
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new ProtocolError('no object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new ProtocolError('message is not a JSON object');
   return value as Message;
 }
 
@@ -80,7 +81,9 @@ export function wordsField(message: Message, name: string, min: number, max: num
 export function errorReplyOf(error: unknown): ErrorReply | undefined {
   if (error instanceof SyscallError) {
     const { syscall, errno, message } = error;
-    return { syscall, errno, message };
+    // The client adds the name of the call and the errno again.
+    const prefix = new SyscallError(syscall, errno, '').message;
+    return { syscall, errno, message: message.startsWith(prefix) ? message.slice(prefix.length) : message };
   }
   if (!isUcxError(error)) return undefined;
   const { code, message } = error;
@@ -91,7 +94,10 @@ export function errorReplyOf(error: unknown): ErrorReply | undefined {
 /** Makes an error object of a received error, in the client. */
 export function errorOf(reply: ErrorReply): UcxError {
   const { syscall, errno, code, message, argument } = reply;
-  if (syscall !== undefined && errno !== undefined) return new SyscallError(syscall, errno, `node server: ${message}`);
+  if (syscall !== undefined && errno !== undefined) {
+    // Without the limits of this process (errnoReason): the server has reached its own.
+    return new SyscallError(syscall, errno, `node server: ${message}`, undefined, errnoText(errno));
+  }
   const status = code === 'ERR_INVALID_PARAM' ? Status.INVALID_PARAM : Status.REJECTED;
   const details = argument === undefined ? {} : { argument };
   return new UcxError({ code: code ?? 'ERR_NODE_REFUSED', status, message, details });

@@ -9,6 +9,7 @@ import {
   copyFromProcess,
   dup,
   Errno,
+  errnoName,
   getSeals,
   isFuse,
   isSeccompListener,
@@ -143,7 +144,7 @@ export class ServedClient {
   /** Disconnects a client that has not sent its hello, unless the hello has just arrived. */
   evict(): void {
     this.#readable();
-    if (!this.#greeted) this.#disconnect('evicted: no handshake while newer connections wait');
+    if (!this.#greeted) this.#disconnect('evicted: no handshake, and newer connections wait');
   }
 
   #disconnect(why: string): void {
@@ -221,7 +222,7 @@ export class ServedClient {
       return false;
     }
     try {
-      if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
+      if (received < 0) throw new ProtocolError(`recvmsg failed with ${errnoName(-received)}`);
       if (fds.length > DESCRIPTORS_MAX)
         throw new ProtocolError(`message has ${fds.length} descriptors, at most ${DESCRIPTORS_MAX} allowed`);
       // A client that hung up, for instance while the server was stopped, has reported failure: its request must have no effect.
@@ -312,7 +313,7 @@ export class ServedClient {
         node.inject(minorOf(message), readFault(message['fault']));
         return { fields: {} };
       default:
-        throw new ProtocolError(`request ${op}`);
+        throw new ProtocolError(`unknown request ${op}`);
     }
   }
 
@@ -344,7 +345,7 @@ export class ServedClient {
   #open(message: Message): ServedReply {
     const minor = minorOf(message);
     const id = integerField(message, 'file', ID_MAX);
-    if (this.files.has(id)) throw new ProtocolError(`file ${id} twice`);
+    if (this.files.has(id)) throw new ProtocolError(`opened file id ${id}, which is in use`);
     if (this.files.size >= FILES_PER_CLIENT_MAX) {
       throw new SyscallError('open', Errno.EMFILE, `this client has ${FILES_PER_CLIENT_MAX} open files, the maximum`);
     }
@@ -440,7 +441,7 @@ export class ServedClient {
   #file(message: Message): ServedFile {
     const id = integerField(message, 'file', ID_MAX);
     const file = this.files.get(id);
-    if (file === undefined) throw new ProtocolError(`no file ${id}`);
+    if (file === undefined) throw new ProtocolError(`used file id ${id}, which is not open`);
     return file;
   }
 

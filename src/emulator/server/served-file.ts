@@ -137,7 +137,7 @@ export class ServedFile {
     if (count > ASYNC_SLOTS) throw new ProtocolError(`ring of ${ASYNC_SLOTS} slots has ${count} posted requests`);
     for (let i = 0; i < count && !this.#closed; i++) {
       const slot = postedSlot(words, this.#taken);
-      if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`slot ${slot}`);
+      if (slot < 1 || slot > ASYNC_SLOTS) throw new ProtocolError(`posted slot ${slot}; slots are 1 to ${ASYNC_SLOTS}`);
       this.#taken = (this.#taken + 1) | 0;
       this.#serve(slot, 0);
     }
@@ -158,7 +158,7 @@ export class ServedFile {
    */
   share(mapping: number, byteLength: number, offset: bigint): SharedPages {
     if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`file has more than ${MAPPINGS_MAX} mappings`);
-    if (this.#shares.has(mapping)) throw new ProtocolError(`mapping ${mapping} twice`);
+    if (this.#shares.has(mapping)) throw new ProtocolError(`mapping id ${mapping} is in use`);
     const pages = this.file.share(byteLength, offset);
     this.#shares.set(mapping, pages);
     return pages;

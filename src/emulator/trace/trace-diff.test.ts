@@ -78,7 +78,7 @@ describe('the comparison', () => {
   });
 
   it('refuses what is not a trace', () => {
-    expect(() => diffTraces('{}\n', '')).toThrow(/argument trace must have an ioctl in line 1/);
+    expect(() => diffTraces('{}\n', '')).toThrow(/argument first must have a recorded ioctl in line 1/);
     expect(() => diffTraces('', 'text\n')).toThrow(/line 1/);
   });
 });

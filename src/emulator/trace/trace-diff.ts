@@ -66,21 +66,21 @@ export interface TraceDifference {
 export function diffTraces(first: string, second: string): TraceDifference | undefined {
   checkString('first', first);
   checkString('second', second);
-  const left = normalizeTrace(first);
-  const right = normalizeTrace(second);
+  const left = normalizeTrace(first, 'first');
+  const right = normalizeTrace(second, 'second');
   for (let i = 0; i < Math.max(left.length, right.length); i++) {
     if (left[i] !== right[i]) return { call: i + 1, first: left[i] ?? 'nothing', second: right[i] ?? 'nothing' };
   }
   return undefined;
 }
 
-/** The calls of a trace as strings; handles, addresses and processes are numbered by their first appearance. Throws like {@link diffTraces}. */
-export function normalizeTrace(text: string): readonly string[] {
+/** The calls of a trace as strings; handles, addresses and processes are numbered by their first appearance. Throws like {@link diffTraces}, with `name`. */
+export function normalizeTrace(text: string, name = 'trace'): readonly string[] {
   const names = new Map<string, string>();
   let given = 0;
   const processes = new Map<number, number>();
   const calls: string[] = [];
-  for (const record of readTrace(text)) {
+  for (const record of readTrace(text, name)) {
     // Polls that report "busy" are skipped: their number depends on the timing.
     if (record.request === 'WAIT_CS' && record.result === 0 && Number(record.out['status']) === 1) continue;
     if (!processes.has(record.pid)) processes.set(record.pid, processes.size + 1);
@@ -118,7 +118,7 @@ function usedFields(key: string, input: RecordedFields): readonly string[] {
   return USED[key] ?? [];
 }
 
-function readTrace(text: string): readonly IoctlRecord[] {
+function readTrace(text: string, name: string): readonly IoctlRecord[] {
   const lines = text.split('\n').filter((line) => line !== '');
   return lines.map((line, index) => {
     let value: unknown;
@@ -127,7 +127,8 @@ function readTrace(text: string): readonly IoctlRecord[] {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
     }
-    if (!isRecord(value)) throw invalidParam('trace', `must have an ioctl in line ${index + 1}`, line.slice(0, 80));
+    if (!isRecord(value))
+      throw invalidParam(name, `must have a recorded ioctl in line ${index + 1}`, line.slice(0, 80));
     return value;
   });
 }

@@ -82,13 +82,14 @@ export class SyscallError extends UcxError {
    * @param syscall name of the system call
    * @param errno positive error number
    * @param summary purpose of the call, in a few words
+   * @param reason text of the error number
    */
-  constructor(syscall: string, errno: number, summary: string, cause?: unknown) {
+  constructor(syscall: string, errno: number, summary: string, cause?: unknown, reason: string = errnoReason(errno)) {
     const name = errnoName(errno);
     super({
       code: `ERR_SYSCALL_${name}`,
       status: statusOfErrno(errno),
-      message: `${syscall}: ${name} (${errnoReason(errno)}): ${summary}`,
+      message: `${syscall}: ${name} (${reason}): ${summary}`,
       details: { syscall, errno, errnoName: name },
       cause,
     });

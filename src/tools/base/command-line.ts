@@ -12,7 +12,8 @@
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { type Command, CommanderError, Option } from 'commander';
-import { invalidParam, isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 export const EXIT_FAILURE = 1;
 export const EXIT_USAGE = 2;
@@ -75,7 +76,21 @@ export function reportFailure(error: unknown): void {
   const line = lineOf(error);
   if (line === undefined) throw error;
   process.stderr.write(`${NAME}: ${line}\n`);
-  process.exitCode = isAboutOption(error) ? EXIT_USAGE : EXIT_FAILURE;
+  process.exitCode = isAboutOption(error) ? EXIT_USAGE : isInterruption(error) ? EXIT_INTERRUPTED : EXIT_FAILURE;
+}
+
+/** The error of a command that a signal has interrupted. */
+export function interruptedBy(signal: NodeJS.Signals): UcxError {
+  return new UcxError({
+    code: 'ERR_CANCELED',
+    status: Status.CANCELED,
+    message: `interrupted by ${signal}`,
+    details: { signal },
+  });
+}
+
+function isInterruption(error: unknown): boolean {
+  return isUcxError(error) && error.code === 'ERR_CANCELED' && error.details['signal'] !== undefined;
 }
 
 /** Whether an error is about the value of an option, such as a device that does not exist. */

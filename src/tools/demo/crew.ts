@@ -142,7 +142,8 @@ export class Crew {
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
     const member = this.#members[index]!;
     const timer = systemClock.setTimer(ANSWER_TIMEOUT_NS, () => {
-      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of ${member.name}`));
+      const what = `the process of ${member.name} did not finish its ${command.kind} within ${ANSWER_TIMEOUT_NS / 1e9} s (run with UCX_LOG_LEVEL=debug)`;
+      this.#fail(statusError(Status.TIMED_OUT, what));
     });
     try {
       const reply = await Promise.race([member.command(command), this.#failed]);

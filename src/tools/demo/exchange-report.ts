@@ -53,12 +53,16 @@ export function describeExchange(result: ExchangeResult): string {
     ...preamble(result),
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
-    ...(unit === 'card' ? ['The put round uses every remote key for the first time, and imports it.'] : paths(rounds)),
+    ...(unit === 'card'
+      ? [
+          'The time of the put round includes the import of the remote memory, because it uses each remote key for the first time.',
+        ]
+      : paths(rounds)),
     '',
     `sha-256 sent   ${expected}`,
     ...rounds.flatMap((round) => differences(unit, round)),
     '',
-    `GB/s${emulated ? ' (emulated)' : ''} by puts of ${formatBytes(measuredBytes)}, row to column, one pair at a time:`,
+    `GB/s${emulated ? ' (emulated)' : ''} of puts of ${formatBytes(measuredBytes)} from the ${unit} of the row to that of the column, one pair at a time:`,
     formatMatrix(cards, matrix),
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');

@@ -8,8 +8,8 @@ import { open } from 'node:fs/promises';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { startProgram } from '../../assembly/program/program.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { invalidParam, statusError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { interruptedBy } from '../base/command-line.ts';
 import { ProgressBar } from '../base/text-table.ts';
 import { cardEnvironment, openSharedNode, type PrivateNode, startPrivateNode } from '../node-access/node.ts';
 import { Crew, ExchangePlace, type Party } from './crew.ts';
@@ -50,8 +50,7 @@ export interface ExchangeOptions {
 export async function runExchange(options: ExchangeOptions): Promise<ExchangeResult | undefined> {
   const { cards, nodes } = options;
   const ending = new AbortController();
-  const onSignal = (signal: NodeJS.Signals): void =>
-    ending.abort(statusError(Status.CANCELED, `demo ended by ${signal}`));
+  const onSignal = (signal: NodeJS.Signals): void => ending.abort(interruptedBy(signal));
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
     const place = await (nodes === undefined ? openCards(cards) : openNodes(nodes));
@@ -88,7 +87,11 @@ async function openNodes(count: number): Promise<ExchangePlace> {
   const program = startProgram();
   const { DRIVER, EMULATOR_NICS } = program.config.get(GAUDI_CONFIG_TABLE);
   if (DRIVER !== 'auto' && DRIVER !== 'emulator') {
-    throw invalidParam('nodes', 'starts emulated nodes: UCX_GAUDI_DRIVER must be emulator or auto', count);
+    throw invalidParam(
+      'UCX_GAUDI_DRIVER',
+      'must be emulator or auto with --nodes, which starts emulated nodes',
+      DRIVER,
+    );
   }
   const nodes: PrivateNode[] = [];
   try {

@@ -237,7 +237,7 @@ export function describeOneCard({ file, byteLength, emulated, hops, before, afte
   return [
     `${file}: ${formatBytes(byteLength)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
     '',
-    formatTable([['hop', 'bytes', 'time', 'GB/s', 'of memcpy', 'transport', 'protocol'], ...rows]),
+    formatTable([['hop', 'bytes', 'time', 'GB/s', 'rate / memcpy', 'transport', 'protocol'], ...rows]),
     '',
     ...hops.flatMap(({ why }) => why),
     `sha-256 before ${before}`,
@@ -256,8 +256,8 @@ function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
   const others = explanation.rejected.find((entry) => entry.protocol === undefined);
   const because = others === undefined ? '' : `; ${others.transport} ${others.reason}`;
   return [
-    `why ${name}: ${protocol} on ${transport} is the cheapest estimate`,
-    `  for ${row.bytesMin}..${to} bytes${because}`,
+    `why ${name}: ${protocol} on ${transport} has the lowest estimated cost`,
+    `  for messages of ${row.bytesMin} to ${to} bytes${because}`,
   ];
 }
 

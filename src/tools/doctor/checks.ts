@@ -62,8 +62,9 @@ export function runChecks(facts: Facts): readonly Check[] {
 
 function memlock({ memlockBytes, capabilities }: Facts): Check {
   const name = 'locked memory';
-  if (memlockBytes === undefined) return { name, state: 'note', found: 'the limit is unknown' };
-  const found = `limit ${bytesOrNone(memlockBytes)}`;
+  if (memlockBytes === undefined)
+    return { name, state: 'note', found: '/proc/self/limits has no limit of locked memory' };
+  const found = memlockBytes === Number.POSITIVE_INFINITY ? 'no limit' : `limit ${bytesOrNone(memlockBytes)}`;
   if (memlockBytes >= MEMLOCK_MIN) return { name, state: 'ok', found };
   if (hasCapability(capabilities, CAP_IPC_LOCK)) {
     return { name, state: 'ok', found: `${found}, not enforced with the capability CAP_IPC_LOCK` };
@@ -75,8 +76,8 @@ function memlock({ memlockBytes, capabilities }: Facts): Check {
 
 function openFiles({ openFilesMax }: Facts): Check {
   const name = 'open files';
-  if (openFilesMax === undefined) return { name, state: 'note', found: 'the limit is unknown' };
-  const found = `limit ${openFilesMax === Number.POSITIVE_INFINITY ? 'none' : openFilesMax}`;
+  if (openFilesMax === undefined) return { name, state: 'note', found: '/proc/self/limits has no limit of open files' };
+  const found = openFilesMax === Number.POSITIVE_INFINITY ? 'no limit' : `limit ${openFilesMax}`;
   if (openFilesMax >= OPEN_FILES_MIN) return { name, state: 'ok', found };
   return {
     name,
@@ -110,8 +111,13 @@ function ptrace({ ptraceScope, capabilities }: Facts): Check {
   const found = `kernel.yama.ptrace_scope is ${ptraceScope}`;
   if (ptraceScope === 0 || (ptraceScope < 3 && hasCapability(capabilities, CAP_SYS_PTRACE)))
     return { name, state: 'ok', found };
+  const enable = 'posix still works. To enable cma, run as root: sysctl kernel.yama.ptrace_scope=0';
   const remedy =
-    'cma copies only between a process and its descendants, or not at all; posix still works: to enable cma, sysctl kernel.yama.ptrace_scope=0';
+    ptraceScope === 1
+      ? `cma can read memory of descendants of a process only; ${enable}`
+      : ptraceScope === 2
+        ? `cma needs the capability CAP_SYS_PTRACE; ${enable}`
+        : 'cma is off until the machine is booted with kernel.yama.ptrace_scope below 3; posix still works';
   return { name, state: 'warning', found, remedy };
 }
 
@@ -120,7 +126,7 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
   const own = ownNamespaces ?? [];
   const parts = [
     ...(ownNamespaces === undefined ? ['not known'] : []),
-    ...(own.length === 0 ? [] : [`own ${own.join(', ')}`]),
+    ...(own.length === 0 ? [] : [`${own.join(' and ')} differ from those of the machine`]),
     ...(isInitialUserNamespace ? [] : ['not the initial user namespace']),
   ];
   const found = parts.length === 0 ? 'those of the machine' : parts.join('; ');
@@ -139,7 +145,7 @@ function namespaces({ ownNamespaces, isInitialUserNamespace, processesElsewhere 
 
 function sockets({ sockets: { folder, failure }, processes }: Facts): Check {
   const name = 'socket folder';
-  const found = `${folder}, with the sockets of ${processes} processes with contexts`;
+  const found = `${folder}, sockets of ${processes} processes that have a context`;
   if (failure === undefined) return { name, state: 'ok', found };
   const remedy =
     'node servers and gaudi-ucx inspect need a folder owned by this user, with mode 0700 and free inodes (df -i): set XDG_RUNTIME_DIR, or remove the folder';

@@ -42,7 +42,7 @@ export function explainCommand(): Command {
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
     .option(
       '--peer <peer>',
-      'owner of the remote memory: self, process for another process of this host, or the address that --serve prints',
+      'owner of the remote memory: self; process (another process of this host); or the address that explain --serve prints',
       'self',
     )
     .option('--serve <address>', 'serve the remote memory for other hosts at <address>[:<port>], until a signal')

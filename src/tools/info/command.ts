@@ -65,7 +65,7 @@ export function infoCommand(): Command {
     .option('-c, --config', 'configuration')
     .option('-f, --full-config', 'configuration with meaning, syntax, default and source')
     .option('-a, --all', 'configuration with hidden and deprecated variables; with --blocks: also registers that are 0')
-    .option('-C, --comment-defaults', 'with -c, -f, -a: # before variables that are not set')
+    .option('-C, --comment-defaults', 'with -c, -f, -a: print # before variables that have their default')
     .option('-F, --filter <text>', 'with -c, -f, -a: only variables whose name contains this string')
     .option('-s, --system', 'the Gaudi cards')
     .option('-T', 'distances between cards, and network devices')
@@ -76,7 +76,7 @@ export function infoCommand(): Command {
     .option('-m <size>', 'UCP memory: allocate this much (needs -u)')
     .option(
       '-u <features>',
-      'features of the context: any of a (atomics), r (rma), t (tag), s (stream), m (am); w and e: always on',
+      'features of the context: any of a (atomics), r (rma), t (tag), s (stream), m (am); the letters w and e of ucx_info have no effect',
     )
     .option('--blocks [name]', 'register blocks of a card, or the registers of one block (opens the card exclusively)')
     .option('--card <card>', 'with --blocks: the card, by index, device node or bus id', '0')
@@ -119,7 +119,11 @@ function requestOf(options: Options): Request {
   const isInfo = [version, devices, system, T, config].includes(true);
   if (!isInfo && ucp === undefined && M !== true && blocks === undefined) {
     if (options.u !== undefined) throw invalidParam('-u', 'must be given with -p, -w, -e or -m', options.u);
-    throw invalidParam('options', 'must include at least one of -v, -d, -c, -s and similar', undefined);
+    throw invalidParam(
+      'options',
+      'must include at least one of -v, -d, -c, -f, -a, -s, -T, -M, -p, -w, -e, -m, --blocks',
+      undefined,
+    );
   }
   return {
     info: isInfo ? infoOf(options, config === true) : undefined,

@@ -162,7 +162,7 @@ function costLines({ createMs, memoryBytes, descriptors }: Cost): string[] {
 
 const TITLES: Readonly<Record<UcxVariableGroup['use'], string>> = {
   none: 'without effect here',
-  refused: 'rejected unless without effect',
+  refused: 'rejected, except with a value that changes nothing',
 };
 
 /** The text. @param unused variables that are set; their values are shown @param filter only names that contain it */

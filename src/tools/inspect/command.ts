@@ -111,7 +111,7 @@ function notFound(pid: number, folder: string): UcxError {
   return new UcxError({
     code: 'ERR_INSPECT_NOT_FOUND',
     status: Status.NO_ELEM,
-    message: `process ${pid} cannot be inspected: it has no open context, runs with UCX_INSPECT=n, belongs to another user, or has another XDG_RUNTIME_DIR: its socket is not in ${folder}`,
+    message: `process ${pid} has no inspect socket in ${folder}: it does not run, has no open context, has UCX_INSPECT=n or another XDG_RUNTIME_DIR, or belongs to another user`,
     details: { pid, folder },
   });
 }

@@ -57,7 +57,10 @@ type CardMetric =
   | 'habanalabs_nic_port_status';
 
 const METRICS: Readonly<Record<CardMetric, readonly ['gauge' | 'counter', string]>> = {
-  habanalabs_device_up: ['gauge', '1 if the card is operational, otherwise 0; the label has its state'],
+  habanalabs_device_up: [
+    'gauge',
+    '1 if the card is operational, otherwise 0; the label state has the state of the card',
+  ],
   habanalabs_memory_total_bytes: ['gauge', 'HBM for users in bytes'],
   habanalabs_memory_used_bytes: ['gauge', 'HBM in use in bytes'],
   habanalabs_memory_free_bytes: ['gauge', 'Free HBM in bytes'],

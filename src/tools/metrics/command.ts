@@ -142,7 +142,7 @@ function refusalOf({ url = '', method, headers }: IncomingMessage, address: stri
   if (isLoopback(address) && !namesLoopback(headers.host, address)) {
     return {
       status: 403,
-      reason: `this server accepts requests only for the hosts ${LOOPBACK_NAMES.join(', ')}: see --address`,
+      reason: `this server accepts requests only for the hosts ${LOOPBACK_NAMES.join(', ')}; to accept other names, start it with --address`,
     };
   }
   if (method !== 'GET' && method !== 'HEAD')

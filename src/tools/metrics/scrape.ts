@@ -92,7 +92,7 @@ function processFamilies(answers: readonly InspectAnswer[]): MetricFamily[] {
   }
   const up: MetricFamily = {
     name: 'ucx_process_answers',
-    help: '1 if a process has replied, 0 if its event loop is busy',
+    help: '1 if the process replied in time, 0 if not: its event loop is busy, or it is stopped',
     type: 'gauge',
     values: [...isAnswered].map(([thread, answered]) => {
       const [pid = '', tid = ''] = thread.split('/');

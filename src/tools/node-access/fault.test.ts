@@ -31,7 +31,7 @@ it('a link that is not named, or twice, is refused in words', () => {
 });
 
 it.each([
-  [undefined, 'operational', 'card 0 (accel0, b): is reset'],
+  [undefined, 'operational', 'card 0 (accel0, b): was reset'],
   [7, 'Operational', 'card 0 (accel0, b): its reset is pending until process 7 has closed it, for 30 s at most'],
   [7, 'In reset', 'card 0 (accel0, b): is in reset until process 7 has closed it'],
 ])('a reset of a card that process %s has open, whose state is %s then', (pid, status, sentence) => {

@@ -14,6 +14,12 @@ type CardAttributes = Pick<DriverNode, 'attribute' | 'ownerOf'>;
 
 const STATUSES: Readonly<Record<string, number>> = HL_DEVICE_STATUS;
 const ERRNOS: Readonly<Record<string, number>> = Errno;
+/** Resources that can be exhausted, in words. */
+const RESOURCES: Readonly<Record<Extract<Fault, { kind: 'exhausted' }>['resource'], string>> = {
+  hbm: 'HBM',
+  va: 'device addresses (va)',
+  fd: 'file descriptors (fd)',
+};
 /** Options of a fault, as text. */
 export interface FaultArguments {
   readonly nth?: string;
@@ -61,7 +67,7 @@ export function faultSentence(node: CardAttributes, cards: readonly NamedCard[],
     case 'hang':
       return `${card}: ${nthOf(fault.nth, 'submission')} hangs its engines ${delayed(fault.delayNs, '', 'forever')}`;
     case 'exhausted':
-      return `${card}: ${nthOf(fault.nth, `request for ${fault.resource}`)} fails because none are left`;
+      return `${card}: ${nthOf(fault.nth, `request for ${RESOURCES[fault.resource]}`)} fails as if none were left`;
     case 'status':
       return `${card}: its state is now "${HL_DEVICE_STATUS_TEXT.get(fault.status)}"`;
     case 'link-down':
@@ -90,7 +96,7 @@ export function faultSentence(node: CardAttributes, cards: readonly NamedCard[],
 /** A reset waits for the process that has opened the card: before it starts if that process receives fault events, otherwise during it. */
 function resetText(node: CardAttributes, minor: number): string {
   const pid = node.ownerOf?.(minor);
-  if (pid === undefined) return 'is reset';
+  if (pid === undefined) return 'was reset';
   return node.attribute(minor, 'status')?.trim().toLowerCase() === OPERATIONAL
     ? `its reset is pending until process ${pid} has closed it, for 30 s at most`
     : `is in reset until process ${pid} has closed it`;

@@ -60,10 +60,7 @@ export function nodeCommand(): Command {
   addNodeOptions(node.command('up').description('start the node server'))
     .option(SOCKET, SOCKET_HELP)
     .option('--devices <folder>', 'mount device nodes for programs in this folder, as dev and sys (root only)')
-    .option(
-      '--trace <file>',
-      'record every ioctl in this file as JSON lines; -, with --foreground, prints them in readable form',
-    )
+    .option('--trace <file>', 'record every ioctl in this file as JSON lines; with --foreground, - prints them as text')
     .option('--web [port]', `also serve the page of gaudi-ucx web, on 127.0.0.1 (${WEB_PORT})`)
     .option('--foreground', 'serve in this process until a signal or node down')
     .action(up);
@@ -102,7 +99,7 @@ export function nodeCommand(): Command {
       '<kind>',
       'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure, link-down, link-up',
     )
-    .option('--nth <number>', 'fail the nth call from now')
+    .option('--nth <number>', 'ioctl, open, completion, hang, exhausted: the nth from now (default: 1)')
     .option('--errno <errno>', 'ioctl, open: error by name or number')
     .option('--ioctl <name>', 'ioctl: INFO, CB, CS, WAIT_CS, MEMORY or DEBUG')
     .option('--resource <name>', 'exhausted: hbm, va or fd')

@@ -92,7 +92,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     throw new UcxError({
       code: 'ERR_NODE_START',
       status: Status.IO_ERROR,
-      message: 'the node server ended during its start',
+      message: 'the node server ended during its start: its output is above, on standard error',
     });
   }
   const answer: ServerAnswer = JSON.parse(line);

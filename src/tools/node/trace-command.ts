@@ -10,9 +10,9 @@ export function traceCommand(): Command {
   const trace = new Command('trace').description('work with ioctl traces, recorded by node up --trace');
   trace
     .command('diff')
-    .description('compare two traces, ignoring the values of handles and addresses')
-    .argument('<first>', 'a trace')
-    .argument('<second>', 'another trace')
+    .description('compare two traces, ignoring processes, times, and the values of handles, addresses and descriptors')
+    .argument('<first>', 'file written by node up --trace or run --trace')
+    .argument('<second>', 'file written by node up --trace or run --trace')
     .action((first: string, second: string, _options: object, command: Command) => {
       const difference = readArguments(command, () => diffTraces(readText('first', first), readText('second', second)));
       if (difference === undefined) return;

@@ -14,6 +14,8 @@ const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
 /** Default time limit for a server to reply to a hello. */
 const HELLO_TIMEOUT_MS = 5000;
+/** Names of the address on which a server listens by default. */
+const DEFAULT_HOSTS: ReadonlySet<string> = new Set(['localhost', '127.0.0.1']);
 /** Loopback addresses. */
 const LOOPBACK = /^(127\.|::1$|localhost$)/;
 
@@ -88,7 +90,7 @@ export class Channel {
    * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL without a reply in time
    */
   async hello(protocol: number, timeoutMs: number = HELLO_TIMEOUT_MS): Promise<void> {
-    const timeout = setTimeout(() => this.fail(foreignPeer('no reply to the hello')), timeoutMs);
+    const timeout = setTimeout(() => this.fail(silentPeer(timeoutMs)), timeoutMs);
     try {
       this.send({ type: 'hello', protocol });
       await this.receive('hello');
@@ -198,7 +200,7 @@ export async function connectChannel(place: Place): Promise<Channel> {
   } catch (error) {
     if (!('host' in place) || asError(error).code !== 'ECONNREFUSED') throw error;
     const advice = LOOPBACK.test(place.host)
-      ? 'start the server first: gaudi-ucx perftest, with the same -p and --bind'
+      ? `start the server first: gaudi-ucx perftest -p ${place.port}${DEFAULT_HOSTS.has(place.host) ? '' : ` --bind ${place.host}`}`
       : 'start gaudi-ucx perftest there with --bind ADDRESS, because by default a server listens on loopback only';
     throw new UcxError({
       code: 'ERR_PERFTEST_REFUSED',
@@ -241,6 +243,16 @@ function parseMessage(line: string): ChannelMessage | undefined {
   } catch {
     return undefined;
   }
+}
+
+function silentPeer(timeoutMs: number): UcxError {
+  return new UcxError({
+    code: 'ERR_PERFTEST_PROTOCOL',
+    status: Status.UNSUPPORTED,
+    message:
+      `no reply of the peer within ${timeoutMs / 1000} s: it is stopped or busy with another client, ` +
+      'or it is not gaudi-ucx perftest (ucx_perftest of UCX has a different protocol)',
+  });
 }
 
 function foreignPeer(symptom: string): UcxError {

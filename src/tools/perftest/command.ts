@@ -64,7 +64,7 @@ export function perftestCommand(): Command {
   declareTestOptions(command)
     .option('-c <cpus>', 'run only on these processors, comma-separated')
     .option('-l', 'loopback: this process is both client and server')
-    .option('-b <file>', 'run the tests of a batch file; several files run every combination', collect)
+    .option('-b <file>', 'run the tests of a batch file; with several files, every combination of their lines', collect)
     .option('-p <port>', 'TCP port, or path of a socket, for the connection between client and server', DEFAULT_PORT)
     .option('--bind <address>', 'server: listen on this address, such as 0.0.0.0 (default: loopback)')
     .option('-6', 'IPv6')

@@ -1,7 +1,7 @@
 /**
  * Counts and times iterations: averages since the last report and of the whole run, and a percentile of single iterations. Ends a warm-up after the minimum
- * time, as soon as the rate is steady. Also the number of polls before a side yields its processor: few if the other side needs the processor to continue,
- * otherwise increasingly many.
+ * time, as soon as the rate is steady. Also decides after how many polls a side yields its processor: few if the other side needs this processor; otherwise
+ * the number grows.
  */
 
 import type { Clock } from '../../ucs/sys/clock.ts';

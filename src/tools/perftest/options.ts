@@ -62,7 +62,7 @@ export function declareTestOptions(command: Command): Command {
     .addOption(suggestingOption('-t <test>', `test to run: ${TEST_NAMES.join(', ')}`, TEST_NAMES))
     .option(
       '-s <sizes>',
-      `message sizes, such as 8192; several are elements of one message, such as 16,48,8192 or, with -D iov, 1024:16 for sixteen; or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
+      `size of a message (${DEFAULT_BYTES}); or a list, the elements of one message: 16,48,8192 (with -D iov also 1024:16, sixteen elements of 1024 bytes); or a range, such as 8..4k: one test for each power of two`,
     )
     .addOption(
       suggestingOption('-m <types>', 'memory of the sender[,receiver]: host or gaudi (host)', [

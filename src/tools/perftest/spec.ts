@@ -137,7 +137,7 @@ function checkHostBytes(spec: TestSpec): void {
   const bytes = messageBytes(spec);
   if (bytes > HOST_BYTES_MAX) throw invalidParam('-s', rule, bytes);
   const extent = messageExtent(spec);
-  if (extent > HOST_BYTES_MAX) throw invalidParam('-i', `of a message ${rule}`, extent);
+  if (extent > HOST_BYTES_MAX) throw invalidParam('-i', `(with the elements of a message) ${rule}`, extent);
 }
 
 function checkFields(spec: UncheckedSpec): TestSpec {

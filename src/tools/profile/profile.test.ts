@@ -121,9 +121,12 @@ describe('the summary of a profile', () => {
     ],
     [
       '{"traceEvents":[{"ph":"b","id":1},{"ph":"e","id":1}],"otherData":{"title":"x","lost":0,"accumulated":[]}}',
-      /undefined is not/,
+      /ts of event 1 is undefined, not a number/,
     ],
-    ['{"traceEvents":[],"otherData":{"title":"x","lost":0,"accumulated":[{}]}}', /undefined is not a number/],
+    [
+      '{"traceEvents":[],"otherData":{"title":"x","lost":0,"accumulated":[{}]}}',
+      /count of a sum is undefined, not a number/,
+    ],
   ])('refuses %j', (text, message) => {
     const path = file(text);
     expect(() => readProfile(path)).toThrow(

@@ -68,9 +68,9 @@ function eventsOf(traceEvents: readonly unknown[], path: string): ProfileEvent[]
       timeline: String(on),
       category: String(begin['cat']),
       name: String(begin['name']),
-      startNs: numberOf(begin['ts'], path) * NS_PER_US,
-      endNs: numberOf(event['ts'], path) * NS_PER_US,
-      bytes: numberOf(bytes, path),
+      startNs: numberOf(begin['ts'], `ts of event ${String(id)}`, path) * NS_PER_US,
+      endNs: numberOf(event['ts'], `ts of event ${String(id)}`, path) * NS_PER_US,
+      bytes: numberOf(bytes, `bytes of event ${String(id)}`, path),
       status: status === undefined ? undefined : String(status),
     });
   }
@@ -82,11 +82,11 @@ function sumOf(value: unknown, path: string): AccumulatedSpans {
   return {
     timeline: String(timeline),
     name: String(name),
-    count: numberOf(count, path),
-    totalNs: numberOf(totalNs, path),
-    minNs: numberOf(minNs, path),
-    maxNs: numberOf(maxNs, path),
-    bytes: numberOf(bytes, path),
+    count: numberOf(count, 'count of a sum', path),
+    totalNs: numberOf(totalNs, 'totalNs of a sum', path),
+    minNs: numberOf(minNs, 'minNs of a sum', path),
+    maxNs: numberOf(maxNs, 'maxNs of a sum', path),
+    bytes: numberOf(bytes, 'bytes of a sum', path),
   };
 }
 
@@ -94,9 +94,9 @@ function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
-function numberOf(value: unknown, path: string): number {
+function numberOf(value: unknown, field: string, path: string): number {
   if (typeof value === 'number' && Number.isFinite(value)) return value;
-  throw notProfile(path, `${String(value)} is not a number`);
+  throw notProfile(path, `${field} is ${String(value)}, not a number`);
 }
 
 function notProfile(path: string, reason: string): Error {

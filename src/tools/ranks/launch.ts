@@ -8,10 +8,10 @@ import { forkedExchange, serveForked } from '../../coll/exchange/forked.ts';
 import type { LaunchedRank } from '../../coll/exchange/listener.ts';
 import { setParentDeathSignal } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { isUcxError, statusError } from '../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
-import { CHANNEL_STDIO, spawnProgram } from '../base/command-line.ts';
+import { CHANNEL_STDIO, interruptedBy, spawnProgram } from '../base/command-line.ts';
 import { cardEnvironment, openSharedNode, type SharedNode } from '../node-access/node.ts';
 
 /** Time after which ranks still running after the first failure are killed. */
@@ -35,7 +35,7 @@ export interface RankRun<S, R> {
 /**
  * Runs all ranks.
  * @throws UcxError IO_ERROR with the failure of the rank that is the cause, or how it ended; with the first failure if each names another rank; errors of
- * opening the node
+ * opening the node; CANCELED after a signal
  */
 export async function launchRanks<S, R>(run: RankRun<S, R>): Promise<void> {
   const node = run.needsCards ? openSharedNode(undefined) : undefined;
@@ -54,6 +54,7 @@ async function runProcesses<S, R>(
 ): Promise<void> {
   const children: ChildProcess[] = [];
   let failure: string | undefined;
+  let interruption: UcxError | undefined;
   // Ranks that lose another rank may report before the message with the cause is read.
   let consequence: string | undefined;
   let killing = false;
@@ -68,7 +69,7 @@ async function runProcesses<S, R>(
     timer ??= systemClock.setTimer(END_TIMEOUT_NS, kill);
   };
   const stop = (signal: NodeJS.Signals): void => {
-    fail(`ended by ${signal}`);
+    interruption ??= interruptedBy(signal);
     kill();
   };
   process.on('SIGINT', stop).on('SIGTERM', stop);
@@ -107,8 +108,9 @@ async function runProcesses<S, R>(
   await Promise.all(ended);
   timer?.cancel();
   process.off('SIGINT', stop).off('SIGTERM', stop);
-  const reason = failure ?? consequence;
-  if (reason !== undefined) throw statusError(Status.IO_ERROR, reason);
+  const message = failure ?? consequence;
+  if (interruption !== undefined) throw interruption;
+  if (message !== undefined) throw new UcxError({ code: 'ERR_IO_ERROR', status: Status.IO_ERROR, message });
 }
 
 /** @throws the error of the system, if it is not one that the process reports as an event */

@@ -108,7 +108,7 @@ function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[]
 
 /** The matrix of links: number of links that are up, an exclamation mark if some are down, and their traffic. */
 function linkLines({ cards, links }: TopModel): Line[] {
-  if (cards.length === 0) return [plain('no cards: the node has none, or is closed')];
+  if (cards.length === 0) return [plain('no cards: the node has none, or its server has ended')];
   if (links.length === 0) return [plain('links: not reported by this driver')];
   const total = Math.max(...links.map((link) => link.total));
   const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map((card) => `to ${shortNameOf(card)}`.padStart(CELL)).join('')}`;

@@ -52,7 +52,10 @@ export async function serveWeb(
   signal: AbortSignal,
 ): Promise<void> {
   const session = await WebSession.open(program, web, port);
-  const use = web.driver === undefined ? '' : `to use its cards, start programs with UCX_GAUDI_DRIVER=${web.driver}\n`;
+  const use =
+    web.driver === undefined
+      ? ''
+      : `to use the cards of this page, start programs with UCX_GAUDI_DRIVER=${web.driver}\n`;
   process.stdout.write(`${use}${session.server.url}\n`);
   try {
     await session.run(intervalNs, signal);

@@ -110,7 +110,7 @@ export class WebSession {
 
 /** Injects the fault of a request. @throws UcxError ERR_INVALID_PARAM */
 function injectFault({ inject, node }: WebNode, request: unknown): string {
-  if (inject === undefined) throw invalidParam('fault', 'must be a fault of an emulated node', 'real cards');
+  if (inject === undefined) throw invalidParam('fault', 'can be injected into emulated cards only', 'real cards');
   if (typeof request !== 'object' || request === null) throw invalidParam('request', 'must be an object', request);
   const { card, ...fields }: Readonly<Record<string, unknown>> = { ...request };
   const cards = namedCards(node);
@@ -123,7 +123,7 @@ function injectFault({ inject, node }: WebNode, request: unknown): string {
     inject(card, fault);
   } catch (error) {
     if (isUcxError(error) || !(error instanceof Error)) throw error;
-    throw invalidParam('fault', `must be possible in the current state: ${error.message}`, fields['kind']);
+    throw invalidParam('fault', `is not possible now: ${error.message}`, fields['kind']);
   }
   return faultSentence(node, cards, card, fault);
 }

@@ -1,6 +1,7 @@
 /**
  * ASIC profile: the constants of one Gaudi generation from the driver's property code, as one record, and two functions that compute the DRAM size and
- * base that a driver reports. Binning, firmware and secured variants of a card change copies of it.
+ * base that a driver reports. For a card with disabled units (binning), other firmware
+ * or a secured variant, the code changes a copy of the record.
  *
  * The records are in asic-profile-gaudi.ts, -gaudi2.ts and -gaudi3.ts. All addresses are device addresses, as bigint; sizes in bytes.
  */

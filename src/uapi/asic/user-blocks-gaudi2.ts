@@ -2,8 +2,8 @@
  * The register blocks of gaudi2 that users can map by MEMORY MAP_BLOCK, and their registers that public headers name.
  *
  * Blocks and sizes: gaudi2_user_mapped_blocks_init, drivers/accel/habanalabs/gaudi2/gaudi2.c, Linux 6.12. Addresses:
- * include/gaudi2/asic_reg/gaudi2_blocks_linux_driver.h; registers: the *_regs.h files next to it. The memory of an ARC (DCCM) is 0x8000 before its
- * registers (QM_ARC_AUX), except for those of the farm.
+ * include/gaudi2/asic_reg/gaudi2_blocks_linux_driver.h; registers: the *_regs.h files next to it. The memory of an ARC (DCCM) begins 0x8000 bytes
+ * before the registers of the ARC (QM_ARC_AUX); this does not hold for the ARCs of the farm.
  */
 
 import type { BlockRegister, UserBlock } from './asic-profile.ts';

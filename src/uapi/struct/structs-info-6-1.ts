@@ -1,7 +1,8 @@
 /**
  * The four results of INFO whose layout differs in Linux 6.1. For everything else 6.1 and 6.12 agree.
  *
- * INFO copies min(return_size, sizeof): three of them grew at the end and are prefixes of their successors; razwi changed its meaning.
+ * INFO copies min(return_size, sizeof). In three of them, 6.12 added fields at the end, so that the layout of 6.1 is a prefix; in razwi, fields have another
+ * meaning.
  * Source: misc/habanalabs.h, Linux 6.1.
  */
 

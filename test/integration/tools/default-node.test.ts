@@ -9,7 +9,7 @@ import type { WebModel } from '../../../src/tools/model/web-model.ts';
 import { MAIN, useNodeCommandLine } from '../../fixtures/tools/command-line.ts';
 
 const cli = useNodeCommandLine();
-const DRIVER = `to use its cards, start programs with UCX_GAUDI_DRIVER=emulator:${cli.socket}\n`;
+const DRIVER = `to use the cards of this page, start programs with UCX_GAUDI_DRIVER=emulator:${cli.socket}\n`;
 
 describe('a running node server', { timeout: 120_000 }, () => {
   it('is the one that gaudi-ucx web shows', async () => {

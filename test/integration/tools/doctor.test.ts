@@ -78,7 +78,7 @@ describe('the doctor', { timeout: 60_000 }, () => {
     expect(JSON.parse(out)).toContainEqual({
       name: 'socket folder',
       state: 'ok',
-      found: `${join(absent, 'b/gaudi-ucx')}, with the sockets of 0 processes with contexts`,
+      found: `${join(absent, 'b/gaudi-ucx')}, sockets of 0 processes that have a context`,
     });
     expect(existsSync(absent)).toBe(false);
     expect(readdirSync(folder)).toEqual([]);

@@ -49,7 +49,7 @@ describe('the folder of the sockets of processes', { timeout: 60_000 }, () => {
       `ucx_socket_folder_readable{folder="${other}/gaudi-ucx"} 1\n`,
     );
     const { out } = await cli.runHere(['doctor', '--json'], otherEnv);
-    expect(out).toContain(`${other}/gaudi-ucx, with the sockets of 0 processes`);
+    expect(out).toContain(`${other}/gaudi-ucx, sockets of 0 processes`);
     const one = await cli.runHere(['inspect', '1'], otherEnv);
     expect(one).toMatchObject({ code: 1, err: expect.stringContaining(`its socket is not in ${other}/gaudi-ucx`) });
   });

@@ -59,7 +59,7 @@ describe('gaudi-ucx web', { timeout: 120_000 }, () => {
   it('serves its own node, over which the exchange of the demo runs; its traffic is seen', async () => {
     const { url, out } = await start(['web', '--port', '0', '--interval', '100ms']);
     expect(out).toMatch(
-      /^to use its cards, start programs with UCX_GAUDI_DRIVER=emulator:\S+\nhttp:\/\/127\.0\.0\.1:\d+\/\?token=\S+\n$/,
+      /^to use the cards of this page, start programs with UCX_GAUDI_DRIVER=emulator:\S+\nhttp:\/\/127\.0\.0\.1:\d+\/\?token=\S+\n$/,
     );
     const headers = { 'x-gaudi-ucx-token': /token=(\S+)/.exec(url)![1]! };
     const ask = async (): Promise<[number, string]> => {

@@ -107,7 +107,7 @@ export class EngineProgram {
         throw new SyscallError(
           'dma',
           Errno.EIO,
-          `descriptor opcode ${words[at + DESCRIPTOR_OPCODE]} in channel ${channel}`,
+          `unknown opcode ${words[at + DESCRIPTOR_OPCODE]} of a descriptor in channel ${channel}`,
         );
     }
   }

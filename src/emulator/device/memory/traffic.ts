@@ -1,6 +1,6 @@
 /**
- * Counters of the bytes that the engines of a card moved, by direction, and of the links of the node, since its creation. A real card
- * has no such registers.
+ * Counters since the creation of the node: bytes that the engines of each card moved, by direction, and bytes over each link. A real card has no such
+ * registers.
  */
 
 import type { PhysicalMemory } from './physical-memory.ts';

@@ -1,7 +1,7 @@
 /**
- * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. Also the budget of
- * work that command processors repeat in one pass (chained buffers, loops, rows of strided transfers), because commands may repeat it until the submission
- * times out: between passes, the thread serves other requests.
+ * State of one command processor besides its buffers: predicates, scalars, loops, and the progress of packets that take several passes. Also a limit for
+ * the work of one pass: chained buffers, loops and strided transfers could otherwise keep the thread busy until the submission times out. Between two passes
+ * the thread serves other requests.
  */
 
 import type { StridedTransfer } from './strided-transfer.ts';

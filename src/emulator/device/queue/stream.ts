@@ -1,7 +1,7 @@
 /**
  * One stream of one hardware queue: the FIFO of waiting command buffers, the fence counters and the channel to the DMA engines. Also the arbiter of a
- * QMAN: grants the section between an acquiring and a releasing ARB_POINT to one stream at a time, by priority, then in order of requests, when no other
- * stream can run.
+ * QMAN: only one stream at a time executes the packets between an acquiring and a releasing ARB_POINT. The arbiter waits until no stream can continue, then
+ * grants the highest priority, and among equal ones the oldest request.
  */
 
 import type { QueueEntry } from '../../../uapi/index.ts';

@@ -1,6 +1,6 @@
 /**
- * Open files of emulated cards: ioctl framing and dispatch. Each ioctl has a separate module. If a request number has a smaller size than the struct of
- * the driver, the driver sees zeros beyond it, and the memory there is not changed. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
+ * Open files of emulated cards: ioctl framing and dispatch. Each ioctl has a separate module. If the size in a request number is smaller than the struct of
+ * the driver, the driver reads zeros for the missing bytes and does not write them back. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
  */
 
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';

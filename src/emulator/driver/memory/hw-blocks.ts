@@ -64,9 +64,8 @@ export class HwBlocks {
   share(byteLength: number, id: number): SharedPages {
     const { profile, device } = this.#card;
     const block = profile.userBlocks[id];
-    if (block === undefined || Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) {
-      throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of register block ${id}`);
-    }
+    if (block === undefined) throw new SyscallError('mmap', Errno.EINVAL, `register block ${id} does not exist`);
+    if (Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) throw wrongLength(id, block.size, byteLength);
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
     return new SharedPages(fd, 0, block.size);
   }
@@ -75,9 +74,9 @@ export class HwBlocks {
   checkMmap(byteLength: number, page: number): void {
     const { profile } = this.#card;
     const id = profile.userBlocks.findIndex((_block, index) => firstPage(profile, index) === page);
-    if (id < 0 || byteLength !== profile.userBlocks[id]!.size) {
-      throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of the register block at page ${page}`);
-    }
+    if (id < 0) throw new SyscallError('mmap', Errno.EINVAL, `no register block begins at page ${page}`);
+    const { size } = profile.userBlocks[id]!;
+    if (byteLength !== size) throw wrongLength(id, size, byteLength);
   }
 
   /** Removes the mappings: the views of the user read zeros from now on, and those in other processes are no longer connected to a card. */
@@ -86,6 +85,14 @@ export class HwBlocks {
     this.#mapped.clear();
     this.#card.device.registers.unshare();
   }
+}
+
+function wrongLength(id: number, size: number, byteLength: number): SyscallError {
+  return new SyscallError(
+    'mmap',
+    Errno.EINVAL,
+    `a mapping of register block ${id} must have ${size} bytes, got ${byteLength}`,
+  );
 }
 
 /** First page of a block in an mmap file: the blocks follow one another. */

@@ -2,7 +2,7 @@
  * One sparse file with all buffers and blocks of a context that a user may map, each at its mmap cookie as the offset. For device nodes that the kernel
  * maps directly (FUSE passthrough): it maps the offset that the program passes, and reports neither mapping nor unmapping to the driver.
  *
- * The pages of two handles must not overlap: an id is the number of its first page, relative to the offset of its type.
+ * The id of a handle is the number of the first page of its buffer, counted from the offset of the handle type. So the pages of two buffers must not overlap.
  */
 
 import { readdirSync, readFileSync } from 'node:fs';
@@ -200,7 +200,12 @@ export class BufferPages {
     const count = Math.ceil(byteLength / PAGE_SIZE);
     // Aligned to its size, rounded up to a power of two, a buffer is within one window.
     const page = this.#pages.allocate(count, count > WINDOW_PAGES ? 1 : 2 ** Math.ceil(Math.log2(count)));
-    if (page < 0) throw new SyscallError('mmap', Errno.ENOMEM, `no space for a driver buffer of ${byteLength} bytes`);
+    if (page < 0)
+      throw new SyscallError(
+        'mmap',
+        Errno.ENOMEM,
+        `no range of mmap offsets is left for a driver buffer of ${byteLength} bytes`,
+      );
     try {
       const bytes = this.#map(type, page, count);
       return { page, fd, offset: this.#offset(type, page), address: bytes.address, bytes: bytes.view };

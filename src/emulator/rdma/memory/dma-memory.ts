@@ -64,7 +64,12 @@ export function hostDmaMemory(address: number, byteLength: number): DmaMemory {
   const pinnedBytes = Math.ceil((offset + byteLength) / PAGE_SIZE) * PAGE_SIZE;
   const pages = pinOwnPages(address - offset, pinnedBytes);
   if (pages === undefined) {
-    throw new SyscallError('ibv_reg_mr', Errno.EFAULT, `${byteLength} bytes at 0x${address.toString(16)} (emulated)`);
+    const range = `${byteLength} bytes at 0x${address.toString(16)}`;
+    throw new SyscallError(
+      'ibv_reg_mr',
+      Errno.EFAULT,
+      `a page of the ${range} is not mapped or not writable (emulated)`,
+    );
   }
   return new HostDmaMemory(pages.memory, offset, byteLength, () => pages.unpin());
 }
@@ -143,7 +148,10 @@ export function isValidAccess(access: number): boolean {
 export function wordIndex(block: VerbsBlock, address: number): number {
   const offset = address - block.address;
   if (offset < 0 || offset >= block.u8.byteLength || offset % 4 !== 0) {
-    throw new RangeError(`address 0x${address.toString(16)} is outside the block of the work request`);
+    const [start, end] = [block.address, block.address + block.u8.byteLength].map((bound) => bound.toString(16));
+    throw new RangeError(
+      `address 0x${address.toString(16)} must be a multiple of 4 inside the block of the work request (0x${start} to 0x${end})`,
+    );
   }
   return offset / 4;
 }

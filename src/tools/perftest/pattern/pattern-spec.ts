@@ -69,7 +69,8 @@ export function readPattern(
   launchedRanks: number | undefined,
 ): PatternSpec {
   const foreign = names.find((name) => !TAKEN.has(name));
-  if (foreign !== undefined) throw unsupported(`-${foreign} with --pattern`, 'patterns move lists of blocks');
+  if (foreign !== undefined)
+    throw unsupported(`-${foreign} with --pattern`, 'patterns move lists of blocks; use -t, -s, -m, -n, -w or -V');
   const pattern = PATTERN_NAMES.find((name) => name === (options.pattern ?? 'pairwise'));
   if (pattern === undefined)
     throw invalidParam('--pattern', `must be one of ${PATTERN_NAMES.join(', ')}`, options.pattern);
