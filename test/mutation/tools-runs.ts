@@ -188,8 +188,8 @@ export const TOOLS_RUNS: Area = {
     },
     {
       file: 'src/tools/profile/read-profile.ts',
-      before: "numberOf(event['ts'], path) * NS_PER_US",
-      after: "numberOf(begin['ts'], path) * NS_PER_US",
+      before: "endNs: numberOf(event['ts'],",
+      after: "endNs: numberOf(begin['ts'],",
       breaks: 'the end of an event is its own',
     },
     {
