@@ -98,7 +98,11 @@ describe('specOf', () => {
     ['sizes beyond memory', { t: 'tag_lat', s: '2t' }, /-s must be an integer from 0 to/],
     ['a size beyond host memory', { t: 'tag_lat', s: '1099511627776' }, /-s must be at most 4294967296 bytes in host/],
     ['sizes beyond host memory', { t: 'tag_lat', s: '3g,2g', m: 'host,gaudi' }, /-s must be at most 4294967296 bytes/],
-    ['pieces beyond host memory', { t: 'tag_lat', s: '8,8', i: '4294967296' }, /-i \(with the elements of a message\) must be at most/],
+    [
+      'pieces beyond host memory',
+      { t: 'tag_lat', s: '8,8', i: '4294967296' },
+      /-i \(with the elements of a message\) must be at most/,
+    ],
     ['a size of an atomic operation', { t: 'ucp_add', s: '16' }, /-s must be 4 or 8 for ucp_add/],
     ['no room for the header', { ...UCT, t: 'am_lat', s: '4' }, /-s must be at least 8/],
     ['no iterations', { t: 'tag_lat', n: '0' }, /-n must be an integer from 1/],
