@@ -175,7 +175,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: ofHostMemory(fragmentCountType),
       default: '16',
-      doc: 'Maximum number of host fragments of one worker, 2 or more. Half of them are reserved for receiving; one message has at most that many windows in flight. Operations wait if no fragment is free.',
+      doc: 'Maximum number of host fragments of one worker, 2 or more. At most half of them receive at a time, which limits the windows in flight of one message; the others are kept for sending. Operations wait if no fragment is free.',
     },
     {
       name: 'MAX_RNDV_RAILS',
