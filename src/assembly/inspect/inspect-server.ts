@@ -210,7 +210,7 @@ function reportNone(error: UcxError, log: Log): void {
 function typed(error: unknown): unknown {
   const { syscall, errno } = asError(error);
   if (isUcxError(error) || syscall === undefined || errno === undefined) return error;
-  return new SyscallError(syscall, Math.abs(errno), 'creation of the inspect socket', error);
+  return new SyscallError(syscall, Math.abs(errno), 'creation of the inspect socket', { cause: error });
 }
 
 /** Called when a context with {@link acquireServer} closes; the last one closes the server. */

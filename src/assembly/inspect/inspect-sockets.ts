@@ -93,7 +93,7 @@ export function inspectSockets(runtimeDirectory: string | undefined): InspectSoc
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === Errno.ENOENT) return [];
-    throw new SyscallError('readdir', errno, `reading of the socket folder ${folder}`, error);
+    throw new SyscallError('readdir', errno, `reading of the socket folder ${folder}`, { cause: error });
   }
   const sockets: InspectSocket[] = [];
   for (const name of names) {

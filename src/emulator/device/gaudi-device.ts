@@ -91,7 +91,7 @@ class DeviceMemory {
       if (!isSyscallError(error) || error.errno !== Errno.ENOMEM) throw error;
       const what = `${this.#mappedBytes} bytes of address space for the ${name} of an emulated card`;
       const advice = 'reduce UCX_GAUDI_EMULATOR_HBM or UCX_GAUDI_EMULATOR_CARDS, or raise ulimit -v';
-      throw new SyscallError(error.syscall, error.errno, `${what}; ${advice}`, error);
+      throw new SyscallError(error.syscall, error.errno, `${what}; ${advice}`, { cause: error });
     }
   }
 }

@@ -96,7 +96,7 @@ export function errorOf(reply: ErrorReply): UcxError {
   const { syscall, errno, code, message, argument } = reply;
   if (syscall !== undefined && errno !== undefined) {
     // Without the limits of this process (errnoReason): the server has reached its own.
-    return new SyscallError(syscall, errno, `node server: ${message}`, undefined, errnoText(errno));
+    return new SyscallError(syscall, errno, `node server: ${message}`, { reason: errnoText(errno) });
   }
   const status = code === 'ERR_INVALID_PARAM' ? Status.INVALID_PARAM : Status.REJECTED;
   const details = argument === undefined ? {} : { argument };

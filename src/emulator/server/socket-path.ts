@@ -34,7 +34,7 @@ export function prepareFolder(socketPath: string): void {
   try {
     createFolder(folder);
   } catch (error) {
-    throw new SyscallError('mkdir', errnoOf(error), folder, error);
+    throw new SyscallError('mkdir', errnoOf(error), folder, { cause: error });
   }
   checkFolder(socketPath);
 }
@@ -62,7 +62,7 @@ export function checkFolder(socketPath: string): void {
   try {
     status = lstatSync(folder, { throwIfNoEntry: false });
   } catch (error) {
-    throw new SyscallError('lstat', errnoOf(error), folder, error);
+    throw new SyscallError('lstat', errnoOf(error), folder, { cause: error });
   }
   if (status === undefined) return;
   if (!status.isDirectory() || status.uid !== userId() || (status.mode & OTHERS) !== 0) {

@@ -86,7 +86,7 @@ function openOutput(path: string): Writable {
   try {
     fd = openSync(path, flags, FILE_MODE);
   } catch (error) {
-    throw new SyscallError('open', errnoOf(error), path, error);
+    throw new SyscallError('open', errnoOf(error), path, { cause: error });
   }
   return createWriteStream(path, { fd });
 }

@@ -94,7 +94,7 @@ export function requireDescriptors(call: keyof typeof DESCRIPTORS): void {
   } catch (error) {
     if (!isSyscallError(error, Errno.EMFILE)) throw error;
     const summary = `libucp needs ${DESCRIPTORS[call]} free file descriptors, but only ${taken.length} are left: raise \`ulimit -n\`, or close endpoints`;
-    throw new SyscallError(call, Errno.EMFILE, summary, error);
+    throw new SyscallError(call, Errno.EMFILE, summary, { cause: error });
   } finally {
     for (const fd of taken) close(fd);
   }

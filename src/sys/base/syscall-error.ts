@@ -82,9 +82,10 @@ export class SyscallError extends UcxError {
    * @param syscall name of the system call
    * @param errno positive error number
    * @param summary purpose of the call, in a few words
-   * @param reason text of the error number
+   * @param options `cause`: the error that led to this one; `reason`: text of the error number instead of {@link errnoReason}
    */
-  constructor(syscall: string, errno: number, summary: string, cause?: unknown, reason: string = errnoReason(errno)) {
+  constructor(syscall: string, errno: number, summary: string, options: { cause?: unknown; reason?: string } = {}) {
+    const { cause, reason = errnoReason(errno) } = options;
     const name = errnoName(errno);
     super({
       code: `ERR_SYSCALL_${name}`,

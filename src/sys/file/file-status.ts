@@ -48,7 +48,7 @@ export function fileStatus(fd: number): FileStatus {
   try {
     stats = fs.fstatSync(fd);
   } catch (error) {
-    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, { cause: error });
   }
   const kind = stats.isFile() ? FileKind.FILE : stats.isFIFO() ? FileKind.FIFO : FileKind.OTHER;
   return { kind, uid: stats.uid, mode: stats.mode & 0o7777, byteLength: stats.size };

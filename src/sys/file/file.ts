@@ -116,7 +116,7 @@ export function readlink(path: string): string {
   try {
     return fs.readlinkSync(path);
   } catch (error) {
-    throw new SyscallError('readlink', errnoOf(error), path, error);
+    throw new SyscallError('readlink', errnoOf(error), path, { cause: error });
   }
 }
 
@@ -126,7 +126,7 @@ export function fstat(fd: number): FileIdentity {
     const { dev, ino, rdev } = fs.fstatSync(fd, { bigint: true });
     return { dev, ino, rdev };
   } catch (error) {
-    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, { cause: error });
   }
 }
 

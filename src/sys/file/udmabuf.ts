@@ -78,7 +78,7 @@ export class Udmabuf implements HostDmabufDevice {
       const { size } = fstatSync(fd);
       return statfsSync(`/proc/self/fd/${fd}`).type === DMA_BUF_MAGIC ? size : undefined;
     } catch (error) {
-      throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+      throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, { cause: error });
     }
   }
 }

@@ -63,7 +63,7 @@ export function mapSharedWindow(fd: number, byteLength: number, fileOffset: numb
     // Only the SharedArrayBuffer of a WebAssembly memory is page aligned and never moves.
     buffer = new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }).buffer;
   } catch (error) {
-    throw new SyscallError('mmap', Errno.ENOMEM, `address space for ${what}`, error);
+    throw new SyscallError('mmap', Errno.ENOMEM, `address space for ${what}`, { cause: error });
   }
   const address = addressOfView(new Uint8Array(buffer, 0, 1));
   const flags = MapFlag.SHARED | MapFlag.FIXED | MapFlag.NORESERVE;

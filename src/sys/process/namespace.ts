@@ -66,6 +66,6 @@ function fromProc<T>(path: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    throw new SyscallError('open', errnoOf(error), path, error);
+    throw new SyscallError('open', errnoOf(error), path, { cause: error });
   }
 }

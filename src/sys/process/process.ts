@@ -201,7 +201,7 @@ export function processOfThread(tid: number): number | undefined {
   } catch (error) {
     const code = errnoOf(error);
     if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
-    throw new SyscallError('open', code, `/proc/${tid}/status`, error);
+    throw new SyscallError('open', code, `/proc/${tid}/status`, { cause: error });
   }
 }
 
@@ -239,7 +239,7 @@ function statField(pid: number, field: number): string | undefined {
   } catch (error) {
     const code = errnoOf(error);
     if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
-    throw new SyscallError('open', code, `/proc/${pid}/stat`, error);
+    throw new SyscallError('open', code, `/proc/${pid}/stat`, { cause: error });
   }
   // The second field is the name in parentheses and may itself contain blanks and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');

@@ -174,7 +174,12 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       default: '',
       doc: 'File of the shared key for TCP_SECURITY: at least 16 random bytes, owned by the user of this process and readable only by this user.',
     },
-    { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Interval of the probes that begin after TCP_KEEPIDLE (TCP_KEEPINTVL).' },
+    {
+      name: 'KEEPINTVL',
+      type: secondsType,
+      default: '2s',
+      doc: 'Interval of the probes that begin after TCP_KEEPIDLE (TCP_KEEPINTVL).',
+    },
     {
       name: 'KEEPCNT',
       type: restricted(uintType, 'an unsigned integer, 1 to 127', (count) => count >= 1 && count <= 127),

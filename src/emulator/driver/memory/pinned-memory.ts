@@ -171,6 +171,6 @@ function openSpace(tid: number): number | undefined {
     return openAddressSpace(tid);
   } catch (error) {
     if (!isSyscallError(error, Errno.EMFILE) && !isSyscallError(error, Errno.ENFILE)) return undefined;
-    throw new SyscallError('pin', Errno.ENOMEM, `no free descriptor for the memory of thread ${tid}`, error);
+    throw new SyscallError('pin', Errno.ENOMEM, `no free descriptor for the memory of thread ${tid}`, { cause: error });
   }
 }

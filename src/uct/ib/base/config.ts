@@ -186,7 +186,6 @@ export const RC_CONFIG_TABLE: ConfigTable<RcConfig> = {
       default: '7',
       doc: 'Number of retries if the peer has no receive buffer (RNR); 7 for no limit.',
     },
-    { name: 'RNR_RETRY_COUNT', type: retryType, default: '7', doc: 'Number of times that a message is sent again because the peer had no receive buffer; 7 for no limit.' },
     {
       name: 'MAX_RD_ATOMIC',
       type: restricted(uintType, 'an unsigned integer, 1 to 128', (count) => count >= 1 && count <= 128),
