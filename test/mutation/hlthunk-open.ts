@@ -38,8 +38,8 @@ export const HLTHUNK_OPEN: Area = {
     },
     {
       file: 'src/hlthunk/cs/engine-commands.ts',
-      before: 'if (!submit(card, block, what)) throw',
-      after: 'if (submit(card, block, what) === undefined) throw',
+      before: 'if (submit(card, block, what)) return;',
+      after: 'if (submit(card, block, what) !== undefined) return;',
       breaks: 'a driver without room is an error',
     },
     {

@@ -316,8 +316,8 @@ export const IB_BASE: Area = {
     },
     {
       file: 'src/uct/ib/md.ts',
-      before: 'if (inFlight > 0) throw',
-      after: 'if (inFlight > 1) throw',
+      before: 'if (inFlight > 0)\n',
+      after: 'if (inFlight > 1)\n',
       breaks: 'exactly one transfer uses memory',
     },
     {

@@ -97,8 +97,8 @@ export const REQUEST_FAULTS: readonly Fault[] = [
   },
   {
     file: 'src/libucx/request/requests.ts',
-    before: 'if (!request.isCompleted) throw statusError(Status.BUSY',
-    after: 'if (request.isCompleted && request.handle !== 0) throw statusError(Status.BUSY',
+    before: 'if (!request.isCompleted)\n      throw statusError(Status.BUSY',
+    after: 'if (request.isCompleted && request.handle !== 0)\n      throw statusError(Status.BUSY',
     breaks: 'a request in progress cannot be freed',
   },
   {

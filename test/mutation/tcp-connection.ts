@@ -141,7 +141,7 @@ export const TCP_CONNECTION: Area = {
       '',
       'a check finds a failed send',
     ),
-    inConnection('if (silenceMs > 0) this.fail', 'if (silenceMs < 0) this.fail', 'a silent peer has failed'),
+    inConnection('if (silenceMs > 0)\n', 'if (silenceMs < 0)\n', 'a silent peer has failed'),
     inConnection(
       'this.inbound.liveness.ask(this.fd, nowMs);',
       '',

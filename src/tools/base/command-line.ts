@@ -12,7 +12,7 @@
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { type Command, CommanderError, Option } from 'commander';
-import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { invalidParam, isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
 export const EXIT_FAILURE = 1;
@@ -81,16 +81,11 @@ export function reportFailure(error: unknown): void {
 
 /** The error of a command that a signal has interrupted. */
 export function interruptedBy(signal: NodeJS.Signals): UcxError {
-  return new UcxError({
-    code: 'ERR_CANCELED',
-    status: Status.CANCELED,
-    message: `interrupted by ${signal}`,
-    details: { signal },
-  });
+  return statusError(Status.CANCELED, `interrupted by ${signal}`);
 }
 
 function isInterruption(error: unknown): boolean {
-  return isUcxError(error) && error.code === 'ERR_CANCELED' && error.details['signal'] !== undefined;
+  return isUcxError(error) && error.status === Status.CANCELED;
 }
 
 /** Whether an error is about the value of an option, such as a device that does not exist. */

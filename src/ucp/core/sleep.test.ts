@@ -6,7 +6,8 @@ import { TransportSleep } from './sleep.ts';
 
 /** An interface with something on its way that cannot be slept on. */
 function sleepless(wait: () => Promise<void>): Iface {
-  return { attributes: { flags: 0 }, outstanding: 1, wait } as unknown as Iface;
+  const resource = { transport: 'posix', device: 'memory' };
+  return { attributes: { flags: 0, resource }, outstanding: 1, wait } as unknown as Iface;
 }
 
 it.each([
@@ -28,5 +29,5 @@ it.each([
     expect(wakes).toBe(turn);
   }
   expect(log.records.length).toBe(10);
-  expect(log.records[0]!.message).toContain('no descriptor');
+  expect(log.records[0]!.message).toContain('events of posix/memory, polling every millisecond instead: no descriptor');
 });

@@ -171,7 +171,7 @@ describe('loadConfig', () => {
     expect(both.notes).toHaveLength(1);
     const option = loadConfig([COPY], { env: { UCX_GAUDI_COPY_RCACHE: 'y' }, overrides: env });
     expect(option.get(COPY).RCACHE).toBe('no');
-    expect(option.notes).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) sets')]);
+    expect(option.notes).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) is read as')]);
     const deprecated = loadConfig([COPY], { env: { UCX_GAUDI_COPY_ENABLE_RCACHE: 'n' } });
     expect(deprecated.notes).toEqual([]);
     expect(deprecated.warnings).toEqual([

@@ -12,7 +12,7 @@ describe('the package', () => {
 
   it('is missed beside a bundle', () => {
     const message = expect.stringMatching(
-      /^gaudi-ucx is not installed where \/none\/bundle\.cjs can find it, .*external/,
+      /^gaudi-ucx is not installed where \/none\/bundle\.cjs can find it\. .*external/,
     );
     const missing = expect.objectContaining({ code: 'ERR_NOT_INSTALLED', status: Status.UNSUPPORTED, message });
     expect(() => findManifest('/none/bundle.cjs')).toThrow(missing);

@@ -1,7 +1,7 @@
 /**
  * The dma-bufs of an emulated node: device memory behind real file descriptors, which are passed between files, cards and processes.
  *
- * A dma-buf is the read end of a pipe: like a dma-buf of the driver, it has an inode of its own and cannot be mapped. The driver keeps the write end, on
+ * A dma-buf is the read end of a pipe: like a dma-buf of the driver, it has a separate inode and cannot be mapped. The driver keeps the write end, on
  * which poll reports when every copy of the read end is closed. No data goes through the pipe.
  */
 

@@ -135,14 +135,14 @@ describe('addresses', () => {
     expect(here.iface.unreachableReason(new Uint8Array(3))).toMatch(/version/);
     expect(reason((bytes) => bytes.fill(9, 0, 4))).toMatch(/version/);
     expect(reason((bytes) => bytes.fill(9, 8, 16))).toMatch(/another machine/);
-    expect(reason((bytes) => bytes.fill(9, 16, 24))).toMatch(/another node/);
+    expect(reason((bytes) => bytes.fill(9, 16, 24))).toMatch(/another emulated node/);
     expect(reason((bytes) => bytes.fill(9, 32, 36))).toMatch(/pid namespace/);
     expect(reason((bytes) => bytes.fill(9, 40, 48))).toMatch(/has ended/);
     const foreign = there.iface.address.slice().fill(9, 8, 16);
     expect(() => here.iface.connect(foreign)).toThrow(expect.objectContaining({ code: 'ERR_UNREACHABLE' }));
     const other = createEmulatedNode({ cards: 1, dmaThreads: 0 });
     const unauthenticatedPeer = new IpcPeer({ node: other, card: 0, log: fixture.log.log });
-    expect(unauthenticatedPeer.iface.unreachableReason(here.iface.address)).toMatch(/another node/);
+    expect(unauthenticatedPeer.iface.unreachableReason(here.iface.address)).toMatch(/another emulated node/);
     unauthenticatedPeer.close();
     other.close();
   });

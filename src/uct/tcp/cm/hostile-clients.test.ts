@@ -353,7 +353,7 @@ describe('too many clients', () => {
     const clients = [await rawClient(listener.address), await rawClient(listener.address)];
     await withoutDescriptors(() => fixture.until(() => clients.every(({ isEnded }) => isEnded())));
     expect(counters(manager)).toMatchObject({ clients: 0, clients_sent_away: 2 });
-    expect(fixture.log.records.filter(({ message }) => /disconnected a client/.test(message))).toHaveLength(2);
+    expect(fixture.log.records.filter(({ message }) => /disconnected a new client/.test(message))).toHaveLength(2);
     await expectServes(listener.address, fixture, requests);
   });
 });
