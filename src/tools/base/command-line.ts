@@ -12,8 +12,8 @@
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { type Command, CommanderError, Option } from 'commander';
-import { invalidParam, isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
-import { Status } from '../../ucs/type/status.ts';
+import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
 
 export const EXIT_FAILURE = 1;
 export const EXIT_USAGE = 2;
@@ -81,7 +81,12 @@ export function reportFailure(error: unknown): void {
 
 /** The error of a command that a signal has interrupted. */
 export function interruptedBy(signal: NodeJS.Signals): UcxError {
-  return statusError(Status.CANCELED, `interrupted by ${signal}`);
+  return commandError(Status.CANCELED, `interrupted by ${signal}`);
+}
+
+/** An error with the code of a status, and a message that says more than the text of the status. */
+export function commandError(status: Status, message: string): UcxError {
+  return new UcxError({ code: `ERR_${statusName(status)}`, status, message });
 }
 
 function isInterruption(error: unknown): boolean {

@@ -54,15 +54,13 @@ export function describeExchange(result: ExchangeResult): string {
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
     ...(unit === 'card'
-      ? [
-          'The time of the put round includes the import of the remote memory, because it uses each remote key for the first time.',
-        ]
+      ? ['The put round uses each remote key first, so its time includes their imports.']
       : paths(rounds)),
     '',
     `sha-256 sent   ${expected}`,
     ...rounds.flatMap((round) => differences(unit, round)),
     '',
-    `GB/s${emulated ? ' (emulated)' : ''} of puts of ${formatBytes(measuredBytes)} from the ${unit} of the row to that of the column, one pair at a time:`,
+    `GB/s${emulated ? ' (emulated)' : ''} of puts of ${formatBytes(measuredBytes)} from row to column, one pair at a time:`,
     formatMatrix(cards, matrix),
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');

@@ -237,7 +237,7 @@ export function describeOneCard({ file, byteLength, emulated, hops, before, afte
   return [
     `${file}: ${formatBytes(byteLength)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
     '',
-    formatTable([['hop', 'bytes', 'time', 'GB/s', 'rate / memcpy', 'transport', 'protocol'], ...rows]),
+    formatTable([['hop', 'bytes', 'time', 'GB/s', '/ memcpy', 'transport', 'protocol'], ...rows]),
     '',
     ...hops.flatMap(({ why }) => why),
     `sha-256 before ${before}`,
@@ -252,12 +252,14 @@ function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
   if (explanation === undefined) return [];
   const row = explanation.chosen.find((step) => step.protocol === protocol && step.transport === transport);
   if (row === undefined) return [];
-  const to = row.bytesMax === Number.POSITIVE_INFINITY ? 'inf' : row.bytesMax;
+  const { bytesMin, bytesMax } = row;
+  const sizes =
+    bytesMax === Number.POSITIVE_INFINITY ? `${bytesMin} bytes or more` : `${bytesMin} to ${bytesMax} bytes`;
   const others = explanation.rejected.find((entry) => entry.protocol === undefined);
-  const because = others === undefined ? '' : `; ${others.transport} ${others.reason}`;
   return [
     `why ${name}: ${protocol} on ${transport} has the lowest estimated cost`,
-    `  for messages of ${row.bytesMin} to ${to} bytes${because}`,
+    `  for messages of ${sizes}`,
+    ...(others === undefined ? [] : [`  ${others.transport} ${others.reason}`]),
   ];
 }
 

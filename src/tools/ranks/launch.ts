@@ -8,10 +8,10 @@ import { forkedExchange, serveForked } from '../../coll/exchange/forked.ts';
 import type { LaunchedRank } from '../../coll/exchange/listener.ts';
 import { setParentDeathSignal } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
+import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
-import { CHANNEL_STDIO, interruptedBy, spawnProgram } from '../base/command-line.ts';
+import { CHANNEL_STDIO, commandError, interruptedBy, spawnProgram } from '../base/command-line.ts';
 import { cardEnvironment, openSharedNode, type SharedNode } from '../node-access/node.ts';
 
 /** Time after which ranks still running after the first failure are killed. */
@@ -110,7 +110,7 @@ async function runProcesses<S, R>(
   process.off('SIGINT', stop).off('SIGTERM', stop);
   const message = failure ?? consequence;
   if (interruption !== undefined) throw interruption;
-  if (message !== undefined) throw statusError(Status.IO_ERROR, message);
+  if (message !== undefined) throw commandError(Status.IO_ERROR, message);
 }
 
 /** @throws the error of the system, if it is not one that the process reports as an event */
