@@ -55,9 +55,9 @@ export interface ContextOptions extends ProgramOptions {
   /** The engine that runs the operations; overrides UCX_ENGINE. */
   readonly engine?: EngineChoice | undefined;
   /**
-   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. With several lanes, UCX connects only if
-   * both ends have requested the same features (otherwise ERR_UNREACHABLE): to communicate with a program that requests fewer, list those. The native engine
-   * neither omits nor rejects anything.
+   * Features that the program uses; operations of other features are rejected (ERR_FEATURE_MISSING). Default: all. Over libucp,
+   * both ends need the same features, else connecting fails with ERR_UNREACHABLE: for a peer that requests fewer, list the features of that peer. The native
+   * engine neither omits nor rejects anything.
    */
   readonly features?: readonly Feature[] | undefined;
   /** Source of the cards; overrides UCX_GAUDI_DRIVER, with the same values. Not together with `node` and `devices`. */

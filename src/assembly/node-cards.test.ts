@@ -222,7 +222,7 @@ describe('the choice of the node', () => {
     expect(() => openShownNode(program)).toThrow(expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }));
     openNode(program).close();
     expect(records.filter(({ level }) => level <= 3).map(({ message }) => message)).toEqual([
-      `the node server at ${socket} has ended, so this process has its own emulated cards, which other processes do not see`,
+      `the node server at ${socket} has ended, so this process has its own emulated cards, which other processes do not see; start it again by gaudi-ucx node up, then restart this program`,
     ]);
     rmSync(folder, { recursive: true });
   });

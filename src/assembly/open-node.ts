@@ -51,8 +51,10 @@ export interface NodeServices {
  */
 export function openNode(options: NodeServices): DriverNode {
   return chooseNode(options, (socket, { details, message }) => {
-    const what = details['errno'] === Errno.ECONNREFUSED ? `the node server at ${socket} has ended` : message;
-    options.log.warn(`${what}, so this process has its own emulated cards, which other processes do not see`);
+    const hasEnded = details['errno'] === Errno.ECONNREFUSED;
+    const what = hasEnded ? `the node server at ${socket} has ended` : message;
+    const remedy = hasEnded ? '; start it again by gaudi-ucx node up, then restart this program' : '';
+    options.log.warn(`${what}, so this process has its own emulated cards, which other processes do not see${remedy}`);
     return undefined;
   });
 }

@@ -82,7 +82,7 @@ export interface CardEntry {
   readonly numaNode: number;
   /** The path from the PCI root to the card, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined if unknown. */
   readonly pciPath?: string | undefined;
-  /** Path of the primary device node, or a name if there is no device node. */
+  /** Path of the primary device node; for an emulated card, the path that it would have, and `(emulated)`. */
   readonly path: string;
 }
 
@@ -174,7 +174,7 @@ export interface DriverNode {
   attribute(minor: number, name: string): string | undefined;
   /**
    * The current links of a card; undefined if the driver does not report them. The upstream driver does not support NIC ports; the vendor's drivers create a
-   * network interface for every port. There are no notifications of changes: poll.
+   * network interface for every port. The driver does not report changes: read the links again.
    */
   links?(minor: number): readonly PortLink[] | undefined;
   /** Transfers of the cards, for emulated nodes only: drivers of real cards do not count them. Undefined after the node has ended. */

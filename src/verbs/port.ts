@@ -34,7 +34,7 @@ export interface VerbsPort {
   readonly emulated: boolean;
   /** The devices, by name. */
   devices(): readonly VerbsDeviceEntry[];
-  /** The reason why there are no devices, for users. */
+  /** Why there are no devices, as part of a message. */
   whyNoDevices(): string;
   /**
    * Opens a device.

@@ -94,7 +94,7 @@ function connectTo(path: string): UnixSocket | undefined {
     return connectUnix(path, SocketType.SEQPACKET);
   } catch (error) {
     if (!isSyscallError(error)) throw error;
-    // The socket of a killed process that cannot be detected otherwise, such as one in another container.
+    // The process of this socket was killed. For a process in another container, ECONNREFUSED is the only sign of that.
     if (error.errno === Errno.ECONNREFUSED) unlinkIfThere(path);
     if (error.errno === Errno.ECONNREFUSED || error.errno === Errno.ENOENT) return undefined;
     throw error;

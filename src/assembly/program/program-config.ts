@@ -85,7 +85,7 @@ export class ProgramConfig {
   }
 
   /**
-   * The values of a table, which lets a configuration be passed where its values are expected.
+   * The values of one table. Functions that expect the values of a table call it, so that a Config can be passed to them.
    * @throws UcxError ERR_INVALID_PARAM if the table was not loaded
    */
   get<V>(table: ConfigTable<V>): Readonly<V>;

@@ -19,7 +19,7 @@ const PROGRAM = new URL(`./coll-rank-program${extname(import.meta.url)}`, import
 /** Time after which a rank reports that it waits for others. */
 const SILENT_WAIT_NS = 2e9;
 
-/** Makes the command. It fails if the data of a rank differs from the oracle. */
+/** Makes the command. It fails if the data of a rank differs from the expected result. */
 export function collCommand(): Command {
   return new Command('coll')
     .description(
@@ -37,7 +37,7 @@ export function collCommand(): Command {
     .option('-f, --stepfactor <number>', 'factor between two sizes', '4')
     .option('-n, --iters <number>', 'measured iterations', '20')
     .option('-w, --warmup_iters <number>', 'iterations before the measured ones, not measured', '5')
-    .option('-c, --check <0|1>', 'compare the data with a serial oracle', '1')
+    .option('-c, --check <0|1>', 'compare the data with the expected result', '1')
     .option('-o, --op <name>', 'sum, prod, min or max', 'sum')
     .option('-d, --datatype <name>', 'float, bfloat16, half, double, int32, int64 or uint8', 'float')
     .option('-r, --root <rank>', 'root of broadcast, reduce, gather and scatter', '0')
@@ -73,7 +73,11 @@ export function collCommand(): Command {
       if (launched !== undefined && launched.rank > 0) return;
       print(tailOf(form, run, rows));
       const wrong = rows.reduce((sum, row) => sum + (row.wrong ?? 0), 0);
-      if (wrong > 0) throw statusError(Status.IO_ERROR, `${spec.test}: data differs from the oracle`);
+      if (wrong > 0)
+        throw statusError(
+          Status.IO_ERROR,
+          `${spec.test}: data differs from the expected result, see the number of wrong ranks for each size`,
+        );
     });
 }
 

@@ -273,7 +273,7 @@ function ports({ ports: range }: Facts): Check {
   if (range === undefined) return { name, state: 'ok', found: 'any free port (UCX_TCP_PORT_RANGE)' };
   const found = `${range.inUse} of ${range.count} ports of UCX_TCP_PORT_RANGE are in use`;
   if (range.inUse < range.count) return { name, state: 'ok', found };
-  return { name, state: 'failure', found, remedy: 'every tcp interface listens on one port: set a wider range' };
+  return { name, state: 'failure', found, remedy: 'each tcp interface needs a free port: set a wider range' };
 }
 
 function clock({ clockSource }: Facts): Check {

@@ -44,7 +44,9 @@ export function stateOfRefusal(node: DriverNode, minor: number, { message, detai
 }
 
 /** The error of a command whose node has ended meanwhile, or whose node server was stopped for too long. */
-export function lostNode({ lostReason = 'the emulated node is closed: its server has ended' }: DriverNode): UcxError {
+export function lostNode({
+  lostReason = 'the emulated node is closed: its server has ended; start one by gaudi-ucx node up',
+}: DriverNode): UcxError {
   return new UcxError({ code: 'ERR_NODE_UNREACHABLE', status: Status.UNREACHABLE, message: lostReason });
 }
 

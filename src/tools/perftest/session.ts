@@ -128,7 +128,7 @@ class Session {
     await this.#barrier();
     const isIdle = spec.passive && !this.#isPingPong && role === 'server';
     if (!isIdle) await this.#drive(this.#loop(meter, iterations), meter, isMeasured);
-    // A stream of one-sided operations ends with a message of the sender, which the responder has waited for.
+    // The target of one-sided operations has waited in its loop for this barrier message of the sender: its call returns at once.
     await this.#barrier();
     if (role !== 'server') traffic.checkSent();
     if (role !== 'client') traffic.checkReceived(iterations);

@@ -193,7 +193,7 @@ function checkUct(spec: TestSpec, bytes: number): void {
     );
   }
   if (operation === 'am' && bytes < UCT_HEADER_BYTES)
-    throw invalidParam('-s', `must be at least ${UCT_HEADER_BYTES} for ${name}: its header`, bytes);
+    throw invalidParam('-s', `must be at least ${UCT_HEADER_BYTES} for ${name}: the size includes the header`, bytes);
 }
 
 function checkUcp(spec: TestSpec): void {

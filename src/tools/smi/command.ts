@@ -96,8 +96,7 @@ interface TopologyOptions {
 /** `topo` shows all cards, once. @throws UcxError ERR_INVALID_PARAM for options of other views */
 function checkAlone(options: Options): void {
   const [given] = Object.keys(options);
-  if (given !== undefined)
-    throw invalidParam('topo', 'accepts only -c and -N, after topo: it shows all cards, once', given);
+  if (given !== undefined) throw invalidParam('topo', 'accepts only -c and -N, which follow the word topo', given);
 }
 
 async function run(options: Options, command: Command): Promise<void> {

@@ -51,7 +51,7 @@ export interface DramProfile {
   readonly pageSize: bigint;
   /** Bytes from `base` that belong to driver and firmware. */
   readonly reservedSize: bigint;
-  /** Which base INFO reports: the first user byte (physical), or the start of the device MMU's range after the physical one. */
+  /** Which base INFO reports: the first physical byte of users, or the start of the addresses of the device MMU, which follow the physical ones. */
   readonly reportedBase: 'physicalUserBase' | 'dmmuStart';
   /** End of the address space of the device MMU; undefined without one. The driver uses only {@link dmmuRange} of it. */
   readonly dmmuEnd: bigint | undefined;
@@ -221,8 +221,8 @@ export function reportedDramBase(dram: DramProfile, size: bigint): bigint {
 }
 
 /**
- * The range of device addresses of `size` bytes of physical DRAM: as many pages of DRAM as the address space has pages of the device MMU
- * (gaudi2_set_dram_properties, Linux 6.12). Undefined without a device MMU.
+ * The range of device addresses of `size` bytes of physical DRAM. Its length is the number of pages of the device MMU between its start and `dmmuEnd`, times
+ * `pageSize` (gaudi2_set_dram_properties, Linux 6.12). Undefined without a device MMU.
  */
 export function dmmuRange(dram: DramProfile, size: bigint): AddressRange | undefined {
   if (dram.dmmuEnd === undefined) return undefined;

@@ -10,7 +10,7 @@
 /** The two packet formats. Gaudi3 has no packets that a user submits to the driver. */
 export type PacketAsic = 'gaudi' | 'gaudi2';
 
-/** Opcodes (PACKET_*). From CB_LIST on, without LOAD_AND_EXE, gaudi2 only. */
+/** Opcodes (PACKET_*). CB_LIST and the higher ones, except LOAD_AND_EXE, exist on gaudi2 only. */
 export const PacketOpcode = {
   WREG_32: 0x1,
   WREG_BULK: 0x2,

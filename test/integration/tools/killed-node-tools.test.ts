@@ -64,7 +64,7 @@ describe('after the node server was killed', { timeout: 120_000 }, () => {
     const { code, err } = await cli.runHere(['perftest', '-l', '-t', 'ucp_put_bw', '-n', '10', '-w', '1']);
     expect(code).toBe(0);
     expect(err).toMatch(
-      /WARN {2}the node server at \S+node\.sock has ended, so this process has its own emulated cards, which other processes do not see\n/,
+      /WARN {2}the node server at \S+node\.sock has ended, so this process has its own emulated cards, which other processes do not see; start it again by gaudi-ucx node up, then restart this program\n/,
     );
   });
 });

@@ -120,8 +120,11 @@ async function openWithCard(
   node.close();
   const lines = cardLines(refused, ({ reason }) => reason);
   if (refused.some(({ isBusy }) => isBusy)) lines.push(BUSY_ADVICE);
-  throw unsupported('gaudi memory', lines.length > 0 ? lines.join('; ') : 'no card is available');
+  throw unsupported('gaudi memory', lines.length > 0 ? lines.join('; ') : NO_CARD);
 }
+
+const NO_CARD =
+  'no card is available: gaudi-ucx info -s lists the cards, gaudi-ucx doctor the settings that exclude them';
 
 /** Errors of opening a card that another process has opened, or that does not work. */
 const CARD_CODES: ReadonlySet<string> = new Set([

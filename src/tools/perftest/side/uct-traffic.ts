@@ -25,7 +25,7 @@ const END_ID = 3;
 /** Words before the data of a message: the sequence number. */
 const HEADER_WORDS = 2;
 
-/** Counts outstanding operations: the transport decrements the count, which never reaches 0. */
+/** Counts the outstanding operations plus one: so the count never reaches 0, at which the transport would call onComplete. */
 class Outstanding implements Completion {
   count = 1;
   failure: Status = Status.OK;
@@ -145,7 +145,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     return this.endpoint.amShort(DATA_ID, this.#header, HEADER_WORDS, this.#source, UCT_HEADER_BYTES, payloadBytes);
   }
 
-  /** Counts first: a message that the socket takes at once has ended when the call returns. */
+  /** Counts before the call, because the transport may decrement the count within it: if the socket takes the message at once. */
   #startZcopy(): Status {
     const { completion } = this;
     completion.count += 1;
