@@ -191,7 +191,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_DMA_THREADS',
       type: orAuto(restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8)),
       default: 'auto',
-      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto: 1. Two exceptions with 0: cards in this process if the process has fewer than three processors (a polling program would starve the thread), and a bundle that does not contain the module of the thread.',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls. auto is 1, but 0 in two cases: if the cards are in this process and it has fewer than three processors (a polling program would starve the thread), or if the program is a bundle without the module of the thread.',
     },
   ],
 };

@@ -139,7 +139,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'PROGRESS_SPIN',
       type: timeType,
       default: '20us',
-      doc: 'How long a worker polls, after its last progress or while operations are awaited, before it sleeps until an event of its transports.',
+      doc: 'How long a worker polls without progress before it sleeps until an event of its transports, whether operations are awaited or not.',
     },
     {
       name: 'RNDV_THRESH',
@@ -243,7 +243,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'MEMTYPE_CACHE',
       type: ternaryType,
       default: 'try',
-      doc: 'Cache the memory types of addresses; n: query the memory domains every time, and ignore reports of programs.',
+      doc: 'Cache the memory types of addresses; n: query the memory domains every time, and ignore context.memoryTypeEvent().',
     },
     {
       name: 'PROTO_INFO',

@@ -79,7 +79,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_TRIGGER',
       type: triggerType,
       default: 'exit',
-      doc: 'When statistics are written: when a context closes or the process ends (exit), and also at a signal or periodically (timer:<time>).',
+      doc: 'When statistics are written. exit: when a context closes or the process ends; signal:<name or number>: also at this signal; timer:<time>: also periodically.',
     },
     {
       name: 'STATS_FILTER',
@@ -97,7 +97,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_LATENCY',
       type: boolType,
       default: 'n',
-      doc: 'Record latency histograms of operations, which gaudi-ucx inspect and gaudi-ucx metrics show. Every operation then has a request and reads the clock twice.',
+      doc: 'Record latency histograms of operations, which gaudi-ucx inspect and gaudi-ucx metrics show. This costs time: every operation then has a request and reads the clock twice.',
     },
   ],
 };

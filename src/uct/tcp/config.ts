@@ -190,7 +190,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'PEER_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time without a complete message of a peer, or 4 KiB of a long one, after which the keepalive check (UCX_KEEPALIVE_INTERVAL) regards the process or host of the peer as failed. A process sends three heartbeats in this time while its event loop runs, so a process that blocks its event loop for longer is regarded as failed.',
+      doc: 'The process or host of a peer is regarded as failed if neither a complete message nor 4 KiB of a long message arrives from it for this time. The keepalive (UCX_KEEPALIVE_INTERVAL) checks this. A process sends three heartbeats in this time while its event loop runs, so a process that blocks its event loop for longer is regarded as failed.',
     },
     {
       name: 'MAX_BW',
@@ -243,7 +243,7 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
       name: 'MAX_CLIENTS',
       type: countType(65_536),
       default: '1024',
-      doc: 'Maximum number of clients of the listeners of one worker that have not sent their request, 1 to 65536, and half as many from one address. If another one connects, the oldest is disconnected, and may connect again.',
+      doc: 'Maximum number of clients of the listeners of one worker that have not sent their request: 1 to 65536 in all, and at most half of that from one address. If another one connects, the oldest is disconnected, and may connect again.',
     },
     {
       name: 'MAX_REQUESTS',
