@@ -98,7 +98,7 @@ export interface IfacePerformance {
   readonly latencyNs: number;
   /** Cost of the call itself in nanoseconds. */
   readonly overheadNs: number;
-  /** Cost in nanoseconds of a zero-copy operation beyond that of a short one: tracking it, and what it does not share with others. */
+  /** Cost in nanoseconds of a zero-copy operation beyond that of a short one: tracking it, and its system call if short operations share one. */
   readonly zcopyOverheadNs: number;
   /** Bytes per second from host to device memory. */
   readonly hostToDevice: number;
@@ -316,7 +316,7 @@ export interface UctEndpoint {
    */
   fence(): Status;
   /**
-   * Obtains what messages need before the first one, which does it otherwise. Absent if they need nothing.
+   * Obtains the resources for messages now; otherwise the first message does. Absent if messages need none.
    * @returns undefined if messages can be sent; else the reason, as text for users: the caller must use another transport for this peer
    * @throws SyscallError EMFILE, ENFILE or ENOMEM if this process lacks the resources
    */
@@ -372,15 +372,15 @@ export interface UctEndpoint {
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /**
    * Holds back the operations that follow until {@link uncork}, so that they start together: in one submission of a card, in few calls of a socket. Absent
-   * if that has no advantage. Every call needs its uncork; the operations progress without it only as far as they had started before.
+   * if that has no advantage. Call {@link uncork} after each call: until then, only operations that had started before make progress.
    */
   cork?(): void;
   /** Starts the operations that were held back. */
   uncork?(): void;
   /**
    * Ends the operations and flushes of this endpoint that are in flight with CANCELED, without waiting for the peer (uct_ep_flush with UCT_FLUSH_FLAG_CANCEL).
-   * They do not use their memory any more, and their effect at the peer is undefined. A responsive peer may still complete them for a moment. Afterwards the
-   * endpoint can only be closed. Absent if operations do not need the peer.
+   * They do not use their memory any more, and their effect at the peer is undefined. If the peer responds, some of them may still be executed there
+   * shortly afterwards. The endpoint can then only be closed. Absent if operations do not need the peer.
    */
   cancel?(): void;
   /** Whether the peer runs, as far as the transport can detect: OK; ENDPOINT_TIMEOUT if it has ended, CONNECTION_RESET if it has closed (uct_ep_check). */

@@ -42,7 +42,10 @@ export const MdFlag = {
    * driver maps, as for some dma-bufs, has none (VM_PFNMAP).
    */
   PINS_PAGES: 0x200,
-  /** Peers use remote keys without this process, also after an endpoint was closed: until the memory is deregistered. Registering memory again gives another key. */
+  /**
+   * Remote keys work without this process: peers can use them until the memory is deregistered, even after an endpoint was closed. Registering memory again
+   * gives another key.
+   */
   PUBLISHES_KEYS: 0x400,
 } as const;
 
@@ -255,7 +258,7 @@ export interface MemoryDomain {
   memFree(memory: MdMemory): void;
   /**
    * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
-   * Registering the same bytes again shares the mapping, if both may be written by operations of this process.
+   * Two registrations of the same bytes share the mapping, if both have {@link MemAccess.LOCAL_WRITE}.
    * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that this MD does not register; NO_MEMORY; INVALID_ADDR
    * for a range of addresses that is not mapped
    */
@@ -321,7 +324,7 @@ export interface MemoryDomain {
   /** Devices of the MD that could not be opened, such as cards in use by others, or have become unusable since; absent if it has no devices. */
   readonly leftOut?: readonly LeftOut[];
   /**
-   * Resolves, and never rejects, once the only transfers of this memory domain in flight are those that {@link close} ends. Called before {@link close};
+   * Resolves when all transfers of this memory domain have ended, except those that {@link close} ends; never rejects. Called before {@link close};
    * absent if {@link close} ends all transfers.
    */
   drain?(): Promise<void>;

@@ -253,7 +253,7 @@ export class IbIface implements ClosableIface {
   /** The peer of an address, or the reason why it cannot be reached. */
   #reachable(address: Uint8Array): IbAddress | string {
     const peer = unpackIbAddress(address);
-    if (peer === undefined) return 'not an ib address of this version';
+    if (peer === undefined) return 'not an ib address of this version: use the same version of gaudi-ucx at both ends';
     return ibUnreachableReason(this.self, peer) ?? peer;
   }
 

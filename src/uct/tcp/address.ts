@@ -1,7 +1,8 @@
 /**
  * The address of a tcp interface: its id, its host, and its listening sockets. Addresses from peers are validated. Also the network interfaces of this
  * machine, and the selection of the address of a peer that one of them reaches: loopback and bridges are never used for a peer on another host.
- * | Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes interface id;
+ *
+ * Layout, little-endian: u32 kind and version, u8 flags, u8 number of addresses, u16 port, 16 bytes boot id, u32 network namespace, 16 bytes interface id;
  * for each address u8 prefix bits, u8 length (4 or 16), the bytes.
  */
 
@@ -9,7 +10,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import { addressBytes, addressText, bootId, networkNamespace } from '../../sys/index.ts';
 
-/** Bytes of the id of an interface. A peer that sends it has the address of the interface. */
+/** Bytes of the id of an interface. A peer that sends this id knows the address of the interface: the id cannot be guessed. */
 export const INTERFACE_ID_BYTES = 16;
 /** Longest packed address. */
 export const TCP_ADDRESS_BYTES_MAX = 255;

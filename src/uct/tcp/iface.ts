@@ -178,7 +178,7 @@ export class TcpIface implements ClosableIface {
 
   unreachableReason(address: Uint8Array): string | undefined {
     const peer = unpackTcpAddress(address);
-    if (peer === undefined) return 'not a tcp address of this version';
+    if (peer === undefined) return 'not a tcp address of this version: use the same version of gaudi-ucx at both ends';
     const reach = this.#reach(peer);
     return 'reason' in reach ? reach.reason : undefined;
   }
@@ -195,7 +195,8 @@ export class TcpIface implements ClosableIface {
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError('interface tcp');
     const peer = unpackTcpAddress(address);
-    if (peer === undefined) throw unreachable(TCP_NAME, 'not a tcp address of this version');
+    if (peer === undefined)
+      throw unreachable(TCP_NAME, 'not a tcp address of this version: use the same version of gaudi-ucx at both ends');
     const reach = this.#reach(peer);
     if ('reason' in reach) throw unreachable(TCP_NAME, reach.reason);
     this.#reserveAlarms();

@@ -1,6 +1,7 @@
 /**
  * Remote keys of tcp: packing, unpacking, and the table in which the owner finds its memory by the words of a frame. A revoked or guessed key gives no access.
- * | Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8 bytes id
+ *
+ * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8 bytes id
  * of the table.
  */
 
@@ -169,7 +170,7 @@ function refusal(code: string, rule: string): UcxError {
 }
 
 function malformed(): UcxError {
-  const message = `remote key of ${TCP_NAME} is not a remote key of this version`;
+  const message = `remote key of ${TCP_NAME} is not a remote key of this version: use the same version of gaudi-ucx at both ends`;
   return new UcxError({ code: 'ERR_RKEY_MALFORMED', status: Status.INVALID_PARAM, message, details: { md: TCP_NAME } });
 }
 

@@ -39,7 +39,12 @@ export class KeyTable<M extends MdMemory> {
   find(packed: Uint8Array): M {
     const key = unpackKey(packed);
     if (key === undefined) {
-      throw this.#refusal('ERR_RKEY_MALFORMED', Status.INVALID_PARAM, 'is not a remote key of this version', 0);
+      throw this.#refusal(
+        'ERR_RKEY_MALFORMED',
+        Status.INVALID_PARAM,
+        'is not a remote key of this version: use the same version of gaudi-ucx at both ends',
+        0,
+      );
     }
     const entry = this.#byId.get(key.id);
     if (entry === undefined) {

@@ -83,7 +83,11 @@ export class RkeyTableReader {
   open(packed: Uint8Array): PublishedKey {
     const key = unpackTableKey(packed);
     if (key === undefined) {
-      throw this.#refusal('ERR_RKEY_MALFORMED', Status.INVALID_PARAM, 'is not a remote key of this version');
+      throw this.#refusal(
+        'ERR_RKEY_MALFORMED',
+        Status.INVALID_PARAM,
+        'is not a remote key of this version: use the same version of gaudi-ucx at both ends',
+      );
     }
     const table = this.#attach(key);
     try {

@@ -63,7 +63,7 @@ export function descriptorOf(packedName: Uint8Array): number {
   return viewOf(packedName).getInt32(PROCESS_IDENTITY_BYTES + AT_FD, true);
 }
 
-/** Path of the file for a packed name with any content: where it is, or where it was before it became a descriptor. */
+/** Path of the file; if the segment has only a descriptor, the path before the file was unlinked. Accepts any bytes as the name. */
 export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOLDER): string {
   const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
   // Copied: slices of a Buffer share its memory.

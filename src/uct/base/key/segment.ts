@@ -142,7 +142,7 @@ export class Segment {
     return this.#memory.closed;
   }
 
-  /** Path of the file, or where it was before it became a descriptor; prefix of the paths of files that belong to it. */
+  /** Path of the file, or its path before it was unlinked; prefix of the paths of files that belong to it. */
   get path(): string {
     return segmentPath(this.packedName, this.#folder);
   }

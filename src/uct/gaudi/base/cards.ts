@@ -99,7 +99,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const reason = isEmpty && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
   const why = isEmpty
     ? `the ${node.kind} node has no cards${reason}`
-    : `no card is selected: ${missing ?? `the configuration excludes all cards of the ${node.kind} node`}`;
+    : `no card is selected: ${missing ?? `UCX_ACC_DEVICES excludes all cards of the ${node.kind} node`}`;
   const failure = joinedFailure(failures);
   if (failure?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(failure);
   throw failure ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, why);
@@ -359,7 +359,7 @@ function unmetDemand(index: number, field: string, why: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',
     status: Status.UNSUPPORTED,
-    message: `${cardName(index)} does not support UCX_GAUDI_COPY_${field}=y: ${why}`,
+    message: `${cardName(index)} does not support UCX_GAUDI_COPY_${field}=y: ${why}; set UCX_GAUDI_COPY_${field}=try to continue without`,
     details: { index, field },
   });
 }

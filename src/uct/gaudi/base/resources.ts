@@ -325,7 +325,7 @@ export class HostRegistry {
     options: { readonly invalidate?: boolean; readonly force?: boolean } = {},
   ): void {
     const invalidate = options.invalidate === true;
-    // A transfer in flight needs a registration that keeps the memory alive. The last registration, or all of them, can end only without transfers.
+    // Transfers in flight need a registration, which keeps the memory alive. The last one, or all of them at once (invalidate), can end only without transfers.
     const mustBeUnused = options.force !== true && (invalidate || memory.region.references === 1);
     if (mustBeUnused && memory.pages.inFlight > 0) {
       throw gaudiError(

@@ -37,7 +37,7 @@ export interface LinkListener {
   onRetired(link: OwnerLink, arenaGeneration: number): void;
   /**
    * The connection has ended: release the owner's memory, and then close the link.
-   * @param error if the owner has closed, the failure of requests to it; undefined if it was killed or disconnected, when another request determines the reason
+   * @param error the failure of pending requests if the owner has closed; undefined if it was killed or has disconnected: a repeated request finds the reason
    */
   onEnded(link: OwnerLink, error: UcxError | undefined): void;
   /** Data has arrived. */

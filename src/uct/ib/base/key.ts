@@ -1,6 +1,7 @@
 /**
  * Remote keys of ib: packing, unpacking, and the table of keys of this memory domain. The owner's device enforces which access a key permits.
- * | Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of everything else, u32 id, u32 offset in the page, u64 length, 8 bytes id of the
+ *
+ * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of everything else, u32 id, u32 offset in the page, u64 length, 8 bytes id of the
  * table, u8 memory type, u8 number of devices, u16 0, u32 system device; for each device u32 key of the memory region.
  */
 
@@ -152,6 +153,6 @@ function refusal(code: string, rule: string): UcxError {
 }
 
 function malformed(): UcxError {
-  const message = `remote key of ${IB_NAME} is not a remote key of this version`;
+  const message = `remote key of ${IB_NAME} is not a remote key of this version: use the same version of gaudi-ucx at both ends`;
   return new UcxError({ code: 'ERR_RKEY_MALFORMED', status: Status.INVALID_PARAM, message, details: { md: IB_NAME } });
 }

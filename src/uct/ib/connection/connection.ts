@@ -125,7 +125,7 @@ export class IbConnection implements ConnectionName {
     return this.sends.isBusy;
   }
 
-  /** Number of work requests that can be posted now, at most 0 if none can. Some of the slots that connections share are reserved for control messages. */
+  /** Number of work requests that can be posted now, 0 or less if none can. Some of the slots that connections share are reserved for control messages. */
   get freeSlots(): number {
     return Math.min(this.sends.free, this.#shared.sendSlots - this.#reserved);
   }

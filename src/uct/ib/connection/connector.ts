@@ -137,7 +137,7 @@ export class IbConnector {
         if (!each.isBusy && each.freeSlots > 0 && each.failure === Status.OK) each.probe();
       }
       warnings.warn(
-        `rejected a connection from interface ${peer}: ${PASSIVE_MAX} peers are connected already; close endpoints of others`,
+        `rejected a connection from interface ${peer}: ${PASSIVE_MAX} peers are connected already; it can connect when one of them has closed its endpoints`,
       );
       this.#answer(message, { ...message, type: ConnectType.REFUSAL, sender, receiver: message.sender });
       return;

@@ -1,7 +1,8 @@
 /**
  * Layout of the datagrams that establish a connection: a request with the queue pair of the connecting interface, and the reply with that of the other one.
  * Messages from peers are validated.
- * | Layout, little-endian: u32 kind and version, u8 type, u8 MTU, u16 LID, u32 queue pair, u32 first sequence number, u32 reads in flight, u32 datagram queue
+ *
+ * Layout, little-endian: u32 kind and version, u8 type, u8 MTU, u16 LID, u32 queue pair, u32 first sequence number, u32 reads in flight, u32 datagram queue
  * pair for the reply, 8 bytes id of the connection, 16 bytes GID, 16 bytes id of the sender, 16 bytes id of the receiver, u32 Q_Key for the reply.
  */
 

@@ -112,7 +112,7 @@ export class Directory {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, sleeping ? Attention.SLEEPING : Attention.AWAKE);
   }
 
-  /** Checks whether some of the senders have died, or wait for this end; other senders in every call. */
+  /** Checks the next few senders, in turn: whether they have died, or have a message in a ring that is not polled. */
   checkSome(): void {
     for (let i = Math.min(CHECKED_PER_SLEEP, this.#senders.length); i > 0; i--) {
       this.#nextChecked = (this.#nextChecked + 1) % this.#senders.length;

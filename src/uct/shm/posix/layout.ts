@@ -1,11 +1,14 @@
 /**
  * Layout of a directory, in which the senders to one interface announce their rings, and of a ring, which contains the messages of one sender to one receiver,
  * in a segment that the sender creates.
- * | A sender claims a slot of the directory by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only
+ *
+ * A sender claims a slot of the directory by storing its pid in OWNER, writes the name of its ring and sets STATE to READY; when it closes, to CLOSED. Only
  * the receiver frees slots. It marks a ring that it cannot read as REFUSED until the sender closes. Every change increments CHANGES, which the receiver polls.
- * | The receiver polls the rings of a few active senders, and sets POLLED in their slots. Any other sender sets its bit in DOORBELLS after it has published a
+ *
+ * The receiver polls the rings of a few active senders, and sets POLLED in their slots. Any other sender sets its bit in DOORBELLS after it has published a
  * message, then the bit of that word in DOORBELL_SUMMARY, the one word that the receiver polls for all of them.
- * | A ring has a header, elements and segments. An element contains a short message, or the index of the first of the adjacent segments of a longer one. Its
+ *
+ * A ring has a header, elements and segments. An element contains a short message, or the index of the first of the adjacent segments of a longer one. Its
  * sequence word is stored last, with Atomics, and is polled by the receiver: one cache line carries a small message.
  */
 

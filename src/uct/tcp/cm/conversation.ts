@@ -315,9 +315,9 @@ export const CmCounter = {
   CLIENTS: 0,
   /** Clients among them that disconnected, were too slow or violated the protocol. */
   CLIENTS_DROPPED: 1,
-  /** Clients that were disconnected for lack of places or descriptors. */
-  CLIENTS_SENT_AWAY: 2,
   /** Clients that were disconnected because the limits of clients or descriptors were reached. */
+  CLIENTS_SENT_AWAY: 2,
+  /** Requests that were passed to the program. */
   REQUESTS: 3,
   /** Requests that were rejected because too many were pending. */
   REQUESTS_BUSY: 4,

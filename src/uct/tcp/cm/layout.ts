@@ -140,7 +140,9 @@ function beginningFault(bytes: Uint8Array): string | undefined {
     return 'requests authentication by the key of UCX_TCP_KEY_FILE, but UCX_TCP_SECURITY is none here';
   }
   const version = bytes[AT_VERSION] ?? VERSION;
-  return version === VERSION ? undefined : `has protocol version ${version}, but this library uses ${VERSION}`;
+  return version === VERSION
+    ? undefined
+    : `has protocol version ${version}, but this library uses ${VERSION}: use the same version of gaudi-ucx at both ends`;
 }
 
 function headerFault(view: DataView): string | undefined {

@@ -1,6 +1,7 @@
 /**
  * The connection manager over TCP: listeners, their clients, and connection attempts, over nonblocking sockets in one event set.
- * | It transfers the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it a
+ *
+ * It transfers the private data of both sides. Without a handshake (channel.ts) every program that can connect to the address of a listener can send it a
  * request.
  */
 

@@ -224,7 +224,9 @@ export class ServerClient implements ClientRequest, CmTarget {
     }
     const waitingClients = this.#clients.waiting.size;
     if (waitingClients >= this.#shared.config.MAX_REQUESTS) {
-      this.#shared.log.warn(`${this.#name}: rejected, because ${waitingClients} connection requests are pending`);
+      this.#shared.log.warn(
+        `${this.#name}: rejected, because ${waitingClients} connection requests are pending: accept or reject them, or raise UCX_TCP_CM_MAX_REQUESTS`,
+      );
       this.#shared.counters.count(CmCounter.REQUESTS_BUSY);
       this.#reject(Status.BUSY, `${waitingClients} connection requests are pending`);
       return 0;

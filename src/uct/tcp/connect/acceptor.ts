@@ -98,7 +98,7 @@ export const POLLS_MIN = 8;
 
 /**
  * Extends a time limit by a pause in which the program has not polled.
- * @param pauseNs time since the last poll was due, less the part of the limit that may pass between two polls (1 / {@link POLLS_MIN})
+ * @param pauseNs by how much the poll is late; a delay of up to 1 / {@link POLLS_MIN} of the limit does not count
  * @param timeoutNs the whole limit: the new one is at most this far from now
  */
 export function extended(deadlineNs: number, nowNs: number, pauseNs: number, timeoutNs: number): number {

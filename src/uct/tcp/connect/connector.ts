@@ -182,7 +182,7 @@ export class TcpConnector {
     }
   }
 
-  /** Starts the exchange of hellos with a peer. If the peer has disconnected, or connected while this process had no descriptors, no endpoint fails. */
+  /** Starts the exchange of hellos with a peer. A failure, as of a peer that has disconnected, closes only this socket: no endpoint uses it yet. */
   #welcome(fd: number): void {
     try {
       const peer = tcpRemoteAddress(fd);

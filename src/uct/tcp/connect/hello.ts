@@ -2,7 +2,8 @@
  * The hello that both ends of a new connection exchange: the ids of the sender and of the addressed interface. Its length is fixed, so that every field can be
  * checked before it is used. Also the cryptographic identity of an interface: its id, which peers get from its address, is the digest of a public key, and
  * with the private key it proves to one peer that the id is its own. This does not prevent observers from reading the connection.
- * | Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32 longest
+ *
+ * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the addressed interface, u32 longest
  * message that the sender accepts, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender, zeros in a rejection.
  */
 
@@ -120,7 +121,8 @@ export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   }
   if (bytes.byteLength < AT_STATUS) return undefined;
   const version = new DataView(bytes.buffer, bytes.byteOffset).getUint16(AT_VERSION, true);
-  if (version !== TCP_VERSION) return `it uses version ${version} of this protocol, this library ${TCP_VERSION}`;
+  if (version !== TCP_VERSION)
+    return `it uses version ${version} of this protocol, this library ${TCP_VERSION}: use the same version of gaudi-ucx at both ends`;
   return undefined;
 }
 

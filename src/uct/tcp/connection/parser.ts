@@ -138,7 +138,7 @@ export class FrameParser {
     this.#sink = sink;
   }
 
-  /** Signs of life of the peer until now: complete frames, and slices of bodies. Bytes of an incomplete frame or record are none. */
+  /** Signs of life of the peer until now: complete frames, and slices of bodies. Bytes of an incomplete frame or record do not count. */
   get signsOfLife(): number {
     return this.#frames + Math.floor(this.#bodyBytes / BODY_BYTES_PER_SIGN);
   }

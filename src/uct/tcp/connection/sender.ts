@@ -1,6 +1,7 @@
 /**
  * The sending half of a connection: sends frames in order, at once if the kernel accepts them, otherwise when the socket is writable.
- * | A batch saves system calls: it begins when a short frame is sent; later frames wait until progress ends the batch or it is large enough. The first frame
+ *
+ * A batch saves system calls: it begins when a short frame is sent; later frames wait until progress ends the batch or it is large enough. The first frame
  * is never delayed, so the latency of single messages does not change.
  */
 

@@ -88,7 +88,7 @@ export class KeyExchange {
     if (bytes.byteLength < HELLO_BYTES) return undefined;
     const hello = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     if (hello[AT_VERSION] !== VERSION)
-      return `it uses version ${hello[AT_VERSION]} of the authentication, this library ${VERSION}`;
+      return `it uses version ${hello[AT_VERSION]} of the authentication, this library ${VERSION}: use the same version of gaudi-ucx at both ends`;
     const level = SECURITY_LEVELS[hello[AT_LEVEL]!];
     if (level !== this.#security.level) {
       return `it has UCX_TCP_SECURITY=${level ?? hello[AT_LEVEL]}, this end ${this.#security.level}`;

@@ -10,7 +10,8 @@ import type { Security } from './security.ts';
 
 /*
  * One direction of an encrypted connection: records of AES-256-GCM, in order. A record that was changed, omitted, repeated or moved fails to decrypt.
- * | Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the number of
+ *
+ * Layout of a record: u32 bytes of the plaintext, little-endian and authenticated; ciphertext; tag. The nonce is four bytes of the keys and the number of
  * the record. A key serves {@link RECORDS_PER_KEY} records; the next is derived from it.
  */
 
