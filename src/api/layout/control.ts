@@ -107,8 +107,8 @@ export function readCredit({ words, offset }: AmFrame): CreditFields {
 }
 
 /*
- * WITHDRAW: the sender of a rendezvous or synchronous message withdraws it if it was not matched yet. The peer then replies with a REPLY of
- * CANCELED then, and ignores it otherwise.
+ * WITHDRAW: the sender of a rendezvous or synchronous message withdraws it. If the message is not matched yet, the peer drops it and sends a REPLY with
+ * CANCELED; otherwise it ignores the WITHDRAW.
  *
  *   0     endpoint
  *   1     request of the sender

@@ -27,7 +27,7 @@ const NOTHING = undefined as never;
 /**
  * The arguments. The API entry fills the record, and clears it when the operation was started, also after an exception. In between, no code of the program
  * may run, because it may begin the next operation: the entry reads everything that can have getters (parameters, lists) before, and a protocol that has
- * started a request does not read the record afterwards. Numbers of other kinds of operations keep old values.
+ * started a request does not read the record afterwards. Numeric fields that an operation does not use keep old values.
  */
 export class Call<C extends object, L extends LocalBuffer, K extends RemoteKey, P extends Piece = Piece> {
   /** The connection or endpoint; undefined for an operation of the worker. */

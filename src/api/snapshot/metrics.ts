@@ -126,7 +126,7 @@ export const METRICS: Readonly<Record<MetricName, readonly [MetricFamily['type']
   ucx_requests_pending: ['gauge', 'Pending requests, by protocol and wait reason'],
   ucx_requests_oldest_seconds: [
     'gauge',
-    'Age of the oldest pending request of a protocol; it can be less, because workers read the clock rarely',
+    'Upper bound of the age of the oldest pending request of a protocol: workers read the clock rarely',
   ],
   ucx_unexpected_messages: ['gauge', 'Tagged messages that arrived before their receive'],
   ucx_unexpected_bytes: ['gauge', 'Bytes that have arrived but were not received'],

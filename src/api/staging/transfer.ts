@@ -58,7 +58,7 @@ export interface Route<F, V extends Verb> {
  * {@link TransferMachine.block} the following slices.
  */
 export type TransferPort<F, V extends Verb> = Readonly<Record<V, (slice: Slice<F>, done: CopyDone) => void>> & {
-  /** Called once if no more slices begin although the range is not complete, with the later arguments of `ended`. */
+  /** Called once when the transfer is stopped, with the arguments that `ended` gets when the slices in flight have ended. */
   stopped?(status: Status, error: unknown): void;
   /** Called once, when nothing is in flight and nothing follows: with OK, the first failure, or the status of {@link TransferMachine.stop}. */
   ended(status: Status, error: unknown): void;

@@ -34,7 +34,7 @@ import { type LocalBuffer, type LocalMemory, type LocalPiece, plainBytesOf } fro
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { postReply } from '../rndv/reply.ts';
 
-/** Where the data of a long message is kept. */
+/** The state of a long message whose data is still at the sender, and the key by which it is fetched. */
 export interface WaitingData {
   /** True once the sender has withdrawn the message: it can no longer be received. */
   isWithdrawn: boolean;

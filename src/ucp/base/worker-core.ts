@@ -177,7 +177,10 @@ export class ConnectionTable {
   /** Checks that a slot is free. @throws UcxError EXCEEDS_LIMIT */
   checkFreeSlot(): void {
     if (this.#freeSlots.length > 0 || this.#slots.length <= SLOT_MASK) return;
-    throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
+    throw statusError(
+      Status.EXCEEDS_LIMIT,
+      `connect: a worker has at most ${CONNECTIONS_MAX} connections: close endpoints, or use another worker`,
+    );
   }
 
   /** Reserves the id of a connection that is added next. */

@@ -357,7 +357,7 @@ export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
       promises.wake();
     });
     await promises.until(() => {
-      // This includes this flush, and later operations requested by the peer, which may never continue them.
+      // Also cancels this flush, and operations that the peer has requested since: the peer may never continue them.
       if (this.isForced && (!isFlushed || connection.waiting.size > 0)) connection.cancelWaiting(Status.CANCELED);
       return (
         isFlushed &&

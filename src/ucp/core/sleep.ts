@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import { nameOf } from '../lane/lanes.ts';
 
-/** Pause while no transport can wake the worker although requests are in use: the application must free them. */
+/** Pause if requests are in use but no transport has an event to wait for, as when the program has not freed requests that have ended. */
 const PAUSE_NS = 1e6;
 /** Interval of retrying requests that wait for resources, in case no event of a transport reports free resources. */
 const PENDING_NS = 50e6;
@@ -28,15 +28,15 @@ export interface SleptOn {
 }
 
 /**
- * The sleep of one worker. When an event of another source has woken the worker, the waits in the transports continue, and the next sleep joins them. So
- * there is only one reaction for each transport, one function for each kind of sleeper, and one timer.
+ * The sleep of one worker. When one source has woken the worker, the waits in the other transports continue. The next sleep joins them and adds no
+ * handler to their promises: many sleeps during one wait of a transport allocate nothing.
  */
 export class TransportSleep {
   readonly #worker: SleptOn;
   readonly #clock: Clock;
   readonly #warnings: LimitedLog;
   readonly #wakers: Set<() => void> = new Set();
-  /** The pending wait that already has a reaction, by interface index; the sockets have the index after the last interface. */
+  /** The pending wait that already has a handler, by interface index; the sockets have the index after the last interface. */
   readonly #joined: (Promise<void> | undefined)[] = [];
   #timer: Timer | undefined = undefined;
   #timerNs = 0;

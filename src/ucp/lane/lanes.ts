@@ -239,7 +239,7 @@ export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface
         } catch (error) {
           if (!isUcxError(error) || !NO_SPACE.includes(error.code)) throw error;
           firstError ??= error;
-          const what = `cannot open ${resource.transport}, a worker does not use it: ${error.message}`;
+          const what = `${resource.transport} is not used by a worker, because it cannot be opened: ${error.message}`;
           if (warned.has(md)) log.debug(what);
           else log.warn(what);
           warned.add(md);

@@ -136,7 +136,7 @@ export class MemoryMap {
     if (used !== undefined) {
       throw statusError(
         Status.BUSY,
-        `cannot unmap memory at 0x${handle.address.toString(16)}: used by ${used.inFlight} transfers in flight`,
+        `cannot unmap memory at 0x${handle.address.toString(16)}: used by ${used.inFlight} transfers in flight; wait for them first`,
       );
     }
     handle.revokeMessageKeys();

@@ -177,7 +177,9 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
   const end = packed.byteLength - CHECKSUM_BYTES;
   if (view.getUint32(0, true) !== MAGIC) throw malformed('has a wrong magic number: not created by packRkey()');
   if (view.getUint8(4) !== VERSION)
-    throw malformed(`has version ${view.getUint8(4)}, but this library supports only ${VERSION}`);
+    throw malformed(
+      `has version ${view.getUint8(4)}, but this library supports only ${VERSION}: use the same version of gaudi-ucx at both ends`,
+    );
   if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
   const memoryType = memoryTypeAt(view.getUint8(5));
   if (memoryType === undefined) throw malformed(`has an unknown memory type ${view.getUint8(5)}`);

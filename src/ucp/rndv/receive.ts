@@ -1,6 +1,6 @@
 /**
- * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as peers may fill fragments, and stores
- * arriving bytes at their offsets.
+ * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as there are fragments for
+ * peers to fill, and stores arriving bytes at their offsets.
  *
  * ```
  * ASKING --first DATA--> IN_MESSAGES
@@ -36,7 +36,7 @@ import type { Transfer } from '../transfer/transfer.ts';
 import { KEY_LIST, type KeyRange, type OwnKey, unpackKeyList } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 
-/** Windows requested until the first reply shows whether the sender writes all of the memory at once, which a key permits. */
+/** Windows that are requested before the first reply. With a key of the memory, the sender may write all of it at once: more windows would be useless. */
 const FIRST_WINDOWS = 2;
 
 /** The fragment of a window; undefined if the CPU, or the sender, accesses the memory directly. */

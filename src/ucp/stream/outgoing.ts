@@ -187,7 +187,7 @@ export class OutgoingStream {
     const { credit, amBcopyMax } = this.#connection;
     const frameBytes = amBcopyMax - STREAM_BYTES;
     const isAsked = this.#isAsked;
-    // A message may not be longer than one that is allowed to wait for credit.
+    // No message is longer than the longest one for which a sender may wait for credit.
     const messageBytes = isAsked
       ? frameBytes
       : Math.min(frameBytes, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);

@@ -420,7 +420,11 @@ function viewOf(packed: Uint8Array, headerBytes: number, what: string): DataView
   if (packed.byteLength < headerBytes) throw malformed(what, `is truncated: has only ${packed.byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
   const version = view.getUint8(0);
-  if (version !== VERSION) throw malformed(what, `has version ${version}, but this library supports only ${VERSION}`);
+  if (version !== VERSION)
+    throw malformed(
+      what,
+      `has version ${version}, but this library supports only ${VERSION}: use the same version of gaudi-ucx at both ends`,
+    );
   return view;
 }
 

@@ -2,7 +2,8 @@
  * The request of a list of puts or gets, and of its notification.
  *
  *   MOVE --every block has ended--> FLUSH --all lanes are flushed--> NOTIFY --the notification is sent--> DONE
- *     |'---- if neither is wanted -----------^   '----- without a notification -----------------------------^
+ *     |                             '----- without a notification -----------------------------------------^
+ *     |'----- without flush and notification --------------------------------------------------------------^
  *     '----- the notification is sent behind the blocks ---------------------------------------------------'
  *
  * A failure ends the request in any phase, without a notification. A list can be cancelled until its notification is sent.

@@ -20,7 +20,7 @@ import type { Connection } from '../connection.ts';
 import { cannotCancel, NO_PIECES, notInitialized, Request, type Starter } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
-/** Shorter parts of a message are not copied through an existing view, which pays off only for longer ones. */
+/** Shorter parts of a message are copied without a view, which pays off only for longer ones. */
 const PART_BYTES_MIN = 16;
 
 /** The bytes of a message: a frame of a transport, or a kept part of a frame. */

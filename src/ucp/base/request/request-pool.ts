@@ -13,7 +13,7 @@ import { ListRequest } from './list-request.ts';
 import { AtomicRequest, ReceiveRequest, RmaRequest, SendRequest } from './operation-requests.ts';
 import { ConnectRequest, FlushRequest, type Request, type RequestOwner } from './request.ts';
 
-/** Maximum number of requests for sends: a send may end only after receives on both workers, which need requests too. */
+/** Maximum number of requests for sends. The others remain for receives: if two workers send to each other, a send may need a receive of its worker to end. */
 export function sendsMaxOf(requestsMax: number): number {
   return Math.ceil((requestsMax * 3) / 4);
 }
