@@ -93,7 +93,9 @@ export function explanationText(
     `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`,
     protocol,
     transport,
-    [estimatedNs === undefined ? '' : `(?) ${estimatedNs} ns`, note ?? ''].filter((part) => part !== '').join(', '),
+    [estimatedNs === undefined ? '' : `about ${estimatedNs} ns (estimate)`, note ?? '']
+      .filter((part) => part !== '')
+      .join(', '),
   ]);
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]!.length), 8));
   const width = Math.max(

@@ -48,7 +48,7 @@ export interface RequestSnapshot {
   readonly byteLength: number;
   /** Bytes moved so far, as far as this end knows. */
   readonly doneBytes: number;
-  /** Upper bound of its age in milliseconds: the time since the last clock reading before its start. Without progress, that reading can be long before the start. */
+  /** Upper bound of its age in milliseconds: the time since the last clock reading before its start, which is much earlier if there was no progress. */
   readonly ageMs: number;
   /** Id of its endpoint; undefined for a receive from any peer and for operations on a worker. */
   readonly endpoint: number | undefined;

@@ -141,7 +141,7 @@ function textOf(explanation: CollectiveExplanation, { size, nodes }: Places): st
   const lines = [`${collective}: ${size} ranks on ${where}`];
   for (const { bytesMin, bytesMax, algorithm, estimatedNs } of chosen) {
     const range = `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`;
-    lines.push(`  ${range.padEnd(24)} ${algorithm.padEnd(20)} (?) ${Math.round(estimatedNs)} ns`);
+    lines.push(`  ${range.padEnd(24)} ${algorithm.padEnd(20)} about ${Math.round(estimatedNs)} ns (estimate)`);
   }
   for (const { algorithm, reason } of explanation.at(1)) {
     if (!chosen.some((range) => range.algorithm === algorithm)) lines.push(`  not used: ${algorithm}: ${reason}`);
