@@ -1,8 +1,8 @@
 /**
- * The endpoints from this rank to all others, and the lost ranks. Shared by a team and its sub-teams. The engine pairs the n-th endpoint of each side, so
- * the other half of an endpoint may belong to the program of the peer, which may close it at any time. Two ranks therefore look for an endpoint of which
- * both halves belong to teams. Each rank greets the other over its endpoints; a rank that is greeted over an endpoint of the program creates another one. At
- * the end the lower rank names the endpoint to use.
+ * The endpoints from this rank to all others, and the lost ranks. Shared by a team and its sub-teams. The engine pairs the n-th endpoint of one worker with
+ * the n-th endpoint of the other. The program makes endpoints too: an endpoint of the team here may be paired with an endpoint of the program there, which may
+ * close it at any time. Two ranks therefore look for an endpoint of which both halves belong to teams. Each rank greets the other over its endpoints; a rank
+ * that is greeted over an endpoint of the program creates another one. At the end the lower rank names the endpoint to use.
  */
 
 import type { AwaitedWorker } from '../../api/awaited/worker.ts';

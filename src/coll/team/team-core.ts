@@ -135,7 +135,7 @@ export class TeamCore {
       }
     }
     const isGivenUp = (): boolean => state.failure !== undefined || members.missing.length > 0;
-    // A member that has died may have received the last message, but not a greeting.
+    // If the team is given up, its greetings must have ended too: a member that has died may have received the last message, but not a greeting.
     const isNotified = (): boolean => pending.size === 0 && (this.#greetings.size === 0 || !isGivenUp());
     await untilNotified(state.parts, isNotified, isGivenUp);
     state.hasFailed = true;

@@ -48,7 +48,7 @@ export class TeamState implements IssueOwner {
   readonly departures: Departures;
   readonly keys: KeyCache<RemoteKey> = new KeyCache({ keysMax: KEYS_MAX });
   readonly requests: Set<Request> = new Set();
-  /** True once this rank has left: no message of the team itself is sent any more. */
+  /** See {@link IssueOwner}: true once this rank has left, so that blocked messages of the team end. A failure of the team is in {@link failure}. */
   hasFailed = false;
   /** Why the team has failed; undefined if it has not. */
   failure: UcxError | undefined = undefined;

@@ -22,7 +22,7 @@ const DEFAULTS = {
 const SEGMENT_DESCRIPTORS = 512;
 const DESCRIPTOR_OVERHEAD = 192;
 const KIB = 1024;
-/** Names in UCX_TLS that select posix: transports used in its place, and groups that contain it. */
+/** The names in UCX_TLS that select posix, and for each the other transports that it selects. */
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
   posix: [],
   mm: ['sysv'],

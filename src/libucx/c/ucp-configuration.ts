@@ -104,7 +104,7 @@ export class UcpConfiguration {
   #rejectedValues(status: number): UcxError {
     const refused = [...this.#settings].filter(([name, value]) => !this.#accepts(name, value));
     const errors = refused.map(([name, value]) => {
-      const message = `libucp rejects ${name}=${value}`;
+      const message = `libucp rejects ${name}=${value}: correct it, or unset it; ucx_info -cf prints its syntax`;
       return new UcxError({
         code: 'ERR_CONFIG_VALUE',
         status: Status.INVALID_PARAM,

@@ -86,7 +86,7 @@ export class MemoryMap {
       const address = `0x${memory.address.toString(16)}`;
       throw statusError(
         Status.BUSY,
-        `cannot unmap memory at ${address}: used by ${memory.inFlight} operations in progress`,
+        `cannot unmap memory at ${address}: used by ${memory.inFlight} operations in progress; wait for them first`,
       );
     }
     this.#native.memUnmap(memory.nativeHandle);
