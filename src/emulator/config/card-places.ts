@@ -45,7 +45,7 @@ const NUMA_NODE_MAX = 1023;
 
 /**
  * Returns the locations of the cards. The first four locations are on one socket; a node with fewer cards uses the module ids of the first locations.
- * @param identities an identity whose bus id is the default of a card applies to that card; the others apply to the remaining cards, in order
+ * @param identities an identity whose bus id is the default bus id of a card applies to that card; the others apply to the remaining cards, in order
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */
 export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {

@@ -137,9 +137,7 @@ function farEnd(profile: AsicProfile, moduleId: number, port: number): WiredPort
   return { moduleId: peer, port: scaleUp[back]! };
 }
 
-/** Initial scale-up links of a node, as options and as a string: all to all, except for some pairs. */
-
-/** Two cards by minor. */
+/** Two cards by minor. Initially all cards of a node are linked, except for the absent pairs. */
 export type CardPair = readonly [number, number];
 
 const SYNTAX = 'must be full, or ^ followed by the pairs of cards without a link, such as ^0-1,2-5';

@@ -10,7 +10,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
 
-/** Limit of cards per node; hl-thunk looks for far more minors. */
+/** Maximum number of cards in a node: those of one server. */
 export const CARDS_MAX = 8;
 
 /** Maximum number of RDMA devices in a node. */

@@ -42,7 +42,7 @@ import {
   type Unanswered,
 } from './fuse-channel.ts';
 
-/** Words of the longest argument block, and of the shortest, which has space for the arguments of every ioctl of the driver. */
+/** Words of an argument block: at most what a request number can encode, and at least what the largest struct of the driver needs. */
 const BLOCK_WORDS_MAX = 4096;
 const BLOCK_WORDS_MIN = 32;
 /** Services for the open device nodes of a mount. */
@@ -219,8 +219,8 @@ export class DeviceFiles {
   }
 
   /**
-   * Pinned pages are used after the ioctl, when its thread may have ended: they are accessed through its address space. The kernel populates them on
-   * access.
+   * Pinned pages are used after the ioctl, when the calling thread may have ended. So they are accessed through the address space of its process, and the
+   * kernel populates them on access.
    */
   #preparePinning({ file }: OpenDevice, words: Uint32Array): void {
     const { tid } = this.#init.channel;

@@ -96,10 +96,11 @@ export class FuseChannel {
 }
 
 /**
- * The protocol of /dev/fuse as data: request numbers, flags, and offsets of message fields.
+ * The rest of this file: the protocol of /dev/fuse as data (request numbers, flags, and offsets of message fields).
  *
  * Source: include/uapi/linux/fuse.h, Linux 6.12 (protocol 7.41); later minor versions only add to it.
  */
+
 /** Version of the protocol in these tables. */
 export const FUSE_VERSION = { MAJOR: 7, MINOR: 41 } as const;
 

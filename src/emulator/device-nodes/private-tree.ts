@@ -46,7 +46,7 @@ export function enterPrivateTree(serve: ServeMount): void {
   try {
     const oldDev = hold('/dev');
     const devMounts = holdMountsBelow('/dev', hold);
-    // The tree covers /dev until the overlay is mounted: every machine has this folder, and descriptors keep its previous contents accessible.
+    // The tree is mounted on /dev, which every machine has, until the overlay is mounted there. Descriptors keep the previous contents accessible.
     mountDeviceTree('/dev', serve);
     const newDev = hold('/dev/dev');
     const nodes = readdirSync('/dev/dev').map((name) => ({

@@ -140,8 +140,8 @@ export class Supervisor {
   }
 
   /**
-   * Whether the file is an attribute of a card, which cannot be mapped, like files of sysfs and debugfs. This process would wait for itself if it accessed
-   * such memory of the program. The program sees attributes in the file system of this process, or in overlays of it with other device numbers.
+   * Whether the file is an attribute of a card. Like files of sysfs and debugfs, it must not be mapped: this process serves the file, and would wait for
+   * itself if it accessed the mapping. Overlays of the served file system have other device numbers, so the path is compared too.
    */
   #isAttribute(fileSystem: string): boolean {
     if (this.#served.fileSystems.has(fileSystem)) return true;
@@ -271,7 +271,7 @@ function deviceNumber(major: number, minor: number): number {
 }
 
 /**
- * The seccomp filter for programs with emulated device nodes: the system calls that their supervisor (supervisor.ts) handles.
+ * The rest of this file: the seccomp filter for programs with emulated device nodes, which selects the system calls that their supervisor handles.
  *
  * | Call | Why |
  * | --- | --- |

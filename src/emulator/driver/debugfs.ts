@@ -255,17 +255,15 @@ function onNumber(value: bigint | number, action: (value: bigint) => unknown): n
   return typeof result === 'number' ? result : 0;
 }
 
-/**
- * Access to device memory and registers by card addresses, for debugfs.
- *
- * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12.
- */
-
 const BITS_32 = 32n;
 /** Bytes per step of a copy. */
 const COPY_BYTES = 32_768;
 
-/** Device memory and registers as the driver accesses them: by card addresses, including physical ones. */
+/**
+ * Device memory and registers as the driver accesses them: by card addresses, including physical ones.
+ *
+ * Source: drivers/accel/habanalabs/common/debugfs.c, Linux 6.12.
+ */
 class DeviceWindow {
   readonly #device: GaudiDevice;
   readonly #physicalBase: bigint;

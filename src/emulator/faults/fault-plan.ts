@@ -118,7 +118,7 @@ export class FaultPlan {
   readonly #onRelease: () => void;
   #pending: Pending[] = [];
   readonly #fired: PlannedFault[] = [];
-  /** Submissions that are withheld, and hang, for ever. */
+  /** Submissions that a fault withholds or makes hang without a time limit. */
   #held: { readonly submission: HeldSubmission; readonly seq: number; readonly letGo: () => void }[] = [];
 
   /** @param onRelease called when a withheld submission may continue */
@@ -230,8 +230,6 @@ export class FaultPlan {
   }
 }
 
-/** Parser for faults from untrusted data, such as a message of another process: checks every field. */
-
 type Fields = Readonly<Record<string, unknown>>;
 
 const IOCTLS = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'] as const;
@@ -259,7 +257,7 @@ const PORT_MAX = 63;
 const MINOR_MAX = 255;
 
 /**
- * Parses a fault.
+ * Parses a fault from untrusted data, such as a message of another process: checks every field.
  * @throws UcxError ERR_INVALID_PARAM that names the field
  */
 export function readFault(value: unknown): Fault {

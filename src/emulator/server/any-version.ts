@@ -54,7 +54,7 @@ export function endServer(socketPath: string): number | undefined {
   try {
     if (query(connection, 'shutdown') !== undefined) connection.awaitEnd();
     else {
-      // The connection above was closed by the server; this one closes when the process ends, unless it was just killed.
+      // The server has closed the connection above. This one closes when its process ends; it is undefined if the process was killed meanwhile.
       const watch = connectToEnd(socketPath);
       if (watch === undefined) return serverPid;
       process.kill(serverPid, 'SIGTERM');

@@ -8,6 +8,7 @@ import {
   close as closeFd,
   connectUnix,
   Errno,
+  errnoName,
   isProcessStopped,
   isProcessTraced,
   isSyscallError,
@@ -95,7 +96,8 @@ export class ServerConnection {
     this.serverPid = pid;
     const isStopped = (): boolean => isProcessStopped(pid) || isProcessTraced(pid);
     this.#watch = new ServerWatch({ clock: systemClock, isStopped });
-    if (uid !== userId()) throw rejected(path, `the server belongs to user ${uid}`);
+    if (uid !== userId())
+      throw rejected(path, `it serves only user ${uid}: start your own by gaudi-ucx node up --socket <path>`);
   }
 
   /** False once the server has ended or the connection is closed: no more replies arrive. */
@@ -138,7 +140,12 @@ export class ServerConnection {
   awaitEnd(): void {
     const deadlineNs = systemClock.nowNs() + END_NS;
     while (this.checkWaiting()) {
-      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server did not end in time');
+      if (systemClock.nowNs() >= deadlineNs) {
+        const { serverPid } = this;
+        throw this.#broken(
+          `process ${serverPid} has not ended within ${END_NS / 1e9} s: end it by kill -KILL ${serverPid}`,
+        );
+      }
       pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
     }
     // It has confirmed the request to end.
@@ -267,7 +274,7 @@ export class ServerConnection {
       }
       // The kernel drops descriptors beyond the limit of this process.
       if (received === -Errno.EMSGSIZE) throw new SyscallError('recvmsg', Errno.EMFILE, 'the descriptor in a reply');
-      if (received < 0) throw this.#broken(`recvmsg ${received}`);
+      if (received < 0) throw this.#broken(`recvmsg failed with ${errnoName(-received)}`);
       if (received === 1) {
         this.#onSettled();
         continue;

@@ -1,6 +1,6 @@
 /**
  * Dma-bufs of a node server for RDMA devices in its clients. Client: maps the memory of the cards until the server withdraws it or ends; like a real NIC,
- * it accesses device memory without the engines of the card. Server: keeps the dma-bufs that a client uses open. When memory is gone, it sets a mark that
+ * it accesses device memory without the engines of the card. Server: keeps open the dma-bufs that a client uses. When memory is gone, it sets a mark that
  * the client checks, because the client moves the bytes itself.
  */
 
@@ -256,11 +256,12 @@ export class ServedDmabufs {
 }
 
 /**
- * Layout of the shared page in which a node server marks dma-bufs of a client as withdrawn.
+ * The rest of this file: layout of the shared page in which a node server marks dma-bufs of a client as withdrawn.
  *
  * The client sets {@link MOVING} before it reads the state of an attachment, and clears it after the copy; the server stores the state before it reads
  * {@link MOVING}. So no copy starts after the server has read 0 there. Offsets are in 32-bit words.
  */
+
 /** 1 while the client copies bytes of an attachment. */
 export const MOVING = 0;
 /** Limit of attachments per client; the next one fails with ENOMEM. Word n, from 1, is the state of attachment n. */

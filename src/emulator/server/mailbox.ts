@@ -25,7 +25,7 @@ export const NODE_PROTOCOL_VERSION = 8;
 
 /** Maximum number of words of an argument block that are transferred: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;
-/** Minimum number of words that are transferred, if the block has as many: the arguments and the chunk behind them. Also the maximum for a wait. */
+/** Minimum number of words that are transferred, if the block has as many: the arguments and the chunk behind them. Slots for waits have space for no more. */
 export const BLOCK_WORDS_MIN = 32;
 /** Limit of pending non-blocking calls per file; the next one returns EAGAIN. A power of two. */
 export const ASYNC_SLOTS = 4096;

@@ -51,7 +51,7 @@ import {
 } from './mailbox.ts';
 import type { Message } from './message.ts';
 
-/** Polls of the reply word between two yields of the processor, which the server may need, and two readings of the clock. */
+/** Number of polls of the reply word before the thread reads the clock and yields the processor, which the server may need. */
 const LOOKS_PER_ROUND = 100;
 /** Time that a call polls before it sleeps: about the cost of waking this thread. */
 const SPIN_NS = 50_000;

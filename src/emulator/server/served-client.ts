@@ -258,8 +258,9 @@ export class ServedClient {
       this.drop();
       return;
     }
-    // The socket is full only if the client does not read its replies.
-    if (sent < 0 && !this.#isDropped) throw new ProtocolError(`cannot send a reply: errno ${-sent}`);
+    if (sent < 0 && !this.#isDropped) {
+      throw new ProtocolError(`cannot send a reply (${errnoName(-sent)}): the client does not read its replies`);
+    }
   }
 
   #answer(message: Message, fd: number): ServedReply {
@@ -329,7 +330,9 @@ export class ServedClient {
     const address = integerField(message, 'address', ADDRESS_MAX);
     const copied = copyFromProcess(this.pid, address, scratch.address, 4);
     if (copied !== 4) {
-      const reason = `cannot read memory of process ${this.pid} (errno ${-copied}): see "ptrace access mode" in ptrace(2)`;
+      const what = `cannot read memory of process ${this.pid} (${errnoName(-copied)})`;
+      const remedy = 'kernel.yama.ptrace_scope must be at most 1, or the server needs CAP_SYS_PTRACE';
+      const reason = `${what}: both must be in one pid namespace, and ${remedy}; see "ptrace access mode" in ptrace(2)`;
       return { fields: { access: false, reason } };
     }
     if (scratch.words[0] !== integerField(message, 'value', UINT32_MAX)) {

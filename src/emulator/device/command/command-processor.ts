@@ -358,14 +358,13 @@ function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): Pe
   return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
 }
 
-/** The words of the current packet: in a window of its memory, or in a small copy without a window or if the packet spans two memories. */
-
 /** Bytes of the longest packet. */
 const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
 
 /** Bytes that one system call reads ahead from the memory of another process: all packets of most command buffers. */
 const AHEAD_BYTES = 4096;
 
+/** The words of the current packet: in a window of its memory, or in a small copy if the memory has no window or the packet spans two memories. */
 class PacketFetch {
   /** The words of the packet, from {@link index} on; words beyond the fetched bytes do not belong to it. */
   words: Int32Array;

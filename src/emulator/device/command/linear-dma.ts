@@ -181,7 +181,7 @@ export class LinearDma {
     return Math.min(available, map.available);
   }
 
-  /** The pattern in the source words, from byte `phase` of it on: its halves. */
+  /** The two halves of the pattern in the source words, rotated so that it begins with its byte `phase`. */
   #patternAt(words: Int32Array, index: number, phase: number): Pattern {
     const pattern = this.#pattern;
     pattern.low = words[index + 2]!;
@@ -202,18 +202,11 @@ export class LinearDma {
   }
 }
 
-/**
- * LIN_DMA of gaudi2 that reverses the bytes of every element. Elements may span translations, so it reads slices, swaps them and writes them, in the
- * thread of the command processor.
- *
- * Source: endian_swap of packet_lin_dma, gaudi2_packets.h, Linux 6.12. Bytes after the last whole element are copied unchanged (inferred).
- */
-
 /** Bytes of a slice, a multiple of every element size; units of the work budget that a slice takes. */
 const SLICE_BYTES = 65_536;
 const SLICE_UNITS = 128;
 
-/** Connections of the transfers. */
+/** Parts of the card that {@link SwappedDma} uses. */
 export interface SwappedDmaOptions {
   readonly access: EngineAccess;
   readonly linearDma: LinearDma;
@@ -221,7 +214,12 @@ export interface SwappedDmaOptions {
   readonly traffic: CardTraffic;
 }
 
-/** Executes such transfers. One per card. */
+/**
+ * LIN_DMA of gaudi2 that reverses the bytes of every element; one per card. Elements may span translations, so it reads slices, swaps them and writes
+ * them, in the thread of the command processor.
+ *
+ * Source: endian_swap of packet_lin_dma, gaudi2_packets.h, Linux 6.12. Bytes after the last whole element are copied unchanged (inferred).
+ */
 export class SwappedDma {
   readonly #options: SwappedDmaOptions;
   #scratch: ScratchBlock | undefined;

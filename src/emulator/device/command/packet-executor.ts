@@ -308,8 +308,8 @@ export class PacketExecutor {
   }
 
   /**
-   * Executes the scalars: the packet in the upper two, or the packet that starts in the lower two and has two or four words. After a packet of two
-   * words, the packet in the upper two is executed, unless they are 0 (inferred).
+   * Executes the four scalars as packets. If `isUpper`, executes the packet in scalars 2 and 3. Otherwise executes the packet that starts in scalar 0;
+   * if that packet has only two words, also the one in scalars 2 and 3, unless both are 0 (inferred).
    */
   #executeScalars(stream: Stream, job: Job, isUpper: boolean): PacketOutcome {
     const { cp } = stream;

@@ -31,7 +31,7 @@ export class EngineAccess {
   }
 
   /**
-   * Decodes the address to read, given as 32-bit halves plus `bytes`, which must be memory; reports a fault otherwise.
+   * Decodes the address to read: the 32-bit halves, plus `bytes`. If it is not memory, reports a fault.
    * @returns whether {@link map} holds memory
    */
   reach(stream: Stream, high: number, low: number, bytes: number): boolean {

@@ -203,7 +203,7 @@ class Arbiter {
     if (this.#holder === stream) this.#holder = undefined;
   }
 
-  /** Ends the quiet period: grants a free arbiter to the best request. Returns true if it was granted. */
+  /** Called when no stream can continue: grants a free arbiter to the best request. Returns true if it was granted. */
   grant(): boolean {
     if (this.#holder !== undefined || this.#requests.length === 0) return false;
     const best = this.#requests.reduce((left, right) => (right.priority > left.priority ? right : left));

@@ -190,7 +190,7 @@ export class ErrorRecords implements FaultListener {
     this.#firmwareError = undefined;
   }
 
-  /** The drivers record the direction, and gaudi2 also the fabric; only this function records RAZWIs, like hl_handle_razwi. */
+  /** Like hl_handle_razwi: records a read or a write, for gaudi2 as one over the high-bandwidth bus (HBW). */
   #recordRazwi(stream: Stream, address: bigint, writes: boolean): void {
     const direction = writes ? HL_RAZWI.WRITE : HL_RAZWI.READ;
     const flags = this.#isGaudi ? direction : direction | HL_RAZWI.HBW;
@@ -219,7 +219,6 @@ export class ErrorRecords implements FaultListener {
   }
 }
 
-/** A mapping in the address space of a card. */
 /** One mapping of a context, for INFO USER_MAPPINGS and fault records. */
 export interface UserMapping {
   /** Device virtual address. */

@@ -21,7 +21,7 @@ const CLOCK_MHZ: Readonly<Record<AsicName, { readonly idle: number; readonly max
 /** Power limits in microwatts: those of the OAM cards of each generation. */
 const MAX_POWER_UW: Readonly<Record<AsicName, number>> = { gaudi: 350e6, gaudi2: 600e6, gaudi3: 900e6 };
 
-/** The limits of one card. Firmware ignores values above those of the hardware, which the driver does not report: the previous value remains. */
+/** The limits of one card. Firmware ignores a value above the limit of the hardware: the previous value remains, and the driver reports no error. */
 export class CardLimits {
   readonly #asic: AsicName;
   #maxClockMhz: number;
@@ -55,12 +55,7 @@ export class CardLimits {
   }
 }
 
-/**
- * The sensors of a card as hwmon files, by name. The values are constants, those of an idle card.
- *
- * Source: drivers/accel/habanalabs/common/hwmon.c, Linux 6.12: hl_is_visible has the modes, hl_read and hl_write the attributes.
- */
-
+/** A sensor attribute of a card as a hwmon file. */
 export interface SensorFile {
   readonly name: string;
   /** Omitted for a write-only file. Returns undefined while the card does not work: ENODEV. */
@@ -89,7 +84,10 @@ interface SensorValue {
 }
 
 /**
- * The sensor files of a card, with their state. hwmon itself provides the device name, which is that of the card (hl_hwmon_init).
+ * The sensor files of a card, with their state. The values are constants, those of an idle card. hwmon itself provides the device name, which is that of
+ * the card (hl_hwmon_init).
+ *
+ * Source: drivers/accel/habanalabs/common/hwmon.c, Linux 6.12: hl_is_visible has the modes, hl_read and hl_write the attributes.
  * @param isOperational whether the firmware of the card replies
  */
 export function sensorFiles({ name, cardName }: AsicProfile, isOperational: () => boolean): readonly SensorFile[] {
@@ -146,13 +144,6 @@ function valuesOf(sensor: string, value: number): readonly SensorValue[] {
   ];
 }
 
-/**
- * Hardware events that the firmware reports, of which programs can raise some to inject errors. card.ts handles them.
- *
- * Source: mmGIC_DISTRIBUTOR__5_GICD_SETSPI_NSR of include/gaudi/asic_reg/gaudi_regs.h, gaudi_async_events.h and gaudi_handle_eqe of gaudi.c; for gaudi2,
- * the fields gic_host_* of the dynamic registers of its firmware (gaudi2.c), Linux 6.12. hl-thunk injects events only into gaudi.
- */
-
 /** How a program can make the hardware of a generation report an event. */
 export type EventInjection =
   /** By writing the number of the event to this register, an offset from CFG_BASE. */
@@ -162,6 +153,12 @@ export type EventInjection =
 
 const DYNAMIC = 'the firmware reports the event register to its driver at run time, and no public header names it';
 
+/**
+ * How programs raise hardware events, which the firmware reports, to inject errors. card.ts handles the events.
+ *
+ * Source: mmGIC_DISTRIBUTOR__5_GICD_SETSPI_NSR of include/gaudi/asic_reg/gaudi_regs.h, gaudi_async_events.h and gaudi_handle_eqe of gaudi.c; for gaudi2,
+ * the fields gic_host_* of the dynamic registers of its firmware (gaudi2.c), Linux 6.12. hl-thunk injects events only into gaudi.
+ */
 export const EVENT_INJECTION: Readonly<Record<AsicName, EventInjection>> = {
   gaudi: { register: 0x80_0040n },
   gaudi2: { reason: DYNAMIC },

@@ -31,7 +31,7 @@ export function argumentWords(request: number): number {
   return (ioctlSize(request) + 3) >>> 2;
 }
 
-/** Number of whole argument words in the size of a request number: the driver has zeros in place of the others. */
+/** Number of whole words that the size in a request number covers; the driver reads zeros beyond them. */
 export function givenWords(request: number): number {
   return ioctlSize(request) >>> 2;
 }

@@ -28,7 +28,7 @@ export function writeU64(words: Uint32Array, word: number, value: bigint): void 
 }
 
 /**
- * Numbers in strings that programs write to sysfs and debugfs files, parsed as the kernel does.
+ * The rest of this file: numbers in strings that programs write to sysfs and debugfs files, parsed as the kernel does.
  *
  * Source: kstrtoull and kstrtoll of lib/kstrtox.c, Linux 6.12.
  */

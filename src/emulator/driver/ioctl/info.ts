@@ -35,8 +35,6 @@ import { EVENT_OPS } from './info-events.ts';
 import { always, encode, type InfoOp, type InfoOps, type InfoRequest, operational, withoutData } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
 
-/** INFO ops for constants of the ASIC and the board. */
-
 /** Upper bound of the DRAM size that a device without DRAM reports (struct hl_info_hw_ip_info). */
 const DRAM_BYTES_MIN = 4096n;
 
@@ -119,6 +117,7 @@ function pllFrequency({ card, words }: InfoRequest): Uint8Array | number {
   return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
 }
 
+/** INFO ops for constants of the ASIC and the board. */
 const HARDWARE_OPS: InfoOps = [
   [HL_INFO_OP.HW_IP_INFO, always(hwIpInfo)],
   [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],

@@ -293,6 +293,9 @@ function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, h
   return 0;
 }
 
+/** Engine ids exist for six TPCs of dcore 0, not for the seventh. */
+const NAMED_TPCS = 6;
+
 /**
  * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halts and runs the cores of the engines; stalls and resumes engines of gaudi2.
  *
@@ -300,10 +303,6 @@ function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, h
  * stopped; TPCs have no kernels to stall. Source: drivers/accel/habanalabs/common/command_submission.c (cs_ioctl_engine_cores, cs_ioctl_engines) and
  * gaudi2/gaudi2.c (gaudi2_set_engines), Linux 6.12.
  */
-
-/** Engine ids exist for six TPCs of dcore 0, not for the seventh. */
-const NAMED_TPCS = 6;
-
 function engineCommandIoctl(context: Context, block: ArgumentBlock, flags: number): number {
   const errno = runCommand(context, block, (flags & HL_CS_FLAGS.ENGINE_CORE_COMMAND) !== 0);
   return errno === 0 ? acceptNothing(block) : reject(block, errno);

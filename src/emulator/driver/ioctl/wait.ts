@@ -102,7 +102,7 @@ function fenceError(state: SubmissionState): number {
   return state === SubmissionState.ABORTED ? -Errno.EIO : 0;
 }
 
-/** The result for a submission outside the window, which is complete. Its timestamp, if any, is returned once. */
+/** The result for a submission before the last max_pending_cs ones, which is complete. Its timestamp, if any, is returned once. */
 function resultFromStore(context: Context, block: ArgumentBlock, seq: number): number {
   const outcome = context.submissions.takeOutcome(seq);
   writeStatus(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
@@ -159,7 +159,7 @@ function isWoken({ submissions }: Context, sequences: readonly number[]): boolea
   });
 }
 
-/** The timestamps of the complete submissions; 0 for one without a timestamp or outside the window. */
+/** The timestamps of the complete submissions; 0 for one without a timestamp, and for those before the last max_pending_cs ones. */
 function stampsOf(context: Context, sequences: readonly number[]): number[] {
   return sequences
     .map((seq) => context.submissions.find(seq))
@@ -190,7 +190,7 @@ function pollFences({ submissions }: Context, sequences: readonly number[]): num
   let map = 0;
   for (const [index, seq] of sequences.entries()) {
     const submission = submissions.find(seq);
-    // A submission outside the window is complete.
+    // A submission before the last max_pending_cs ones is complete.
     const state = submission === undefined ? SubmissionState.COMPLETED : submissions.poll(submission);
     const error = fenceError(state);
     if (error !== 0) return error;

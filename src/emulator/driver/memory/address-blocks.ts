@@ -124,14 +124,16 @@ export class VaSpace {
   }
 }
 
-/** Handle numbers as the idr of the kernel allocates them: the smallest free one, from 1. */
 /** Levels of the bitmap: 32^4 numbers exceed the driver's limits of buffers and blocks. */
 const LEVELS = 4;
 const NUMBERS_MAX = 32 ** LEVELS;
 
-/** The numbers of one table. Calls take constant time. */
+/** The handle numbers of one table, allocated as by the idr of the kernel: the smallest free one, from 1. Calls take constant time. */
 export class HandleIds {
-  /** The bitmap words of each level, lowest level first. There a bit marks a freed number; in higher levels, a word of the level below with a set bit. */
+  /**
+   * The bitmap words of each level, lowest level first. In the lowest level a bit marks a freed number; in a higher level, a word of the level below that
+   * is not 0.
+   */
   readonly #levels: number[][] = Array.from({ length: LEVELS }, () => []);
   #next = 1;
 

@@ -284,12 +284,10 @@ function roundUp(byteLength: number): number {
   return Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE;
 }
 
-/** Device addresses of the driver's command buffers (CB CREATE with MAP). */
-
 /** Range of device addresses that a context reserves for command buffers (CB_VA_POOL_SIZE). */
 const POOL_BYTES = 4 * 2 ** 30;
 
-/** Device addresses of mapped command buffers. The pool is allocated from the host range when the first buffer is mapped. */
+/** Device addresses of the driver's mapped command buffers (CB CREATE with MAP). The pool is allocated from the host range when the first buffer is mapped. */
 export class CommandBufferVa {
   readonly #range: VaRange;
   #pool: RangeAllocator | undefined;

@@ -128,11 +128,6 @@ function mapsOf(pid: number): readonly string[] {
   }
 }
 
-/**
- * The memory of all driver buffers of a context: one file, which the driver maps in windows, so that a buffer needs neither a descriptor nor a mapping.
- * See buffer-table.ts for handles.
- */
-
 /** Pages of the file: a buffer id is the number of its first page in an mmap file, and ids are 32-bit. */
 const PAGES_MAX = 2 ** 32;
 /** Pages per window: 4 MiB, twice the largest command buffer. A larger buffer has a separate window. */
@@ -175,6 +170,10 @@ export interface BufferRange {
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
+/**
+ * The memory of all driver buffers of a context: one file, which the driver maps in windows, so that a buffer needs neither a descriptor nor a mapping.
+ * See buffer-table.ts for handles.
+ */
 export class BufferPages {
   readonly #mmapFile: MmapFile | undefined;
   readonly #pages: RangeAllocator = new RangeAllocator(PAGES_MAX);

@@ -73,7 +73,7 @@ export class SignalQueue {
     return this.#next + count >= SOB_VALUE_END;
   }
 
-  /** Whether the other sync object has no references, without which the driver does not switch. */
+  /** Whether the other sync object has no references any more: until then the driver does not switch to it. */
   get canSwitch(): boolean {
     return this.other.references === 0;
   }
@@ -110,8 +110,6 @@ export class SignalQueue {
   }
 }
 
-/** Command buffers that the driver writes for signals and waits; see sync-stream.ts for their sequence. */
-
 /** Value of a write that adds 1 to a sync object. */
 const SOB_INCREMENT = 0x8000_0001;
 /** The fence counter that the driver uses. */
@@ -120,7 +118,10 @@ const GROUP_SOBS = 8;
 const ARM_TARGET_SHIFT = 17;
 const CONFIG_MSB_SID_SHIFT = 16;
 
-/** Encodes signal and wait packets of one ASIC. The driver uses the sync objects of the first sync manager. */
+/**
+ * Encodes the command buffers that the driver writes for signals and waits of one ASIC, with sync objects of the first sync manager. See sync-stream.ts for
+ * their sequence.
+ */
 export class SignalPackets {
   readonly #profile: AsicProfile;
 

@@ -199,13 +199,13 @@ export class SubmissionTable {
     return slot;
   }
 
-  /** The submission, if it is among the last max-pending ones. */
+  /** The submission, if it is among the last max_pending_cs ones. */
   find(seq: number): Submission | undefined {
     const slot = this.#slots[seq & this.#mask];
     return slot !== undefined && slot.seq === seq && slot.state !== SubmissionState.FREE ? slot : undefined;
   }
 
-  /** Removes and returns the outcome of a submission that has left the window: each can be read once. */
+  /** Removes and returns the outcome of a submission before the last max_pending_cs ones: each can be read once. */
   takeOutcome(seq: number): StoredOutcome | undefined {
     const outcome = this.#outcomes.get(seq);
     this.#outcomes.delete(seq);
@@ -269,7 +269,7 @@ export class SubmissionTable {
       this.#leftJobs.push(
         ...submission.jobs.filter((_, i) => i < submission.jobCount && submission.streams[i]!.tracked),
       );
-      // The jobs of a submission that cannot complete may all be done.
+      // It cannot complete, although its jobs may all be done: a job that never ends stands for it.
       if (submission.withheld || submission.staged?.closed === false) this.#leftJobs.push(new Job());
     }
     this.abort(undefined);
@@ -314,13 +314,12 @@ export class SubmissionTable {
   }
 }
 
+const NS_PER_S = 1e9;
+
 /**
  * Time-out of the oldest incomplete submission of a card (the TDR of the driver). Time counts only for the oldest submission, from when it is found to be
  * the oldest. The card handles the expiry.
  */
-
-const NS_PER_S = 1e9;
-
 export class TimeoutWatch {
   readonly #clock: Clock;
   readonly #onTimer: () => void;
@@ -394,8 +393,6 @@ export class TimeoutWatch {
   }
 }
 
-/** The checked chunks of the current submission: command buffers and streams. Reused, so that a submission allocates nothing. */
-
 /** A checked chunk: command buffer and stream. Reused by later submissions. */
 export class CheckedChunk {
   stream: Stream;
@@ -410,6 +407,7 @@ export class CheckedChunk {
   }
 }
 
+/** The checked chunks of the current submission. Reused, so that a submission allocates nothing. */
 export class ChunkList {
   readonly items: CheckedChunk[] = [];
   length = 0;

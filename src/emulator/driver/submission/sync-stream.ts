@@ -223,7 +223,7 @@ export class SyncStream {
     return true;
   }
 
-  /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the window is full. */
+  /** Opens a submission, which keeps its sequence number if it is rejected; undefined while the one max_pending_cs before it is pending. */
   #open({ flags, timeoutSeconds }: SubmitOptions): Submission | undefined {
     const { submissions, counters, card } = this.#context;
     submissions.pollAll();
