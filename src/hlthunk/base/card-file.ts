@@ -34,6 +34,7 @@ import {
   invalidArgument,
   ioctlError,
   MALFUNCTION_TEXT,
+  REOPEN_TEXT,
 } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
@@ -133,7 +134,7 @@ export class CardFile {
    * then the driver still accepts submissions (hl_device_cond_reset, Linux 6.12).
    */
   markReset(): void {
-    this.#resetReason ??= 'the driver resets the card: its memory is lost until the card is closed and opened again';
+    this.#resetReason ??= `the driver resets the card, so the contents of its memory are lost: ${REOPEN_TEXT}`;
   }
 
   /**
@@ -159,8 +160,8 @@ export class CardFile {
   whyBusy(): string {
     const status = this.#deviceStatus();
     if (status === HL_DEVICE_STATUS.MALFUNCTION) return MALFUNCTION_TEXT;
-    if (status !== HL_DEVICE_STATUS.OPERATIONAL) return 'the card is in reset';
-    return 'the card works again, but was reset or failed after this process had opened it: close it and open it again';
+    if (status !== HL_DEVICE_STATUS.OPERATIONAL) return 'the card is in reset (10 to 30 s on a real gaudi)';
+    return 'the card works again, but was reset or failed after this process had opened it';
   }
 
   /**

@@ -58,6 +58,9 @@ const TEXT: Readonly<Record<GaudiErrorCode, string>> = {
 
 /** The reason for a card that has failed permanently. */
 export const MALFUNCTION_TEXT = 'the card has failed (malfunction): reload its driver or restart the server';
+/** The remedy for a card that was reset or has failed while it was open. */
+export const REOPEN_TEXT =
+  'close the context and create a new one, or with hl-thunk close the device and open it again';
 
 const STATUS: Readonly<Record<GaudiErrorCode, Status>> = {
   ERR_GAUDI_DEVICE_NOT_FOUND: Status.NO_DEVICE,

@@ -168,7 +168,7 @@ export function waitForMultiCs(target: CardTarget, sequences: readonly bigint[],
   if (!Array.isArray(sequences)) throw invalidArgument('sequences', 'must be an array', sequences);
   const count = sequences.length;
   if (count < 1 || count > HL_WAIT_MULTI_CS_LIST_MAX_LEN) {
-    throw invalidArgument('sequences', `must be 1 to ${HL_WAIT_MULTI_CS_LIST_MAX_LEN}`, count);
+    throw invalidArgument('sequences', `must have 1 to ${HL_WAIT_MULTI_CS_LIST_MAX_LEN} entries`, count);
   }
   for (const seq of sequences) checkWord64('sequences', seq);
   const block = allocateScratch(HL_WAIT_CS_ARGS.size + count * 8);

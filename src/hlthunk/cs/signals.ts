@@ -34,7 +34,10 @@ export interface SignalSubmission {
   readonly seq: bigint;
   /** Offset of the sync object from the base of the card's registers. For the last value of a sync object, the driver reports the next one. */
   readonly sobBaseAddrOffset: number;
-  /** Value of that sync object after the signal, as reported by the driver: 1 for the first signal, 0 if the next sync object is reported. */
+  /**
+   * In spite of its name, which is that of the driver, the value of the sync object after the signal: 1 for the first signal, 0 if the next sync object is
+   * reported.
+   */
   readonly sobCountBeforeSubmission: number;
 }
 

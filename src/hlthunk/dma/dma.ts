@@ -447,8 +447,6 @@ function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void
   }
 }
 
-/* The hardware queues for DMA, by direction and generation of the card. */
-
 /** Queue ids by direction. */
 interface DmaRoutes {
   readonly hostToDevice: number;
@@ -456,6 +454,7 @@ interface DmaRoutes {
   readonly deviceToDevice: number;
 }
 
+/** The hardware queues for DMA. */
 const DMA_ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
   // The driver does not track the completion of the HBM channels of gaudi, whose queues are internal: stream 1 of the PCI channel is used instead.
   gaudi: {

@@ -44,7 +44,9 @@ describe('the error of a transfer', () => {
     expect(failed({ isLost: false }).message).toMatch(
       /rejected its submission with EIO .*later transfers are not affected/,
     );
-    expect(failed().message).toMatch(/accepts no more transfers: close its context and create a new one$/);
+    expect(failed().message).toMatch(
+      /accepts no more transfers: close the context and create a new one, or with hl-thunk .* open it again$/,
+    );
     expect(failed({ errno: Errno.EBUSY }).message).toMatch(/another process resets it; this device/);
     expect(failed({}, { unusableReason: () => 'it has no power' }).message).toMatch(/: it has no power$/);
     expect(failed({}, { lostReason: 'removed' }).message).toMatch(/: removed$/);

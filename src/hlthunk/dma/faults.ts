@@ -12,7 +12,7 @@ import type { UcxError } from '../../ucs/type/error.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { errnoMeaning, GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { errnoMeaning, GaudiErrorCode, gaudiError, REOPEN_TEXT } from '../base/gaudi-error.ts';
 import type { DeviceFault } from '../info/events.ts';
 import type { DmaRequest } from './request.ts';
 
@@ -93,8 +93,6 @@ function touchesPage(request: DmaRequest, address: bigint): boolean {
   return sides(request).some((side) => (side & PAGE_MASK) <= page && page <= ((side + last) & PAGE_MASK));
 }
 
-/* The error for a failed transfer: code by the status, and the reason, if known. Cold. */
-
 /** Known facts about the failure of a transfer. */
 export interface DmaFailure {
   readonly status: Status;
@@ -124,7 +122,7 @@ function reasonOf(card: CardFile, { errno, isLost }: DmaFailure): string {
   const unusable = card.unusableReason();
   if (unusable !== undefined) return unusable;
   const why = errno === Errno.EBUSY ? card.whyBusy() : errnoMeaning(errno);
-  return `${why}; this device accepts no more transfers: close its context and create a new one`;
+  return `${why}; this device accepts no more transfers: ${REOPEN_TEXT}`;
 }
 
 function codeOf(status: Status): GaudiErrorCode {

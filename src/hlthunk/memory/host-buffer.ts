@@ -39,9 +39,8 @@ export class HostBuffer implements Disposable {
     if (this.freed) return;
     if (isPinned(this.address, this.byteLength)) {
       const address = `0x${this.address.toString(16)}`;
-      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `free: the host buffer at ${address} is mapped into a card`, {
-        address,
-      });
+      const message = `free: the host buffer at ${address} is mapped into a card: unmap it first, or close the card`;
+      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, message, { address });
     }
     this.#memory.close();
   }

@@ -51,7 +51,10 @@ export interface ReceivedHandle extends HandleMessage {
 
 /** Options of {@link sendHandle} and {@link receiveHandle}. */
 export interface HandleTransferOptions {
-  /** Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError, whose name is then that of the reason, TimeoutError. Default: no limit. */
+  /**
+   * Ends the wait, for example `AbortSignal.timeout(5000)`: the promise rejects with an AbortError, whose `name` is `TimeoutError` after a time-out.
+   * Default: no limit.
+   */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -91,7 +94,11 @@ export async function sendHandle(
       const received = socket.recvmsg(answer, fds);
       for (const each of fds) closeFd(each);
       if (received === -Errno.EAGAIN) return undefined;
-      if (received <= 0 || answer[0] !== VERSION) throw failed(`the process at ${path} did not accept the descriptor`);
+      if (received <= 0 || answer[0] !== VERSION) {
+        const reason = 'it has received another one, has ended, or has another version of this library';
+        const remedy = 'call receiveHandle there once for each descriptor';
+        throw failed(`the process at ${path} did not accept the descriptor: ${reason}; ${remedy}`);
+      }
       return true;
     });
   } finally {

@@ -27,7 +27,8 @@ const PEER = join(import.meta.dirname, '../../fixtures/programs/ipc-peer-program
 const MEBIBYTE = 2 ** 20;
 /** Inside a command buffer, at its limit, and by registered memory. */
 const LENGTHS = [16, 1024, 4096, 8192, MEBIBYTE];
-const RESET = /the driver resets the card: its memory is lost until the card is closed and opened again/;
+const RESET =
+  /the driver resets the card, so the contents of its memory are lost: close the context and create a new one/;
 
 /** A node that can inject faults, and how it ends. */
 interface Machine {

@@ -80,7 +80,7 @@ describe.each(['native', 'libucx'] as const)('engine %s', (engine) => {
     node.inject(0, { kind: 'recover' });
     const { message } = await failureOf(put);
     expect(message).toContain('the card works again, but was reset or failed after this process had opened it');
-    expect(message).toContain('close its context and create a new one');
+    expect(message).toContain('close the context and create a new one');
     expect(message).not.toContain('in reset');
     expect(firstCard(context)).toEqual([{ name: 'gaudi0', reason: expect.stringContaining('works again') }]);
     context.memUnmap(hbm);
