@@ -2,8 +2,8 @@
  * The C library: declarations of the functions that sys/ calls. Internal to sys/. Arguments are unchecked: a wrong address is a SIGSEGV. The wrapping
  * modules repeat calls that a signal interrupts, so that callers of sys/ see EINTR only from {@link futex} and ioctl.
  *
- * Every pointer is an integer and every address a JavaScript Number: the fastest form (16 ns a call), nothing is allocated
- * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments used here (sound on x86-64).
+ * Pointers are integers, and addresses JavaScript Numbers: the fastest form (16 ns a call), without an allocation. So a failed
+ * `mmap` returns -1. Variadic functions are declared with the fixed arguments used here (sound on x86-64).
  * Binding is eager: 13 us per function, less than a millisecond for all, compared to 12 ms for loading koffi itself.
  */
 

@@ -22,7 +22,7 @@ import {
 /** The name contains the version of the layout. */
 const NAME = 'gaudi-ucx-mappings.1';
 const LINE = /^([0-9a-f]+)-\S+ rw-s .* \/memfd:gaudi-ucx-mappings\.1 /;
-/** Most entries; mappings beyond it are not released when their thread ends. */
+/** Maximum number of entries; mappings beyond it are not released when their thread ends. */
 const ENTRIES_MAX = 2 ** 16;
 const ENTRY_WORDS = 8;
 /** Word of the first entry, which is the header: number of entries ever used, including the header. */
@@ -205,9 +205,7 @@ export function forgetDescriptor(fd: number): void {
   if (noted.delete(fd)) removeHook(koffi.node.env, closeAddress, fd);
 }
 
-/* The only function that may close descriptors made by this folder. */
-
-/** Closes a descriptor. Returns as close(2): 0, or -1 with errno. */
+/** Closes a descriptor. Only this function may close descriptors made by this folder. Returns as close(2): 0, or -1 with errno. */
 export function closeDescriptor(fd: number): number {
   forgetDescriptor(fd);
   return closeCall(fd);

@@ -45,7 +45,7 @@ type KoffiPoll = ReturnType<typeof koffi.node.poll>;
 /** Callbacks by the address of the handle. The map also keeps koffi's handles alive, which garbage collection would close. */
 const polls = new Map<number, { readonly handle: KoffiPoll; readonly callback: () => void }>();
 
-/** A polled descriptor. No callback runs after `close()`, which frees the memory used by the others. */
+/** A polled descriptor. `close()` removes its callback, so that none runs afterwards, and closes the handle. */
 export class PollHandle {
   readonly #address: number;
   readonly #handle: KoffiPoll;

@@ -1,7 +1,7 @@
 /**
  * Shared mappings of files: as a real SharedArrayBuffer for worker threads, of hundreds of GiB without a view, and as shareable memory. Shareable memory is a
- * mapped and sealed memfd, found by address, that another process may also map, such as a service that often reads and writes memory of this process; the owner
- * decides whether to share it.
+ * mapped and sealed memfd, which is found by its address. Its owner can share it: another process, such as a service that often accesses memory of this
+ * process, then maps the file too.
  */
 
 import { invalidParam } from '../../ucs/type/error.ts';

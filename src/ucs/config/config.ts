@@ -45,7 +45,7 @@ export interface ConfigTable<V> {
   readonly subTables?: readonly ConfigSubTable<V>[] | undefined;
 }
 
-/** A table with fields for some of the properties of `V`. The compiler checks its own sub-tables against its own type. */
+/** A table with fields for some of the properties of `V`. Its sub-tables are checked where the table itself is defined. */
 export interface ConfigSubTable<V> {
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];

@@ -39,8 +39,8 @@ export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
 /** `all`, a list of names, or `^` and a list of excluded names. */
 export const allowListType: ConfigType<AllowList> = {
   syntax:
-    'all alone, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them, ' +
-    `each of at most ${ITEM_LENGTH_MAX} characters`,
+    'the word all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, ^ before the list to exclude its items, ' +
+    `each item of at most ${ITEM_LENGTH_MAX} characters`,
   parse(text) {
     const trimmed = text.trim();
     const deny = trimmed.startsWith('^');

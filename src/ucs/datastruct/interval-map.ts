@@ -15,7 +15,7 @@ export interface Interval<V> {
   readonly value: V;
 }
 
-/** Most entries in a chunk: moving half of them costs less than finding the chunk. */
+/** Maximum number of entries in a chunk: moving half of them costs less than finding the chunk. */
 const CHUNK_MAX = 256;
 /** Maps of fewer chunks have no table of recent finds: a search takes only a few steps. */
 const RECENT_CHUNKS_MIN = 4;

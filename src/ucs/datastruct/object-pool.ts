@@ -3,12 +3,12 @@
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** Most free objects that are kept for reuse; the garbage collector takes the others. */
+/** Maximum number of free objects that are kept for reuse; the garbage collector takes the others. */
 export const OBJECTS_KEPT_MAX = 4096;
 
 /** A pool of at most `capacity` objects of one shape; objects are created at first need, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
 export class ObjectPool<T> {
-  /** The most objects that can be in use at once. */
+  /** Maximum number of objects that can be in use at once. */
   readonly capacity: number;
   readonly #create: () => T;
   /** Free objects as a stack, because the last one put is most likely still in the processor's caches. */

@@ -3,7 +3,7 @@
 import { invalidParam } from '../type/error.ts';
 
 export class Ring<T> {
-  /** Most items in the ring: a power of two. */
+  /** Maximum number of items in the ring: a power of two. */
   readonly capacity: number;
   readonly #mask: number;
   readonly #items: (T | undefined)[];

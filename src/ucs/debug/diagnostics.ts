@@ -102,7 +102,7 @@ export const endpointFail: DiagnosticsChannel<EndpointChange> = channelOf('gaudi
 
 /**
  * Numbers of open objects of this thread that neither the kernel nor a memory map shows; leak checks compare them before and after. The code that opens an
- * object increments the number and the code that closes it decrements it, on paths that call a transport anyway.
+ * object increments the number, and the code that closes it decrements it. This costs little, because these paths call a transport too.
  */
 export const OPEN = {
   /** Unpacked remote keys that a connection, a team or a worker keeps for its own use. */

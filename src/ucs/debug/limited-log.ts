@@ -3,14 +3,14 @@
 import type { Clock } from '../sys/clock.ts';
 import { type Log, LogLevel } from './log.ts';
 
-/** Most warnings within {@link WINDOW_NS}; further ones are only counted. */
+/** Maximum number of warnings within {@link WINDOW_NS}; further ones are only counted. */
 export const WARNINGS_MAX = 10;
 /** Length of the time window. */
 export const WINDOW_NS = 10e9;
 
 /** Options of the limit. */
 export interface LimitedLogOptions {
-  /** Most lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
+  /** Maximum number of lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
   readonly linesMax?: number;
   /** Noun for the count of omitted lines. */
   readonly what?: string;

@@ -167,16 +167,12 @@ export function recordLine(level: LogLevel, component: string, message: string, 
   return `[${(nowMs / 1000).toFixed(6)}] ${SOURCE} ${component.padStart(COMPONENT_WIDTH)} UCX  ${name} ${message}\n`;
 }
 
-/*
- * Writes strings to standard output or standard error. If the stream is broken or full, the output is lost: output about the program must not end the program.
- */
-
 /** Number of pending writes by stream; the stream has the listener {@link ignore} while the number is above 0. */
 const writes = new WeakMap<Writable, number>();
 
 /**
- * Writes `text`. Node.js ends a program if a stream without a listener fails; only failures of these writes are ignored, those of the program's own writes are
- * not.
+ * Writes `text`. If the stream is broken or full, the output is lost: output about the program must not end the program. Node.js ends a program if a stream
+ * without a listener fails; only failures of these writes are ignored, those of the program's own writes are not.
  * @param stream process.stdout or process.stderr
  */
 export function writeStandard(stream: Writable, text: string): void {

@@ -21,7 +21,7 @@ export interface MemoryRange {
 }
 
 export interface MemoryTypeCacheLimits {
-  /** Most ranges; see {@link MemoryTypeCache.insert} for the behaviour at the bound. Default 2^20. */
+  /** Maximum number of ranges; see {@link MemoryTypeCache.insert} for the behaviour at the bound. Default 2^20. */
   readonly maxRanges?: number;
 }
 

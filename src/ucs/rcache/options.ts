@@ -37,11 +37,11 @@ export interface RcacheOptions<R extends object> {
   /** Name of the cache in statistics. Default `rcache`. */
   readonly name?: string;
   readonly registrar: Registrar<R>;
-  /** Most regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
+  /** Maximum number of regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
   readonly maxRegions?: number;
-  /** Most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
+  /** Maximum number of registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
   readonly maxSize?: number;
-  /** Most bytes of unmapped memory that stay registered until the next use of the cache; beyond it `defer` is called. Default Infinity. */
+  /** Maximum number of bytes of unmapped memory that stay registered until the next use of the cache; beyond it `defer` is called. Default Infinity. */
   readonly maxUnreleased?: number;
   /** Length in bytes up to which an ArrayBuffer is registered as a whole; of a longer one, only the used pages are registered. Default Infinity. */
   readonly wholeBytesMax?: number;

@@ -33,7 +33,7 @@ import {
   UnmapQueue,
 } from './region.ts';
 
-/** Most failed registrations of address ranges that are remembered; at the bound all are forgotten. */
+/** Maximum number of remembered failures to register an address range; at the bound all are forgotten. */
 const FAILURES_MAX = 1024;
 const ALL_ADDRESSES: MemoryLimits = { start: 0, end: 2 ** 47 };
 

@@ -7,7 +7,7 @@ import { IntervalMap } from '../datastruct/interval-map.ts';
 import type { LruEntry } from '../datastruct/lru-list.ts';
 import { Status } from '../type/status.ts';
 
-/** Permitted accesses to registered memory, as bits. A region serves requests for less. */
+/** Permitted accesses to registered memory, as bits. A region also serves requests that need only some of its accesses. */
 export const Protection = { READ: 0x1, WRITE: 0x2, READ_WRITE: 0x3 } as const;
 
 /** Parameters of a region. */
@@ -93,7 +93,7 @@ export class BufferRegions<R extends object> {
   }
 }
 
-/** Most disjoint ranges in the queue. */
+/** Maximum number of disjoint ranges in the queue. */
 export const UNMAP_RANGES_MAX = 1024;
 
 /**

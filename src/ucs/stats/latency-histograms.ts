@@ -18,7 +18,7 @@ const SIZE_CLASSES: readonly (readonly [string, number])[] = [
   ['<=4M', 4_194_304],
   ['>4M', Number.POSITIVE_INFINITY],
 ];
-/** Most combinations of operation, transport and size class; further ones are not measured. */
+/** Maximum number of combinations of operation, transport and size class; further ones are not measured. */
 const HISTOGRAMS_MAX = 512;
 
 /** The latencies of one kind of operation. */

@@ -26,7 +26,7 @@ export type StatsDestination =
 const BLOCKED_WRITES_MAX = 1000;
 const BLOCKED_WAIT_MS = 1;
 const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
-/** Most datagrams that wait for the receiver's address to be resolved; the oldest are dropped. */
+/** Maximum number of datagrams that wait for the receiver's address to be resolved; the oldest are dropped. */
 const WAITING_MAX = 256;
 const USE = { variable: 'UCX_STATS_DEST', code: 'ERR_STATS_FILE' } as const;
 

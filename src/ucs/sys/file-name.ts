@@ -63,9 +63,7 @@ function localTime(now: Date): string {
   return [now.getFullYear(), ...parts.map((part) => String(part).padStart(2, '0'))].join('-');
 }
 
-/* Opens output files that a variable names. An error names the variable, so that the user can correct the file name. */
-
-/** The purpose of a file. */
+/** The purpose of an output file. */
 export interface OutputFileUse {
   /** The variable that names the file. */
   readonly variable: string;
@@ -77,7 +75,7 @@ export interface OutputFileUse {
 const begun = new Set<string>();
 
 /**
- * Opens a file for appending.
+ * Opens an output file for appending. An error names the variable, so that the user can correct the file name.
  * @param isKept whether existing contents are kept; otherwise the first use in this process truncates the file, and later uses
  *   append, because the contexts of a process write to one file
  * @returns the descriptor, which the caller closes
@@ -96,10 +94,8 @@ export function openOutputFile(path: string, isKept: boolean, { variable, code }
   }
 }
 
-/* Reads text files that users name on command lines. */
-
 /**
- * Reads the text of a file, or of a pipe until end of file.
+ * Reads the text of a file that a user names on the command line, or of a pipe until end of file.
  * @param argument name of the argument that names the file
  * @throws UcxError ERR_INVALID_PARAM for a device, because /dev/zero is endless; the error of node:fs
  */

@@ -2,7 +2,7 @@
 
 import { fileURLToPath } from 'node:url';
 
-/** Most frames of the package between a call of the program and the creation of an error: V8 records that many more. */
+/** Maximum number of frames of the package between a call of the program and the creation of an error: V8 records that many more. */
 const OWN_FRAMES_MAX = 20;
 
 /** Prefix of a frame's line in V8. */

@@ -41,7 +41,7 @@ export class LibibverbsContext implements VerbsContext {
     const context = pointerOf(
       functions.openDevice(device),
       'ibv_open_device',
-      `${name}, a file of /dev/infiniband that must be readable and writable`,
+      `${name}, whose file /dev/infiniband/uverbs* this user must be able to read and write`,
     );
     const table = new DataView(viewAt(context, ContextLayout.BYTES));
     const entry = <F extends DataPathCall | Device['requestNotify']>(
