@@ -1,7 +1,7 @@
 /**
  * The second half of the demonstration: one process per card. The cards belong to one node, or each to another node (--nodes). Each process has a slice of a
- * file in the HBM of its card. It sends its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then every
- * pair is measured separately.
+ * file in the HBM of its card. It sends its slice to all others, once per kind of operation, and the whole file in every card is compared by SHA-256. Then
+ * every pair is measured separately.
  */
 
 import { createHash } from 'node:crypto';
