@@ -123,7 +123,7 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
 }
 
 /**
- * Calls `onLost` once, when the driver reports that it resets the card: the contents of its memory are lost until the card is closed and opened again.
+ * Calls `onLost` once, when the driver reports that it resets the card: the contents of its memory are lost, and the card must be closed and opened again.
  * @returns a function that ends watching
  */
 export function watchResets({ device }: GaudiCard, onLost: (error: UcxError) => void): () => void {
