@@ -18,7 +18,7 @@ export function promisesPage(): { readonly page: string; readonly generated: str
   if (begin < 0 || end < begin) throw new Error(`docs/guide/libucx.md has no ${BEGIN} ... ${END}`);
   const rows = GUIDE_PROMISES.map(
     ({ guide, promise, native, libucx }) =>
-            `| ${guide} | ${promise} | ${cellOf(native)} | ${libucx.test === native.test ? 'yes' : cellOf(libucx)} |`,
+      `| ${guide} | ${promise} | ${cellOf(native)} | ${libucx.test === native.test ? 'yes' : cellOf(libucx)} |`,
   );
   const table = ['| Guide | Statement of the guide | Native | Libucx |', '| --- | --- | --- | --- |', ...rows].join(
     '\n',
