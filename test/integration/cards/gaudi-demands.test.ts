@@ -12,7 +12,8 @@ const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
 /** What the generations cannot do, with the reason. */
 const UNABLE: Readonly<Record<string, RegExp>> = {
-  'gaudi MAPPED_DMABUF': /^gaudi0 does not support .* gaudi exports physical memory only; set UCX_GAUDI_COPY_MAPPED_DMABUF=try to continue without$/,
+  'gaudi MAPPED_DMABUF':
+    /^gaudi0 does not support .* gaudi exports physical memory only; set UCX_GAUDI_COPY_MAPPED_DMABUF=try to continue without$/,
   'gaudi HW_BLOCK_ACCESS': /^gaudi0 does not support .*EPERM/,
   'gaudi3 HW_BLOCK_ACCESS': /^gaudi0 does not support .*EPERM/,
 };
