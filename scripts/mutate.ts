@@ -226,6 +226,7 @@ function find(copy: Copy, units: UnitTests, area: Area, fault: Fault, onlyUnit: 
 
 async function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean): Promise<void> {
   const counts = { unit: 0, suite: 0, nothing: 0 };
+  let known = 0;
   const units = await UnitTests.open(copy.root);
   for (const area of AREAS) {
     for (const fault of area.faults) {
@@ -234,17 +235,20 @@ async function plantAll(copy: Copy, words: readonly string[], onlyUnit: boolean)
       console.log(`${fault.file}: ${fault.breaks}`);
       const finding = await find(copy, units, area, fault, onlyUnit);
       counts[finding.by] += 1;
-      const how =
-        finding.by === 'nothing' ? 'NOT FOUND' : `${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`;
-      console.log(`  ${how}`);
+      if (finding.by !== 'nothing') console.log(`  ${finding.by} ${finding.seconds.toFixed(1)} s: ${finding.test}`);
+      else if (fault.unfound === undefined) console.log('  NOT FOUND');
+      else {
+        known += 1;
+        console.log(`  not found, as ${fault.unfound}`);
+      }
     }
   }
   await units.close();
   // Vitest sets it for the tests that find faults.
-  process.exitCode = counts.nothing > 0 ? 1 : 0;
+  process.exitCode = counts.nothing > known ? 1 : 0;
   const total = counts.unit + counts.suite + counts.nothing;
   console.log(
-    `${total} faults: ${counts.unit} found by unit tests, ${counts.suite} by suites, ${counts.nothing} not found`,
+    `${total} faults: ${counts.unit} found by unit tests, ${counts.suite} by suites, ${counts.nothing} not found (${known} for a known reason)`,
   );
 }
 

@@ -11,6 +11,8 @@ export interface Fault {
   readonly breaks: string;
   /** Why it makes no difference; then it is not planted. */
   readonly equivalent?: string;
+  /** Why no test finds it. `npm run mutate` then reports the reason, not a failure. */
+  readonly unfound?: string;
 }
 
 /** Faults of one part of the sources. */
