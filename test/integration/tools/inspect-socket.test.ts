@@ -25,6 +25,7 @@ import {
 } from '../../../src/sys/index.ts';
 import { statsNode } from '../../../src/ucs/stats/stats-node.ts';
 import { systemClock } from '../../../src/ucs/sys/clock.ts';
+import { packageVersion } from '../../../src/ucs/sys/package.ts';
 import { useContexts } from '../../fixtures/contexts.ts';
 import { installedLibucp } from '../../fixtures/libucp/libucp.ts';
 import { Child } from '../../fixtures/processes/child.ts';
@@ -91,7 +92,7 @@ describe.each([
     const [answer] = await inspect();
     expect(answer).toMatchObject({ pid: process.pid, failure: undefined });
     const { contexts, ...head } = answer!.snapshot!;
-    expect(head).toMatchObject({ format: 3, pid: process.pid, version: '0.1.0', nodeVersion: process.version });
+    expect(head).toMatchObject({ format: 3, pid: process.pid, version: packageVersion(), nodeVersion: process.version });
     expect(contexts).toHaveLength(1);
     expect(contexts[0]).toMatchObject({
       engine: { name: engine },
