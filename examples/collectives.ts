@@ -41,5 +41,5 @@ if (rank === undefined) {
   if (codes.some((code) => code !== 0)) process.exitCode = 1;
 } else {
   await train(Number(rank));
-  process.disconnect();
+  process.disconnect?.();
 }

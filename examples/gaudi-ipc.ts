@@ -125,7 +125,7 @@ async function importer(folder: string): Promise<void> {
   await context.close();
   device.close();
   node.close();
-  process.disconnect();
+  process.disconnect?.();
 }
 
 if (process.argv[2] === 'importer') await importer(process.argv[3]!);

@@ -94,7 +94,7 @@ async function decode(address: string, tellPort: (port: number) => void): Promis
   // The prefill process closes the connection when it has the result.
   await worker.serve(gone.signal);
   await endpoint.close();
-  if (process.connected) process.disconnect();
+  if (process.connected) process.disconnect?.();
 }
 
 /** Fills device memory of this process, or reads it. */

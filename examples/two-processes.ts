@@ -75,7 +75,7 @@ async function owner(): Promise<void> {
   const isThere = bytes.every((byte) => byte === 42);
   const answer = `${hello}, ${lines.join(', ')}; the bytes ${isThere ? 'are' : 'are not'} in the HBM`;
   await peer!.tagSendSync(Buffer.from(answer), { ...ANSWER, signal });
-  process.disconnect();
+  process.disconnect?.();
 }
 
 if (process.argv[2] === 'owner') await owner();

@@ -74,7 +74,7 @@ if (cluster.isPrimary) {
   const app = await service(Number(storePort));
   process.once('SIGTERM', async () => {
     await app.close(); // no new requests; those in flight are answered; then the context closes
-    process.disconnect();
+    process.disconnect?.();
   });
   const url = await app.listen({ port: Number(httpPort) });
   process.send!(`process ${process.pid} at ${url}`);
