@@ -370,7 +370,7 @@ function connectInTime(path: string): UnixSocket {
       if (systemClock.nowNs() >= deadlineNs)
         throw rejected(
           path,
-          `it does not accept connections: none within ${GREETING_NS / 1e9} s, so it is busy or has too many clients`,
+          `it has not accepted this connection within ${GREETING_NS / 1e9} s, so it is busy or has too many clients`,
         );
     }
     // No descriptor becomes ready when the backlog has space.

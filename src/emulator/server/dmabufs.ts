@@ -139,7 +139,7 @@ export class RemoteDmabufs implements DmabufAccess {
     }
     throw callError(
       Errno.ENOMEM,
-      `this process has registered ${ATTACHMENTS_MAX} dma-bufs of a node server, the maximum`,
+      `this process has registered ${ATTACHMENTS_MAX} dma-bufs of a node server, the maximum: unmap some of them`,
     );
   }
 

@@ -69,7 +69,7 @@ function reportNone({ runtimeDirectory, pid }: InspectQuery, output: NodeJS.Writ
   const isThere = existsSync(folder);
   if (!isThere) trySocketFolder(runtimeDirectory);
   const where = isThere ? `no socket in ${folder}` : `${folder} does not exist`;
-  const advice = 'programs started with another XDG_RUNTIME_DIR have their sockets there';
+  const advice = 'to see programs that were started with another XDG_RUNTIME_DIR, set the same value for this command';
   output.write(`no process to inspect: ${where}; ${advice}\n`);
 }
 

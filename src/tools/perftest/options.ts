@@ -79,7 +79,7 @@ export function declareTestOptions(command: Command): Command {
     )
     .option('-O <count>', 'maximum number of outstanding operations (default: 1 or 32, by the test)')
     .option('-i <bytes>', 'stride between the elements of a message (0: contiguous)')
-    .option('-o', 'the target of a one-sided test makes no progress')
+    .option('-o', 'do not call progress at the target of a one-sided test')
     .option('-R <rank>', `percentile to report (${DEFAULT_PERCENTILE.toFixed(1)})`)
     .option('-V', 'verify all data')
     .option('-d <device>', 'UCT: device, such as memory or gaudi0')

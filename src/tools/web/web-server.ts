@@ -315,7 +315,7 @@ function notBuilt(folder: string, cause: unknown): UcxError {
   return new UcxError({
     code: 'ERR_WEB_PAGE',
     status: Status.NO_ELEM,
-    message: `the page is not in ${folder}: run npm run build`,
+    message: `the page is not in ${folder}: install the package again, or run npm run build in a clone`,
     cause,
   });
 }

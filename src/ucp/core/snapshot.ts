@@ -153,7 +153,7 @@ function waitTextOf(request: Request, reason: WaitReason, transport: string | un
     case 'connection':
       return 'the reply to the connection request';
     case 'credit':
-      return `${connection?.credit.bytes ?? 0} bytes of credit are left`;
+      return `credit of the peer, ${connection?.credit.bytes ?? 0} bytes are left`;
     case 'resources':
       return transport === undefined
         ? 'earlier operations, or resources of a transport'

@@ -27,7 +27,7 @@ const ALWAYS_POLLED: Activity = { busy: false };
 /** Interface flags that a message lane needs. */
 const MESSAGES: number = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
 /** Why a network interface is left out. */
-const NOT_NEEDED = 'is not needed: the peer is on this node, where other transports carry messages';
+const NOT_NEEDED = 'is not needed: the peer is on this host, where other transports carry messages';
 
 /** An interface and its memory domain. */
 export interface OpenIface {
@@ -41,7 +41,7 @@ export interface ConnectedLanes {
   readonly am: Lane | undefined;
   /** Interfaces that do not reach the peer, such as `posix/memory`, and resources that the context does not use. */
   readonly unreachable: readonly Rejection[];
-  /** True if the peer is on this node. */
+  /** True if the peer is on this host. */
   readonly isIntraNode: boolean;
 }
 

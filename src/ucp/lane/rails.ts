@@ -1,5 +1,5 @@
 /**
- * Rails: a long transfer over networks is divided between the devices that reach the peer, in proportion to their bandwidth. Transports within a node are
+ * Rails: a long transfer over networks is divided between the devices that reach the peer, in proportion to their bandwidth. Transports within a host are
  * not divided, because the same processors would do the work. Also reads from the configuration the thresholds of protocols and the scheme of a
  * rendezvous.
  */

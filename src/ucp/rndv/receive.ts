@@ -1,6 +1,6 @@
 /**
- * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, at most as many at a time as there are fragments for
- * peers to fill, and stores arriving bytes at their offsets.
+ * The receiving side of a rendezvous whose bytes the sender moves: it requests windows, one for each free fragment that
+ * peers may fill, and stores arriving bytes at their offsets.
  *
  * ```
  * ASKING --first DATA--> IN_MESSAGES

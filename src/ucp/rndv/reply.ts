@@ -1,4 +1,4 @@
-/** Replies that end a request of the peer, and the names of the carrier of its bytes. */
+/** Replies that end a request of the peer. A reply can name the transport, device and protocol that moved the bytes of the request. */
 
 import { MessageId } from '../../api/layout/message.ts';
 import { writeReply } from '../../api/layout/rendezvous.ts';

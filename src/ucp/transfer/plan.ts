@@ -1,7 +1,7 @@
 /**
  * Plans of puts and gets between two memories: which lane and protocol carry which sizes. For explanations: estimates which lane would write the windows of
- * a staged rendezvous (the rendezvous itself decides by the keys that it receives). Also the default of UCX_RNDV_THRESH for tagged messages, from which a
- * receiver reads the memory of the sender.
+ * a staged rendezvous (the rendezvous itself decides by the keys that it receives). Also the default of UCX_RNDV_THRESH for tagged messages: the
+ * length from which on a receiver reads the memory of the sender.
  */
 
 import { Operation } from '../../api/operation/call.ts';

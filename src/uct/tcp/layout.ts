@@ -5,8 +5,8 @@
  * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding. 64-bit values
  * are two words, low first. Acknowledgements and replies have the order of their requests.
  *
- * GET_DATA and AM_ZCOPY are sent from memory of the program, which it can detach after a part has been sent. An end of two words after the padding,
- * the first a status, states whether the body is valid.
+ * GET_DATA and AM_ZCOPY are sent from memory of the program, which it can detach after a part has been sent. Two words follow the padding, the
+ * end: a status, which says whether the body is valid, and 0.
  */
 
 import { highOf, joinWords } from '../../ucs/type/int64.ts';

@@ -1,5 +1,5 @@
 /**
- * The component tcp and its memory domain: host memory that peers access through frames, whose puts and gets the progress of the owner executes. Also provides
+ * The component tcp and its memory domain: host memory that peers access by frames. The progress of the owner executes the puts and gets in them. Also provides
  * a connection manager.
  */
 
@@ -71,7 +71,7 @@ export class TcpMd extends HostDomain {
         code: 'ERR_NO_DEVICE',
         status: Status.NO_DEVICE,
         message:
-          'no network interface with an address, among those that UCX_NET_DEVICES and the address families allow',
+          'no network interface with an address, among those that UCX_NET_DEVICES, UCX_TCP_AF_PRIO and UCX_TCP_BRIDGE_ENABLE allow',
       });
     }
     this.resources = found.map(({ name }) => ({

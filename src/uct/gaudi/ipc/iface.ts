@@ -1,6 +1,6 @@
 /**
  * The transport gaudi_ipc on one card: its capabilities for memory of other processes and cards, and its reachability. The address of an interface has the
- * machine, node and process, by which a peer determines whether it can reach the memory, or why not.
+ * machine, driver node and process, by which a peer determines whether it can reach the memory, or why not.
  */
 
 import { createHash } from 'node:crypto';

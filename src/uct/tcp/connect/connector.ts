@@ -431,7 +431,7 @@ class AwaitingAccept {
       if (nowNs >= wait.deadlineNs)
         link.fail(
           Status.ENDPOINT_TIMEOUT,
-          'it did not connect within UCX_TCP_CONNECT_TIMEOUT, although it had announced that',
+          'it announced a connection, but did not connect within UCX_TCP_CONNECT_TIMEOUT',
         );
       else if (nowNs >= wait.nextNs) {
         wait.nextNs = nowNs + this.#timeoutNs / ACCEPT_WAITS;
