@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { Errno } from '../../sys/index.ts';
 import { GaudiErrorCode, GaudiErrorNumber, gaudiErrorNumber, gaudiErrorStatus, gaudiErrorText } from '../index.ts';
+import { checkHostAddress, checkWord32, checkWord64, isDeviceLost, isOpAbsent } from './gaudi-error.ts';
 
 describe('the numbers of the Gaudi errors', () => {
   it.each([
@@ -20,5 +22,37 @@ describe('the numbers of the Gaudi errors', () => {
 
   it.each([0, 1, -9, -1.5, Number.NaN, '-4', undefined])('%s is not one', (number) => {
     expect(() => gaudiErrorText(number as never)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
+  });
+});
+
+describe('arguments', () => {
+  const refusal = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
+
+  it('of host addresses are below 2^47', () => {
+    expect(() => checkHostAddress('address', 2 ** 47 - 1)).not.toThrow();
+    expect(() => checkHostAddress('address', 2 ** 47)).toThrow(refusal);
+  });
+
+  it('of 32 bits are below 2^32', () => {
+    expect(() => checkWord32('word', 2 ** 32 - 1)).not.toThrow();
+    expect(() => checkWord32('word', 2 ** 32)).toThrow(refusal);
+  });
+
+  it('of 64 bits are below 2^64', () => {
+    expect(() => checkWord64('word', 2n ** 64n - 1n)).not.toThrow();
+    expect(() => checkWord64('word', 2n ** 64n)).toThrow(refusal);
+  });
+});
+
+describe('errnos of the driver', () => {
+  const { EAGAIN, EBUSY, EINVAL, EIO, ENODEV, ENOTTY, EOPNOTSUPP, EPERM } = Errno;
+  const ALL = [EAGAIN, EBUSY, EINVAL, EIO, ENODEV, ENOTTY, EOPNOTSUPP, EPERM];
+
+  it('that mean a lost card are those of a reset, a failure and a removal', () => {
+    expect(ALL.filter((errno) => isDeviceLost(-errno))).toEqual([EBUSY, EIO, ENODEV, EPERM]);
+  });
+
+  it('that mean an unknown op are those of a switch without it', () => {
+    expect(ALL.filter((errno) => isOpAbsent(-errno))).toEqual([EINVAL, ENOTTY, EOPNOTSUPP]);
   });
 });

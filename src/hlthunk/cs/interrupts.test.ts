@@ -87,7 +87,7 @@ describe('interrupts of gaudi2', () => {
       (counter: InterruptCounter, target = 0n, id = INTERRUPT, timeoutUs = 0) =>
       () =>
         waitForInterrupt(device, counter, target, id, timeoutUs);
-    for (const address of [0, -8, 2 ** 47, 4097, 0.5]) expect(wait(address)).toThrow(refusal('counter'));
+    for (const address of [0, -8, 2 ** 47, 4097, 4100, 0.5]) expect(wait(address)).toThrow(refusal('counter'));
     expect(wait(64)).toThrow(INVALID);
     expect(wait({ buffer: foreign, index: 0 })).toThrow(refusal('counter.buffer'));
     expect(wait({ buffer: destroyed, index: 0 })).toThrow(refusal('counter.buffer'));
@@ -105,6 +105,7 @@ describe('interrupts of gaudi2', () => {
     for (const count of [0, -1, 0.5, 2 ** 20 + 1]) {
       expect(() => allocateTimestampElements(device, count)).toThrow(refusal('count'));
     }
+    allocateTimestampElements(device, 2 ** 20).close();
     const counter = { buffer: requestCommandBuffer(device, 4096), index: 0 };
     const timestamps = allocateTimestampElements(device, 8);
     const register = (buffer: typeof timestamps, index: number) => () =>

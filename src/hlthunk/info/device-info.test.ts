@@ -6,6 +6,7 @@ import { scriptedCard } from '../../../test/fixtures/driver/scripted-card.ts';
 import {
   type AsicName,
   HL_DEVICE_STATUS,
+  HL_INFO_HW_IP_INFO,
   HL_INFO_HW_IP_INFO_6_1,
   HL_INFO_OP,
   HL_INFO_RAZWI_EVENT_6_1,
@@ -180,4 +181,20 @@ describe('an older kernel', () => {
     expect(() => hlthunk.getDeviceName({ card })).toThrow(refusal);
     close();
   });
+});
+
+it('counters of hardware events stay as they were read', () => {
+  let count = 0;
+  const { card, close } = scriptedCard((view) => {
+    count += 1;
+    HL_INFO_HW_IP_INFO.encode({ num_of_events: 2 }, view);
+    if (count % 2 === 1) return HL_INFO_HW_IP_INFO.size;
+    for (const index of [0, 1]) view.setUint32(index * 4, count + index, true);
+    return 8;
+  });
+  const first = hlthunk.getHwEvents({ card });
+  expect([...first]).toEqual([2, 3]);
+  expect([...hlthunk.getHwEvents({ card })]).toEqual([4, 5]);
+  expect([...first]).toEqual([2, 3]);
+  close();
 });

@@ -1,5 +1,6 @@
 /** Descriptors that one process sends to another by a path: delivered once, and nothing is left whatever the other side does. */
 
+import { getEventListeners } from 'node:events';
 import { closeSync, existsSync, fstatSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -84,6 +85,31 @@ describe('a handle', () => {
     closeSync(received.fd);
     for (const stranger of strangers) stranger.close();
     expect(openFileDescriptors()).toBe(before);
+  });
+
+  it('is rejected while 16 other senders are connected', async () => {
+    const controller = new AbortController();
+    const receiving = receiveHandle(path, { signal: controller.signal });
+    const strangers = Array.from({ length: 16 }, () => connectUnix(path, SocketType.SEQPACKET));
+    await expect(sendHandle(path, { fd, handle: Uint8Array.of(1) })).rejects.toMatchObject({
+      code: 'ERR_GAUDI_CHANNEL_FAILED',
+    });
+    // Those that are connected may still send.
+    strangers[15]!.sendmsg(Uint8Array.of(1, 8), [fd]);
+    const received = await receiving;
+    expect([...received.handle]).toEqual([8]);
+    closeSync(received.fd);
+    for (const stranger of strangers) stranger.close();
+  });
+
+  it('leaves no listener at the signals of its sender and receiver', async () => {
+    const { signal } = new AbortController();
+    const receiving = receiveHandle(path, { signal });
+    const sending = sendHandle(path, { fd, handle: Uint8Array.of(1) }, { signal });
+    expect(getEventListeners(signal, 'abort')).toHaveLength(2);
+    const [received] = await Promise.all([receiving, sending]);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    closeSync(received.fd);
   });
 
   it('is checked', async () => {

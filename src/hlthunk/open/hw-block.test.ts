@@ -1,6 +1,6 @@
 /** Register blocks on emulated cards: found by name, read, updated, rejected. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
 import { mapFile } from '../../sys/index.ts';
 import { GaudiErrorCode, getHwBlock, open, type RegisterValue, readHwBlock, userBlockOf } from '../index.ts';
@@ -81,6 +81,15 @@ describe('register blocks', () => {
       kept.close();
     },
   );
+
+  it('are mapped only while they are read', () => {
+    const device = fixture.setUp();
+    const mapped = vi.spyOn(device.card, 'mmap');
+    const unmapped = vi.spyOn(device.card, 'unmap');
+    readHwBlock(device, userBlockOf(device, 'NIC3_UMR1_3'));
+    expect(unmapped.mock.calls).toEqual(mapped.mock.results.map(({ value }) => [value]));
+    expect(mapped).toHaveBeenCalledTimes(1);
+  });
 
   it('are all mapped by gaudi2, as a whole', () => {
     const device = fixture.setUp();

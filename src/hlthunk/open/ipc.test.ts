@@ -11,6 +11,7 @@ import {
   GaudiErrorCode,
   IPC_HANDLE_BYTES,
   ipcCloseHandle,
+  ipcInspectHandle,
   ipcOpenHandle,
   ipcWrapArena,
   ipcWrapHandle,
@@ -120,6 +121,7 @@ describe('ipc handles', () => {
     expect(() => ipcWrapHandle(device, block)).toThrow(INVALID);
     expect(() => ipcWrapHandle(owner, { address: block.address, byteLength: 4097 })).toThrow(INVALID);
     expect(() => ipcWrapHandle(owner, { address: block.address - 1n, byteLength: 1 })).toThrow(INVALID);
+    expect(() => ipcWrapHandle(owner, { address: block.address + 1n, byteLength: block.byteLength })).toThrow(INVALID);
     expect(() => ipcWrapHandle(owner, { address: block.address, byteLength: 0 })).toThrow(INVALID);
     block.free();
     expect(() => ipcWrapHandle(owner, block)).toThrow(INVALID);
@@ -151,6 +153,21 @@ describe('ipc handles', () => {
     closeFd(fd);
     expect(device.imports.count).toBe(0);
     owner.close();
+  });
+
+  it('describe a range that ends in its arena', () => {
+    const device = fixture.setUp();
+    const { fd, handle } = ipcWrapHandle(device, device.memory.allocate(4096));
+    closeFd(fd);
+    const { arenaBytes, byteLength } = ipcInspectHandle(handle);
+    expect(byteLength).toBe(4096);
+    const at = (offset: number): Uint8Array => {
+      const changed = handle.slice();
+      new DataView(changed.buffer).setBigUint64(8, BigInt(offset), true);
+      return changed;
+    };
+    expect(ipcInspectHandle(at(arenaBytes - 4096)).offset).toBe(arenaBytes - 4096);
+    expect(() => ipcInspectHandle(at(arenaBytes - 4095))).toThrow(/must describe a range inside its arena/);
   });
 
   it('cannot be opened if the driver does not import', () => {
