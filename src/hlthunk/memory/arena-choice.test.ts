@@ -62,6 +62,14 @@ describe('a block', () => {
     expect(memory.statistics.arenaBytes).toBe(2 * ARENA + PAGE);
   });
 
+  it('that is dedicated has an arena without other blocks, however small they are', () => {
+    const { source, memory } = open(100);
+    const dedicated = memory.allocate(256, { dedicated: true });
+    const other = memory.allocate(256);
+    expect([dedicated, other].map(({ arena }) => arena.blockCount)).toEqual([1, 1]);
+    expect(source.asked).toEqual([PAGE, ARENA]);
+  });
+
   it('has the largest free range of all arenas beside it in the statistics', () => {
     const { memory } = open(100);
     memory.allocate(PAGE);

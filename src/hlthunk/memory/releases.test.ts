@@ -2,12 +2,14 @@
 
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
-import { close as closeFd, Errno, mapAnonymous } from '../../sys/index.ts';
-import { HL_MEM } from '../../uapi/index.ts';
+import { scriptedFileCard } from '../../../test/fixtures/driver/scripted-file.ts';
+import { close as closeFd, Errno, mapAnonymous, memfdCreate } from '../../sys/index.ts';
+import { DRM_IOCTLS, HABANALABS_IOCTLS, HL_MEM, HL_MEM_ARGS } from '../../uapi/index.ts';
 import { deviceMemoryAlloc, deviceMemoryFree, deviceMemoryMap, GaudiErrorCode, memoryUnmap } from '../index.ts';
 import { getDramUsage } from '../info/device-info.ts';
+import { Arena } from './arena.ts';
 import { PhysicalArenaSource } from './arena-source.ts';
-import { DmabufImports, deviceMappedMemoryExportDmabufFd } from './dmabuf.ts';
+import { DmabufImports, deviceMappedMemoryExportDmabufFd, exportBlock } from './dmabuf.ts';
 
 const fixture = useEmulatedDevice();
 const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
@@ -172,5 +174,25 @@ describe('an exported dma-buf', () => {
       flags: 3,
     });
     vi.restoreAllMocks();
+  });
+
+  it.each([
+    ['an old driver, which rejects the address', HABANALABS_IOCTLS, [0x1000n, 9n]],
+    ['a new driver', DRM_IOCTLS, [0x1000n]],
+  ])('of an arena is named as expected by %s', (_title, numbers, names) => {
+    const asked: bigint[] = [];
+    const answer = (args: DataView): number => {
+      const { export_dmabuf_fd_addr: name } = HL_MEM_ARGS.in.decode(args);
+      asked.push(name);
+      if (name !== names.at(-1)) return -Errno.EINVAL;
+      HL_MEM_ARGS.out.encode({ fd: memfdCreate('dma-buf') }, args);
+      return 0;
+    };
+    const { card } = scriptedFileCard({ MEMORY: answer }, numbers);
+    const arena = new Arena(card, { address: 0x1000n, byteLength: PAGE, handle: 9n }, false, () => {});
+    closeFd(exportBlock(arena.allocate(PAGE, 256)!).fd);
+    expect(asked).toEqual(names);
+    arena.closeExport();
+    card.close();
   });
 });
