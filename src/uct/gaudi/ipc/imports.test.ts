@@ -61,6 +61,24 @@ function timedOut(here: IpcPeer, key: IpcKey, clock: ManualClock): void {
 }
 
 describe('an arena', () => {
+  it.each([
+    ['by look-up', () => undefined],
+    ['by socket', asProcesses],
+  ])('that was shared %s does not keep the descriptor that it came with', async (_title, shareAs) => {
+    const [here, there] = fixture.pair();
+    const far = there.allocate(64);
+    shareAs();
+    const key = here.unpack(far);
+    const { cache } = here.ipc.imports;
+    expect(await here.putShort(BYTES, key)).toBe(Status.OK);
+    const before = openFileDescriptors();
+    for (const regions of [2, 3]) {
+      cache.invalidate(() => true);
+      expect(await here.putShort(BYTES, key)).toBe(Status.OK);
+      expect([cache.counters.mem_regs, openFileDescriptors()]).toEqual([regions, before]);
+    }
+  });
+
   it('is imported into each card that uses it', async () => {
     const node = fixture.makeNode({ cards: 3 });
     const there = new IpcPeer({ node, card: 2, log: fixture.log.log });
