@@ -1,6 +1,7 @@
 /** The imports of a memory domain: several cards and owners, owners that are silent, full or end, and what is left of an import that fails. */
 
 import { unlinkSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { finish } from '../../../../test/contract/uct/uct-fixture.ts';
 import { IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
@@ -248,6 +249,26 @@ describe('an owner that ends', () => {
   });
 });
 
+describe('a wait for memory', () => {
+  it('ends when a transfer ends, although the owner does not answer', async () => {
+    const clock = new ManualClock();
+    const [here, there] = fixture.pair({ clock });
+    const [own, far] = [here.unpack(here.allocate(64)), here.unpack(there.allocate(64))];
+    expect(here.tryPutShort(BYTES, own)).toBe(Status.INPROGRESS);
+    asProcesses();
+    const owner = playedOwner(far);
+    expect(here.tryPutShort(BYTES, far)).toBe(Status.NO_RESOURCE);
+    let isAwake = false;
+    const wait = here.iface.wait(60e9).then(() => {
+      isAwake = true;
+    });
+    for (let turn = 0; turn < ROUNDS && !isAwake; turn++) await setImmediate();
+    expect([isAwake, here.ipc.imports.pending]).toEqual([true, 1]);
+    await wait;
+    owner.close();
+  });
+});
+
 describe('requests to an owner', () => {
   it('have different ids, and end at their time limit and not before', () => {
     const clock = new ManualClock();
@@ -317,10 +338,11 @@ describe('an owner with as many peers as it takes', () => {
       return connectUnix(path, SocketType.SEQPACKET);
     });
     for (let round = 0; round < ROUNDS; round++) there.iface.progress();
-    expect(driven(here, key, there)).toBe(Status.NO_RESOURCE);
+    const whileFull = driven(here, key, there);
     others.pop()!.close();
-    expect(driven(here, key, there)).toBe(Status.INPROGRESS);
+    const afterwards = driven(here, key, there);
     for (const other of others) other.close();
     clock.advance(60e9);
+    expect([whileFull, afterwards]).toEqual([Status.NO_RESOURCE, Status.INPROGRESS]);
   });
 });

@@ -4,12 +4,13 @@ import { describe, expect, it } from 'vitest';
 import { packedKey } from '../../../../test/contract/uct/driven-operations.ts';
 import type { IpcBlock, IpcPeer } from '../../../../test/fixtures/processes/ipc-peer.ts';
 import { useIpcPeers } from '../../../../test/fixtures/transports/ipc-fixture.ts';
+import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { RKEY_TABLE_KEY_BYTES } from '../../base/key/rkey-table.ts';
 import { Registrations } from './registrations.ts';
-import { ipcBlock, LOCAL_OWNERS } from './shared-memory.ts';
+import { IpcMemory, ipcBlock, LOCAL_OWNERS, type SharedSource } from './shared-memory.ts';
 
 const fixture = useIpcPeers();
 
@@ -56,6 +57,39 @@ describe('memory of the application', () => {
     block.free();
     here.ipc.memDereg(memory);
     expect(() => here.ipc.memDereg(memory)).toThrow(/has been freed or deregistered/);
+  });
+});
+
+describe('memory that a transfer uses', () => {
+  it('keeps its registration and its keys, unless it is ended by force', () => {
+    const here = fixture.open();
+    const card = here.shared.cards[0]!;
+    const block = card.device.memory.allocate(64);
+    const { byteLength, generation } = block.arena;
+    const source: SharedSource = {
+      generation,
+      byteLength,
+      offset: block.offset,
+      wrap: () => expect.fail('is not shared'),
+      end: (isForced) => {
+        if (!isForced) throw gaudiError(GaudiErrorCode.DEVICE_BUSY, 'a transfer uses it');
+      },
+    };
+    const registrations = new Registrations([card], { log: fixture.log.log, clock: systemClock });
+    const before = new Set(LOCAL_OWNERS.keys());
+    const memory = registrations.add(new IpcMemory(card, block, source, false));
+    const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+    registrations.pack(memory, packed, 0);
+    const owner = LOCAL_OWNERS.get([...LOCAL_OWNERS.keys()].find((each) => !before.has(each))!)!;
+    expect(() => registrations.end(memory, false)).toThrow(
+      expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY }),
+    );
+    expect([registrations.size, memory.live, owner.find(packed)]).toEqual([1, true, memory]);
+    registrations.end(memory, true);
+    expect([registrations.size, memory.live]).toEqual([0, false]);
+    expect(() => owner.find(packed)).toThrow(expect.objectContaining({ code: 'ERR_RKEY_STALE' }));
+    registrations.close();
+    block.free();
   });
 });
 
