@@ -215,6 +215,7 @@ export const GAUDI_IPC: Area = {
       before: 'for (const importer of this.#keys.importers) importer.invalidateOwner(ownerKey);',
       after: '',
       breaks: 'importers of this process unmap the memory of an owner that closes',
+      equivalent: 'A close ends all registrations first, and the last one in an arena ends the imports of it.',
     },
     {
       file: 'src/uct/gaudi/ipc/registrations.ts',
@@ -225,7 +226,7 @@ export const GAUDI_IPC: Area = {
     {
       file: 'src/uct/gaudi/ipc/shared-memory.ts',
       before: 'this.#ids.delete(memory);\n    this.#byId.delete(id);',
-      after: 'this.#places.delete(memory);',
+      after: 'this.#ids.delete(memory);',
       breaks: 'a revoked key is stale for its owner',
     },
     {
