@@ -110,6 +110,7 @@ describe('a key exchange', () => {
     ['has another version', (hello: Buffer) => hello.fill(2, 4, 5), /version 2 of the authentication, this library 1/],
     ['requests no security', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
     ['requests an unknown level', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
+    ['has another value than zero', (hello: Buffer) => hello.fill(1, 7, 8), /reflected or invalid/],
     ['has no role', (hello: Buffer) => hello.fill(9, 6, 7), /reflected or invalid/],
     ['has a public key of zeros', (hello: Buffer) => hello.fill(0, 32), /its public key is invalid/],
     [

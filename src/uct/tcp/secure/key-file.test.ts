@@ -2,8 +2,10 @@ import { chownSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { errorOf } from '../../../../test/contract/uct/uct-fixture.ts';
+import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/transports/key-files.ts';
+import { mkfifo } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { KEY_BYTES_MIN, openSecurity, readKeyFile } from './security.ts';
 
@@ -14,6 +16,7 @@ const files = {
   shortest: keyFile('k'.repeat(KEY_BYTES_MIN), 0o400),
   short: keyFile(`  ${'k'.repeat(KEY_BYTES_MIN - 1)}\n`),
   empty: keyFile(''),
+  longest: keyFile('k'.repeat(4096)),
   long: keyFile('k'.repeat(4097)),
   group: keyFile(KEY, 0o640),
   world: keyFile(KEY, 0o604),
@@ -21,10 +24,13 @@ const files = {
 };
 
 describe('a key file', () => {
+  expectNoLeaks();
+
   it('contains any bytes as the key, with blanks around it', () => {
     expect(Buffer.from(readKeyFile(good)).toString()).toBe(KEY);
     expect(readKeyFile(files.binary)).toEqual(binary);
     expect(readKeyFile(files.shortest)).toHaveLength(KEY_BYTES_MIN);
+    expect(readKeyFile(files.longest)).toHaveLength(4096);
   });
 
   it.each([
@@ -42,6 +48,16 @@ describe('a key file', () => {
     expect(error.message).toMatch(message);
     expect(error.message).toContain(path);
     expect(error.message).not.toContain(KEY);
+  });
+});
+
+describe('a pipe instead of a key file', () => {
+  it('is rejected, and does not block a program while it has no writer', () => {
+    const path = `${keyFile()}-pipe`;
+    mkfifo(path, 0o600);
+    const error = errorOf(() => readKeyFile(path));
+    expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
+    expect(error.message).toMatch(/must be a regular file/);
   });
 });
 

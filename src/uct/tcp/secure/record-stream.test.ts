@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import {
   allocateScratch,
   Errno,
+  scratchStatistics,
   tcpAccept,
   tcpClose,
   tcpConnect,
@@ -100,6 +101,15 @@ describe('a socket of records', () => {
       await new Promise(setImmediate);
     }
   }
+
+  it('has memory until it is closed', () => {
+    const { liveBytes } = scratchStatistics();
+    const stream = new RecordStream(-1, new RecordCipher(SECRET), new RecordCipher(SECRET));
+    expect(scratchStatistics().liveBytes).toBeGreaterThan(liveBytes);
+    stream.close();
+    stream.close();
+    expect(scratchStatistics().liveBytes).toBe(liveBytes);
+  });
 
   it('delivers whole records, also if bytes arrive one by one', async () => {
     const { fd, stream } = await pair();
