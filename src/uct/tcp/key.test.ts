@@ -71,6 +71,21 @@ describe('a key', () => {
     expect(key.live).toBe(false);
   });
 
+  it('with another length than its memory has is forged', () => {
+    const table = new TcpKeyTable();
+    const memory = memoryOf(100);
+    const lengths: number[] = [];
+    for (const byteLength of [99, 101, 100]) {
+      // Packed as by a peer that knows the layout, with a right checksum.
+      const claimed = Object.defineProperty(memory, 'byteLength', { value: byteLength, configurable: true });
+      const bytes = packed(table, claimed);
+      Object.defineProperty(memory, 'byteLength', { value: 100, configurable: true });
+      if (byteLength === 100) lengths.push(table.unpack(bytes).byteLength);
+      else expect(errorOf(() => table.unpack(bytes)).code).toBe('ERR_RKEY_FORGED');
+    }
+    expect(lengths).toEqual([100]);
+  });
+
   it('distinguishes hundreds of memories', () => {
     const table = new TcpKeyTable();
     const memories = Array.from({ length: 300 }, () => memoryOf(8));

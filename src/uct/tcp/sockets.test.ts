@@ -169,6 +169,14 @@ describe('heartbeats', () => {
     for (let i = 0; i < 3; i++) clock.advance(10);
     expect(beats).toBe(4);
   });
+
+  it('that never began do not begin after the end of the interface', () => {
+    const clock = new ManualClock();
+    const heartbeats = new Heartbeats(clock, 10, () => true);
+    heartbeats.close();
+    heartbeats.start();
+    expect(clock.pendingTimers).toBe(0);
+  });
 });
 
 describe('the reserve of a listener', () => {

@@ -145,7 +145,7 @@ describe('a socket of records', () => {
     expect(stream.violation).toMatch(/was changed/);
   });
 
-  it('counts a record as sent when all of it is sent, and loses nothing while there is no room', async () => {
+  it('counts a record as sent when all of it is sent, and loses nothing while the socket is full', async () => {
     const { fd, stream, other } = await pair();
     const plain = memory.u8.subarray(0, RECORD_PLAIN_BYTES_MAX + 100);
     plain.fill(5);
