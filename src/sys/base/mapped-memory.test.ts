@@ -1,3 +1,4 @@
+import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
@@ -6,12 +7,36 @@ import { close, openFileDescriptors } from '../file/file.ts';
 import { ftruncate, memfdCreate } from '../memory/memfd.ts';
 import { addressOf, isMapped } from '../memory/memory.ts';
 import { Errno } from './errno.ts';
-import { MappedMemory, mapAnonymous, mapFile, mappedMemoryStatistics, signedOffset, viewAt } from './mapped-memory.ts';
+import {
+  isOwnMapping,
+  MappedMemory,
+  mapAnonymous,
+  mapFile,
+  mappedMemoryStatistics,
+  signedOffset,
+  viewAt,
+} from './mapped-memory.ts';
 
 function memfdOf(byteLength: number | bigint): number {
   const fd = memfdCreate('mapped-memory-test');
   ftruncate(fd, byteLength);
   return fd;
+}
+
+/** The permissions of the mapping at an address, and whether its first page is in memory. */
+function mappingAt(address: number): { readonly permissions: string; readonly isPresent: boolean } {
+  const maps = readFileSync('/proc/self/maps', 'latin1').split('\n');
+  const found = maps
+    .map((line) => line.split(' '))
+    .find(([range = '']) => {
+      const [from, to] = range.split('-').map((part) => Number.parseInt(part, 16));
+      return from! <= address && address < to!;
+    });
+  const entry = Buffer.alloc(8);
+  const fd = openSync('/proc/self/pagemap', 'r');
+  readSync(fd, entry, 0, 8, (address / 4096) * 8);
+  closeSync(fd);
+  return { permissions: found?.[1] ?? 'none', isPresent: entry[7]! >> 7 === 1 };
 }
 
 describe('mapAnonymous', () => {
@@ -26,6 +51,32 @@ describe('mapAnonymous', () => {
       expect(addressOf(memory.u8)).toBe(memory.address);
     },
   );
+
+  it('is private unless it is shared with children', () => {
+    const shown = [{}, { shared: true }].map((options) => {
+      using memory = mapAnonymous(8192, options);
+      return mappingAt(memory.address).permissions;
+    });
+    expect(shown).toEqual(['rw-p', 'rw-s']);
+  });
+
+  it('has its pages at once if they are populated', () => {
+    const present = [{}, { populate: true }].map((options) => {
+      using memory = mapAnonymous(8192, options);
+      return mappingAt(memory.address).isPresent;
+    });
+    expect(present).toEqual([false, true]);
+  });
+
+  it('is an own mapping until it is closed, with all of its pages and not more', () => {
+    const memory = mapAnonymous(3 * 4096 - 5);
+    const { address } = memory;
+    const isOwn = (offset: number, byteLength: number): boolean => isOwnMapping(address + offset, byteLength);
+    expect([isOwn(0, 1), isOwn(0, 3 * 4096), isOwn(4096, 2 * 4096)]).toEqual([true, true, true]);
+    expect([isOwn(-1, 8), isOwn(0, 3 * 4096 + 1), isOwn(3 * 4096 - 1, 2)]).toEqual([false, false, false]);
+    memory.close();
+    expect([isOwn(0, 1), isOwn(4096, 8)]).toEqual([false, false]);
+  });
 
   it('has views of exactly the requested length', () => {
     using memory = mapAnonymous(13);
@@ -146,6 +197,7 @@ describe('MappedMemory.close', () => {
       return { address: memory.address, stale: [memory.u8] };
     };
     const { address, stale } = burial();
+    const { graveyardMappings } = mappedMemoryStatistics();
     collectGarbage();
     await new Promise(setImmediate);
     expect(isMapped(address, 1 << 20)).toBe(true);
@@ -157,6 +209,8 @@ describe('MappedMemory.close', () => {
       await new Promise(setImmediate);
     }
     expect(isMapped(address, 1 << 20)).toBe(false);
+    // Other files add no graves meanwhile: their tests do not run at the same time.
+    expect(mappedMemoryStatistics().graveyardMappings).toBeLessThan(graveyardMappings);
   });
 });
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { CompilerFolder, compilerSkipReason } from '../../../test/fixtures/libucp/c-library.ts';
 import { useUncaught } from '../../../test/fixtures/processes/uncaught.ts';
-import { DynamicLibrary, NativeCallback, openNativeCallbacks } from './dynamic-library.ts';
+import { DynamicLibrary, functionAt, NativeCallback, openNativeCallbacks } from './dynamic-library.ts';
 import { allocateScratch } from './scratch.ts';
 
 const libc = new DynamicLibrary(['libc.so.6']);
@@ -111,6 +111,18 @@ describe('NativeCallback', () => {
     expect(() => new NativeCallback({ parameters: [], result: 'int', call: () => 1 })).toThrow(
       'argument fallback must be given for a result of type int',
     );
+  });
+
+  it('returns the type of its result, also after another one with the same parameters', () => {
+    const parameters = ['int'] as const;
+    const callbacks = (['int', 'double'] as const).map(
+      (result) => new NativeCallback({ parameters, result, fallback: 0, call: (value: number) => value + 0.5 }),
+    );
+    const [whole, half] = callbacks as [NativeCallback, NativeCallback];
+    const call = (address: number, result: 'int' | 'double'): number =>
+      functionAt<(value: number) => number>(address, result, ['int'])(3);
+    expect([call(half.address, 'double'), call(whole.address, 'int')]).toEqual([3.5, 3]);
+    for (const callback of callbacks) callback.close();
   });
 
   it('is counted while it is open', () => {

@@ -50,7 +50,22 @@ describe('allocateScratch', () => {
     expect(mappedMemoryStatistics().liveMappings).toBe(before);
   });
 
-  it.each([0, -8, 1.5, Number.NaN, 2 ** 31])('rejects the length %d', (byteLength) => {
+  it('has whole words, also in a large block, and up to 1 GiB', () => {
+    for (const byteLength of [65_537, 65_538, 2 ** 30 - 1, 2 ** 30]) {
+      using block = allocateScratch(byteLength);
+      expect([block.byteLength, block.words.length]).toEqual([byteLength, Math.ceil(byteLength / 4)]);
+    }
+  });
+
+  it.each([64, 128, 16_384, 65_536])('gives each slot of a chunk once: blocks of %d bytes', (byteLength) => {
+    // More than two chunks have.
+    const blocks = Array.from({ length: 131_072 / byteLength + 3 }, () => allocateScratch(byteLength));
+    const starts = blocks.map(({ address }) => address).sort((left, right) => left - right);
+    for (const [i, start] of starts.slice(1).entries()) expect(start).toBeGreaterThanOrEqual(starts[i]! + byteLength);
+    for (const block of blocks) block.free();
+  });
+
+  it.each([0, -8, 1.5, Number.NaN, 2 ** 30 + 1, 2 ** 31])('rejects the length %d', (byteLength) => {
     expect(() => allocateScratch(byteLength)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
   });
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { isUcxError } from '../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { Errno } from './errno.ts';
 import { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
@@ -33,6 +33,9 @@ describe('SyscallError', () => {
     expect(isSyscallError(error, Errno.ENODEV)).toBe(true);
     expect(isSyscallError(error, Errno.ENOENT)).toBe(false);
     expect(isSyscallError(new TypeError('x'))).toBe(false);
+    const details = { errno: Errno.ENODEV };
+    const other = new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message: 'no card', details });
+    expect([isSyscallError(other), isSyscallError(other, Errno.ENODEV)]).toEqual([false, false]);
   });
 });
 
@@ -45,6 +48,8 @@ describe('statusOfErrno', () => {
     [Errno.EBUSY, Status.BUSY],
     [Errno.EAGAIN, Status.NO_RESOURCE],
     [Errno.ENODEV, Status.NO_DEVICE],
+    [Errno.EADDRINUSE, Status.BUSY],
+    [Errno.ECONNREFUSED, Status.REJECTED],
     [Errno.ECONNRESET, Status.CONNECTION_RESET],
     [Errno.ETIMEDOUT, Status.TIMED_OUT],
     [Errno.EACCES, Status.IO_ERROR],
