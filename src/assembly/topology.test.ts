@@ -2,9 +2,11 @@
 
 import { describe, expect, it } from 'vitest';
 import { FakeMachine, type FakeNetworkPlace } from '../../test/fixtures/driver/fake-machine.ts';
+import { SCRIPTED_BUSES, scriptedNode } from '../../test/fixtures/driver/scripted-node.ts';
+import { namedCards } from '../driver/card-names.ts';
 import { createEmulatedNode } from '../emulator/index.ts';
 import { startProgram } from './program/program.ts';
-import { readTopology } from './topology.ts';
+import { distancesOf, readTopology } from './topology.ts';
 
 /** A machine with interfaces at given PCI locations. */
 function machineWith(networks: Readonly<Record<string, FakeNetworkPlace>>): FakeMachine {
@@ -84,5 +86,55 @@ describe('the network device of a card', () => {
         .map(({ name }) => name)
         .sort(),
     ).toEqual(Object.keys(NETWORKS).sort());
+  });
+});
+
+describe('the cards of a topology', () => {
+  it('are those with a location: removed cards have none', () => {
+    using machine = machineWith(NETWORKS);
+    const node = scriptedNode({
+      node: { absentCards: () => [{ minor: 6, busId: '0000:01:00.0', state: 'removed' }] },
+    });
+    const { config } = startProgram({ env: {}, configDirectories: [] });
+    const { cards } = readTopology({ node, config, sysRoot: machine.sysRoot });
+    expect(cards.map(({ index, entry }) => [index, entry.busId])).toEqual([
+      [1, SCRIPTED_BUSES[0]],
+      [2, SCRIPTED_BUSES[1]],
+    ]);
+  });
+});
+
+describe('the distances of a context', () => {
+  it('are those of the devices of its transports, also with a port, and undefined outside the topology', () => {
+    using machine = machineWith(NETWORKS);
+    const node = createEmulatedNode({ dmaThreads: 0, nics: 8 });
+    const { config } = startProgram({ env: {}, configDirectories: [] });
+    let readings = 0;
+    const counting = {
+      ...node,
+      get verbs() {
+        readings += 1;
+        return node.verbs;
+      },
+    };
+    const sources = { node: counting, config, cards: namedCards(node), sysRoot: machine.sysRoot };
+    // The logical index of the context is not that of the bus id.
+    const cards = [{ index: 7, device: { busId: node.cards()[0]!.busId } }];
+    const distanceOf = distancesOf({ cards: cards as never }, sources);
+    expect(readings).toBe(0);
+    const kind = (sysDevice: number, device: string): string | undefined =>
+      distanceOf(sysDevice, { device } as never)?.kind;
+    expect(kind(7, 'beside')).toBe('PCI switch');
+    const once = readings;
+    expect(['far', 'hca0:1', 'hca0', 'lo', 'hca0:x'].map((device) => kind(7, device))).toEqual([
+      'machine',
+      'PCI switch',
+      'PCI switch',
+      undefined,
+      undefined,
+    ]);
+    expect(kind(0, 'beside')).toBeUndefined();
+    expect(readings).toBe(once);
+    node.close();
   });
 });

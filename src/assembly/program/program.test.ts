@@ -34,6 +34,20 @@ describe('a start', () => {
     expect(startedWith({ UCX_TLSS: 'x', UCX_WARN_UNUSED_ENV_VARS: 'n' })).toEqual([]);
   });
 
+  it('names variables of C UCX without a meaning in the debug log, with the reason', () => {
+    const env = { UCX_LOG_LEVEL: 'debug', UCX_MEM_EVENTS: 'y', UCX_TLSS: 'x' };
+    const about = startedWith(env).filter((line) => /UCX_MEM_EVENTS|UCX_TLSS/.test(line));
+    expect(about.filter((line) => line.includes('UCX_MEM_EVENTS'))).toEqual([
+      expect.stringMatching(/^5 UCX_MEM_EVENTS has no effect here: ./),
+    ]);
+    expect(about).toHaveLength(2);
+  });
+
+  it('uses a configuration that was read before as it is', () => {
+    const config = ProgramConfig.read({ env: { UCX_TLS: 'self' }, configDirectories: [] });
+    expect(startProgram({ config, logSink: () => {} }).source).toBe(config);
+  });
+
   it('has the clock, the log and the environment that it is given', () => {
     const clock = new ManualClock(5);
     const env = { XDG_RUNTIME_DIR: '/run/1' };
