@@ -167,6 +167,7 @@ export const TCP_BASE: Area = {
       before: 'this.#words[slot * KEY_WORDS + 1]! < GENERATION_MAX',
       after: 'true',
       breaks: 'no generation occurs twice',
+      unfound: 'it takes 2^31 registrations of one slot',
     },
     {
       file: 'src/uct/tcp/key.ts',

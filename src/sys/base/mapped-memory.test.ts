@@ -147,6 +147,16 @@ describe('mapFile', () => {
 });
 
 describe('signedOffset', () => {
+  it('is an off_t, negative with the top bit', () => {
+    expect([4096, 4096n, (1n << 63n) - 4096n].map((offset) => signedOffset(offset))).toEqual([
+      4096,
+      4096n,
+      (1n << 63n) - 4096n,
+    ]);
+    expect(signedOffset(0xc000_0000_0000_0000n)).toBe(-(1n << 62n));
+    expect(signedOffset((1n << 64n) - 4096n)).toBe(-4096n);
+  });
+
   property('keeps all 64 bits', [fc.bigInt({ min: 0n, max: (1n << 64n) - 1n })], (offset) => {
     expect(BigInt.asUintN(64, BigInt(signedOffset(offset)))).toBe(offset);
   });

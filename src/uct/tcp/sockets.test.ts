@@ -180,7 +180,7 @@ describe('heartbeats', () => {
 });
 
 describe('the reserve of a listener', () => {
-  it('accepts and closes a connection when there is no other descriptor, and is one descriptor', async () => {
+  it('accepts and closes a connection when the process has no other descriptor, and is one descriptor', async () => {
     const listener = tcpListen({ address: '127.0.0.1', port: 0 }, 8, false);
     const before = openFileDescriptors();
     const reserve = new ReserveDescriptor(listener);

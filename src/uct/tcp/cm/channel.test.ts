@@ -22,10 +22,10 @@ import { type Channel, openChannel } from './channel.ts';
 import { FRAME_BYTES_MAX } from './layout.ts';
 
 const KEY = Buffer.from('a key of a test, long enough');
-const LEVELS: readonly (Security | undefined)[] = [
-  undefined,
-  { level: 'auth', key: KEY },
-  { level: 'encrypt', key: KEY },
+const LEVELS: readonly (readonly [string, Security | undefined])[] = [
+  ['none', undefined],
+  ['auth', { level: 'auth', key: KEY }],
+  ['encrypt', { level: 'encrypt', key: KEY }],
 ];
 
 expectNoLeaks();
@@ -69,7 +69,7 @@ function shakeHands(ends: readonly Channel[]): void {
   }
 }
 
-describe.each(LEVELS)('a channel with security %o', (security) => {
+describe.each(LEVELS)('a channel with security %s', (_level, security) => {
   it('transfers each byte once while its socket is blocked again and again', () => {
     const [from, to] = pair(security);
     shakeHands([from, to]);
