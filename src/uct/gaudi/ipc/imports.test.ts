@@ -250,6 +250,21 @@ describe('an owner that ends', () => {
 });
 
 describe('a wait for memory', () => {
+  it('ends with the reply of the owner, although no time passes', async () => {
+    const clock = new ManualClock();
+    const [here, there] = fixture.pair({ clock });
+    const key = here.unpack(there.allocate(64));
+    asProcesses();
+    expect(here.tryPutShort(BYTES, key)).toBe(Status.NO_RESOURCE);
+    let isAwake = false;
+    const wait = here.iface.wait(60e9).then(() => {
+      isAwake = true;
+    });
+    for (let turn = 0; turn < ROUNDS && !isAwake; turn++) await setImmediate();
+    expect([isAwake, here.ipc.imports.pending]).toEqual([true, 0]);
+    await wait;
+  });
+
   it('ends when a transfer ends, although the owner does not answer', async () => {
     const clock = new ManualClock();
     const [here, there] = fixture.pair({ clock });
