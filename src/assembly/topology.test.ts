@@ -116,7 +116,7 @@ describe('the distances of a context', () => {
         readings += 1;
         return node.verbs;
       },
-    };
+    } as unknown as typeof node;
     const sources = { node: counting, config, cards: namedCards(node), sysRoot: machine.sysRoot };
     // The logical index of the context is not that of the bus id.
     const cards = [{ index: 7, device: { busId: node.cards()[0]!.busId } }];

@@ -245,6 +245,7 @@ export const ASSEMBLY: Area = {
       before: 'pciPath: undefined, numaNode: -1 }',
       after: 'pciPath: undefined }',
       breaks: 'devices of the machine have no place beside emulated cards',
+      unfound: 'it needs a network device that has a NUMA node',
     },
     {
       file: 'src/assembly/topology.ts',
