@@ -128,7 +128,7 @@ class UnitTests implements Reporter {
     process.chdir(root);
     // An instance whose process was killed may still write to it.
     process.on('uncaughtException', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error;
+      if (error.code !== 'EPIPE' && error.code !== 'ERR_IPC_CHANNEL_CLOSED') throw error;
     });
     const units = new UnitTests(root);
     await units.#start();
