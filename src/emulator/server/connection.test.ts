@@ -166,7 +166,7 @@ describe('a client of a node server with as many waiting connections as its sock
     expect(() => connectToServer(path)).toThrow(
       expect.objectContaining({
         code: 'ERR_NODE_REFUSED',
-        message: expect.stringContaining('does not accept connections'),
+        message: expect.stringContaining('has not accepted this connection'),
       }),
     );
   });
