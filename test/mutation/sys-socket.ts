@@ -98,6 +98,7 @@ export const SYS_SOCKET: Area = {
       before: 'isUnspecified(address.address) ? 0 : 1',
       after: '0',
       breaks: 'a socket of one address of IPv6 takes no IPv4',
+      equivalent: 'Linux sets the option for a socket that is bound to one address.',
     },
     {
       file: 'src/sys/socket/tcp-socket.ts',
