@@ -52,7 +52,18 @@ describe('Config', () => {
     for (const [name, value, code] of refused) {
       expect(() => config.modify(name, value as string), name).toThrow(expect.objectContaining({ code }));
       expect(config.print()).toBe(before);
+      expect(config.clone().print()).toBe(before);
     }
+  });
+
+  it('keeps the value of several fields when one of them is changed', () => {
+    const config = Config.read(CLEAN).modify('RCACHE_MAX_REGIONS', '7').modify('GAUDI_COPY_RCACHE_MAX_REGIONS', '5');
+    const values = config.entries
+      .filter(({ inherits }) => inherits.includes('UCX_RCACHE_MAX_REGIONS'))
+      .map(({ name, text }) => [name, text]);
+    expect(values.length).toBeGreaterThan(1);
+    for (const [name, text] of values)
+      expect([name, text]).toEqual([name, name === 'UCX_GAUDI_COPY_RCACHE_MAX_REGIONS' ? '5' : '7']);
   });
 
   it('is copied with its changes and its sources', () => {

@@ -62,7 +62,9 @@ describe('a bundle of esbuild', { timeout: 60_000 }, () => {
     it('says what to do where the package is not installed', async () => {
       const { status, stderr } = await run(format, [], elsewhere);
       expect(status).toBe(1);
-      expect(stderr).toMatch(/UcxError: gaudi-ucx is not installed where \S+ can find it\. .*external: \['gaudi-ucx'\]/);
+      expect(stderr).toMatch(
+        /UcxError: gaudi-ucx is not installed where \S+ can find it\. .*external: \['gaudi-ucx'\]/,
+      );
       expect(stderr).toContain("code: 'ERR_NOT_INSTALLED'");
     });
   });

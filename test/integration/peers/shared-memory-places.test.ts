@@ -61,7 +61,9 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room (needs root and uns
   it('is detected by a worker as well, if the context was created earlier', () => {
     const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix,tcp,self', FILL);
     expect(result).toEqual({ isWhole: true, transports: ['self/memory'] });
-    expect(warnings).toEqual([expect.stringMatching('posix is not used by a worker, because it cannot be opened: .*ENOSPC')]);
+    expect(warnings).toEqual([
+      expect.stringMatching('posix is not used by a worker, because it cannot be opened: .*ENOSPC'),
+    ]);
   });
 
   it('is reported by the connection to a peer, if there was free space before', () => {

@@ -92,7 +92,12 @@ describe.each([
     const [answer] = await inspect();
     expect(answer).toMatchObject({ pid: process.pid, failure: undefined });
     const { contexts, ...head } = answer!.snapshot!;
-    expect(head).toMatchObject({ format: 3, pid: process.pid, version: packageVersion(), nodeVersion: process.version });
+    expect(head).toMatchObject({
+      format: 3,
+      pid: process.pid,
+      version: packageVersion(),
+      nodeVersion: process.version,
+    });
     expect(contexts).toHaveLength(1);
     expect(contexts[0]).toMatchObject({
       engine: { name: engine },

@@ -51,7 +51,10 @@ describe('the folder of the sockets of processes', { timeout: 60_000 }, () => {
     const { out } = await cli.runHere(['doctor', '--json'], otherEnv);
     expect(out).toContain(`${other}/gaudi-ucx, sockets of 0 processes`);
     const one = await cli.runHere(['inspect', '1'], otherEnv);
-    expect(one).toMatchObject({ code: 1, err: expect.stringContaining(`process 1 has no inspect socket in ${other}/gaudi-ucx`) });
+    expect(one).toMatchObject({
+      code: 1,
+      err: expect.stringContaining(`process 1 has no inspect socket in ${other}/gaudi-ucx`),
+    });
   });
 
   it.each([

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
@@ -110,6 +111,23 @@ describe('a published key', () => {
     }
     expect(second.live).toBe(true);
     second.release();
+    for (const other of others) other.close();
+  });
+
+  it('that is rejected does not keep its table attached', () => {
+    const attached = (): number => readFileSync('/proc/self/maps', 'utf8').match(/gaudi_ucx/g)?.length ?? 0;
+    const others = Array.from({ length: 20 }, () => new RkeyTable('other'));
+    const keys = others.map((other) => {
+      const one = memory();
+      other.publish(one, new Int32Array(0));
+      const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+      other.pack(one, packed, 0);
+      return packed;
+    });
+    const before = attached();
+    for (const packed of keys) expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_FORGED');
+    // 16 idle tables stay attached.
+    expect(attached() - before).toBe(16);
     for (const other of others) other.close();
   });
 

@@ -1,5 +1,15 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, fstatSync, mkdtempSync, rmSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  chownSync,
+  existsSync,
+  fstatSync,
+  mkdtempSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
@@ -109,6 +119,25 @@ describe('a segment', () => {
     expect(refusal(() => Segment.attach(new Uint8Array(5))).code).toBe('ERR_SHM_SEGMENT');
   });
 
+  it('that was left to a peer keeps its file until that peer has ended', () => {
+    const segment = Segment.create(1, { keepsPath: true });
+    let isGone = false;
+    segment.leaveTo(() => isGone);
+    segment.close();
+    scavenge();
+    expect(existsSync(segment.path)).toBe(true);
+    isGone = true;
+    scavenge();
+    expect(existsSync(segment.path)).toBe(false);
+  });
+
+  it.skipIf(process.getuid!() !== 0)('of another user is rejected (needs root)', () => {
+    const segment = Segment.create(1, { keepsPath: true });
+    chownSync(segment.path, 1, 1);
+    expect(refusal(() => Segment.attach(segment.packedName)).message).toMatch(/belongs to user 1$/);
+    segment.close();
+  });
+
   it('does not exist under random names', async () => {
     const random = fc.uint8Array({ minLength: SEGMENT_NAME_BYTES, maxLength: SEGMENT_NAME_BYTES });
     await fc.assert(
@@ -162,6 +191,18 @@ describe('a cache of segments', () => {
     expect(cache.acquire(created[1]!.packedName)).toBe(two);
     cache.close();
     expect(two!.closed && three!.closed).toBe(true);
+    for (const segment of created) segment.close();
+  });
+
+  it('does not count a segment that is used again as idle', () => {
+    const created = [0, 1].map(() => Segment.create(64));
+    const cache = new SegmentCache(1);
+    const [one, two] = created.map(({ packedName }) => cache.acquire(packedName));
+    cache.release(one!);
+    expect(cache.acquire(created[0]!.packedName)).toBe(one);
+    cache.release(two!);
+    expect([one!.closed, two!.closed]).toEqual([false, false]);
+    cache.close();
     for (const segment of created) segment.close();
   });
 });

@@ -50,6 +50,13 @@ function open() {
   return { md, shared, services, known, imported };
 }
 
+it('of interfaces on different cards differ', () => {
+  const { md } = open();
+  const addresses = md.resources.map((resource) => Buffer.from(md.openIface(resource).address).toString('hex'));
+  expect(addresses).toHaveLength(2);
+  expect(new Set(addresses).size).toBe(2);
+});
+
 describe('an import', () => {
   it('has the addresses of its length', () => {
     const { md, imported } = open();
