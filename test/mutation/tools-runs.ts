@@ -288,5 +288,11 @@ export const TOOLS_RUNS: Area = {
       after: 'hex(offset, 8)]',
       breaks: 'a register has its value',
     },
+    {
+      file: 'src/tools/base/command-line.ts',
+      before: "error.details['signal'] !== undefined",
+      after: 'error.status === Status.CANCELED',
+      breaks: 'a command that a peer cancels has failed, and is not interrupted',
+    },
   ],
 };

@@ -12,7 +12,7 @@
 import { type ChildProcess, type SpawnOptions, type StdioOptions, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { type Command, CommanderError, Option } from 'commander';
-import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { type ErrorDetails, invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 
 export const EXIT_FAILURE = 1;
@@ -81,16 +81,16 @@ export function reportFailure(error: unknown): void {
 
 /** The error of a command that a signal has interrupted. */
 export function interruptedBy(signal: NodeJS.Signals): UcxError {
-  return commandError(Status.CANCELED, `interrupted by ${signal}`);
+  return commandError(Status.CANCELED, `interrupted by ${signal}`, { signal });
 }
 
 /** An error with the code of a status, and a message that says more than the text of the status. */
-export function commandError(status: Status, message: string): UcxError {
-  return new UcxError({ code: `ERR_${statusName(status)}`, status, message });
+export function commandError(status: Status, message: string, details: ErrorDetails = {}): UcxError {
+  return new UcxError({ code: `ERR_${statusName(status)}`, status, message, details });
 }
 
 function isInterruption(error: unknown): boolean {
-  return isUcxError(error) && error.status === Status.CANCELED;
+  return isUcxError(error) && error.details['signal'] !== undefined;
 }
 
 /** Whether an error is about the value of an option, such as a device that does not exist. */
