@@ -1,7 +1,7 @@
 /**
- * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether it still exists. Also the pipe beside a directory
- * that wakes a sleeping interface: its owner waits for it in the event loop, a peer writes one byte; it also shows peers whether the owner still runs,
- * whatever its pid namespace.
+ * A sender's side of the directory of an interface: announces rings, wakes the receiver, and checks whether it still exists. Also the pipe beside a directory:
+ * the owner of the directory waits for it in the event loop, and a peer wakes the owner by writing one byte. The pipe also shows peers whether the owner still
+ * runs, in any pid namespace.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * A listening socket of the connection manager, and its clients. A client is read from its connection on, kept until the program accepts or rejects it, and
- * must confirm an acceptance. A client that violates the protocol, disconnects, or is too slow is dropped. The listener survives a lack of descriptors.
+ * A listening socket of the connection manager, and its clients. It reads from a client as soon as that has connected, and keeps it until the program
+ * accepts or rejects it; the client must confirm an acceptance. A client that violates the protocol, disconnects, or is too slow is dropped. The listener survives a lack of descriptors.
  */
 
 import {
