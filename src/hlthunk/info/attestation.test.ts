@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
-import { scriptedCard } from '../../../test/fixtures/driver/scripted-card.ts';
+import { scriptedCard } from '../../../test/fixtures/driver/scripted-file.ts';
 import { HL_INFO_SEC_ATTEST } from '../../uapi/index.ts';
 import { GaudiErrorCode, getDevInfoSigned, getSecAttestInfo, openControl } from '../index.ts';
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/driver/emulated-device.ts';
-import { scriptedCard } from '../../../test/fixtures/driver/scripted-card.ts';
+import { scriptedCard } from '../../../test/fixtures/driver/scripted-file.ts';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { allocateScratch, Errno } from '../../sys/index.ts';
 import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';

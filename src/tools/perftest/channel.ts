@@ -246,21 +246,18 @@ function parseMessage(line: string): ChannelMessage | undefined {
 }
 
 function silentPeer(timeoutMs: number): UcxError {
-  return new UcxError({
-    code: 'ERR_PERFTEST_PROTOCOL',
-    status: Status.UNSUPPORTED,
-    message:
-      `no reply of the peer within ${timeoutMs / 1000} s: it is stopped or busy with another client, ` +
+  return protocolError(
+    `no reply of the peer within ${timeoutMs / 1000} s: it is stopped or busy with another client, ` +
       'or it is not gaudi-ucx perftest (ucx_perftest of UCX has a different protocol)',
-  });
+  );
 }
 
 function foreignPeer(symptom: string): UcxError {
-  return new UcxError({
-    code: 'ERR_PERFTEST_PROTOCOL',
-    status: Status.UNSUPPORTED,
-    message: `the peer is not gaudi-ucx perftest (${symptom}): ucx_perftest of UCX has a different protocol`,
-  });
+  return protocolError(`the peer is not gaudi-ucx perftest (${symptom}): ucx_perftest of UCX has a different protocol`);
+}
+
+function protocolError(message: string): UcxError {
+  return new UcxError({ code: 'ERR_PERFTEST_PROTOCOL', status: Status.UNSUPPORTED, message });
 }
 
 function lostPeer(reason: string): UcxError {

@@ -47,11 +47,16 @@ function memory(byteLength = 5_000_000_000, sysDevice?: number): MdMemory {
   };
 }
 
-function published(one: MdMemory, payload = new Int32Array(0)): Uint8Array {
-  table.publish(one, payload);
+function published(one: MdMemory, payload = new Int32Array(0), owner = table): Uint8Array {
+  owner.publish(one, payload);
   const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
-  table.pack(one, packed, 0);
+  owner.pack(one, packed, 0);
   return packed;
+}
+
+/** The key of memory in a table. */
+function keyIn(owner: RkeyTable<MdMemory>): Uint8Array {
+  return published(memory(), undefined, owner);
 }
 
 function codeOf(call: () => unknown): string {
@@ -102,13 +107,7 @@ describe('a published key', () => {
     first.release();
     // Idle tables that would replace one that seems idle.
     const others = Array.from({ length: 17 }, () => new RkeyTable('test'));
-    for (const other of others) {
-      const one = memory();
-      other.publish(one, new Int32Array(0));
-      const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
-      other.pack(one, packed, 0);
-      reader.open(packed).release();
-    }
+    for (const other of others) reader.open(keyIn(other)).release();
     expect(second.live).toBe(true);
     second.release();
     for (const other of others) other.close();
@@ -117,13 +116,7 @@ describe('a published key', () => {
   it('that is rejected does not keep its table attached', () => {
     const attached = (): number => readFileSync('/proc/self/maps', 'utf8').match(/gaudi_ucx/g)?.length ?? 0;
     const others = Array.from({ length: 20 }, () => new RkeyTable('other'));
-    const keys = others.map((other) => {
-      const one = memory();
-      other.publish(one, new Int32Array(0));
-      const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
-      other.pack(one, packed, 0);
-      return packed;
-    });
+    const keys = others.map(keyIn);
     const before = attached();
     for (const packed of keys) expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_FORGED');
     // 16 idle tables stay attached.

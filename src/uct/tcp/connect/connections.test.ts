@@ -25,7 +25,7 @@ function send(endpoint: UctEndpoint): Status {
   return endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
 }
 
-/** Moves the clock in steps that are no pause of the program. */
+/** Moves the clock in steps so short that the program does not seem to have paused. */
 function pass(clock: ManualClock, { iface }: TcpSide, ns: number): void {
   for (let restNs = ns; restNs > 0; restNs -= 0.5e9) {
     clock.advance(0.5e9);
