@@ -88,6 +88,7 @@ export const GAUDI_PROFILE: AsicProfile = {
   },
   va: { host: HOST_VA, hostHuge: HOST_VA, reservedHost: [], reservedDram: [], dramHintMask: 0n },
   queues: GAUDI_QUEUES,
+  channels: undefined,
   maxPendingCs: 16384,
   numOfEvents: 663,
   sync: {

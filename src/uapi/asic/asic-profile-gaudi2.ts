@@ -87,6 +87,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
     dramHintMask: 0xffffffffffffn,
   },
   queues: GAUDI2_QUEUES,
+  channels: undefined,
   maxPendingCs: 64,
   numOfEvents: 1329,
   sync: {

@@ -6,6 +6,7 @@
  */
 
 import { type AsicProfile, NO_USER_RESOURCE } from './asic-profile.ts';
+import { GAUDI3_PDMA_CHANNELS } from './pdma-channels.ts';
 
 /** Gaudi3: 128 GiB of HBM, no command submission. */
 export const GAUDI3_PROFILE: AsicProfile = {
@@ -14,7 +15,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
   otherPciDeviceIds: [0x1061, 0x1062],
   cardName: 'HL325', // assumed: the spelling of the older cards
   sram: { start: 0x0200fffff0000000n, end: 0x0200fffff6000000n },
-  cfg: { start: 0x0300007ffc000000n, end: 0x0300008000000000n },
+  cfg: { start: 0x0300007ff0000000n, end: 0x0300008000000000n },
   dram: {
     base: 0x0201000000000000n,
     size: 0x2000000000n,
@@ -32,6 +33,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
     dramHintMask: 0xffffffffffffn,
   },
   queues: [],
+  channels: GAUDI3_PDMA_CHANNELS,
   maxPendingCs: 0,
   numOfEvents: 0, // unknown: no source here
   sync: {

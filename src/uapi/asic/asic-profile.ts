@@ -6,6 +6,7 @@
  * The records are in asic-profile-gaudi.ts, -gaudi2.ts and -gaudi3.ts. All addresses are device addresses, as bigint; sizes in bytes.
  */
 
+import type { PdmaChannels } from './pdma-channels.ts';
 import type { QueueEntry } from './queues.ts';
 
 /** The generations. */
@@ -177,6 +178,8 @@ export interface AsicProfile {
   readonly va: VaProfile;
   /** The queues by id; empty on gaudi3. */
   readonly queues: readonly QueueEntry[];
+  /** The PDMA channels that users program; undefined where the driver has queues. */
+  readonly channels: PdmaChannels | undefined;
   /** Submissions in flight; a power of two. 0 on gaudi3. */
   readonly maxPendingCs: number;
   readonly numOfEvents: number;
