@@ -30,6 +30,24 @@ export interface DriverMapping {
 }
 
 /**
+ * A block of registers that the caller has mapped. Each access is one load or store of 32 bits, in the order of the calls, and after earlier stores to memory.
+ * A register may act on the store, so the value that a read returns may differ from the one that was written.
+ */
+export interface RegisterMapping {
+  /** Length in bytes. */
+  readonly byteLength: number;
+  /**
+   * Reads a register, as a signed number.
+   * @param offset bytes from the start of the block, a multiple of 4
+   */
+  read(offset: number): number;
+  /** Writes a register. */
+  write(offset: number, value: number): void;
+  /** Removes the mapping; later accesses have no effect and read 0. Idempotent. */
+  close(): void;
+}
+
+/**
  * One open file description of a card.
  *
  * Errors of `ioctl` are returned, not thrown: 0 or a negative errno, as from the system call. A call interrupted by a signal (EINTR) is retried inside; EAGAIN
@@ -56,6 +74,13 @@ export interface DriverFile {
    * @throws SyscallError with the errno of mmap
    */
   mmap(byteLength: number, offset: bigint): DriverMapping;
+  /**
+   * Maps a block of registers for exact accesses, unlike {@link mmap}, whose memory an emulated card cannot watch.
+   * @param byteLength bytes of the block
+   * @param offset the handle that MAP_BLOCK returned
+   * @throws SyscallError with the errno of mmap
+   */
+  mapRegisters(byteLength: number, offset: bigint): RegisterMapping;
   /**
    * Closes the file: every later call returns EBADF, and calls of `ioctlAsync` in flight settle, early if possible. Idempotent.
    *

@@ -77,6 +77,7 @@ const file: DriverFile = {
   ioctl: record,
   ioctlAsync: (request, args) => Promise.resolve(record(request, args)),
   mmap: (byteLength) => ({ address: 4096, byteLength, buffer: new ArrayBuffer(byteLength), close: () => undefined }),
+  mapRegisters: () => expect.unreachable(),
   close: () => undefined,
 };
 

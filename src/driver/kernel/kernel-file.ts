@@ -15,7 +15,7 @@ import {
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
-import type { ArgumentBlock, DriverFile, DriverMapping } from '../port.ts';
+import type { ArgumentBlock, DriverFile, DriverMapping, RegisterMapping } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
 /** The size field of an ioctl number has 14 bits. */
@@ -135,6 +135,11 @@ export class KernelFile implements DriverFile {
     return this.#calls.mapFile(this.#fd, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE, offset);
   }
 
+  /** See the port. Throws ERR_INVALID_PARAM like {@link mmap}. */
+  mapRegisters(byteLength: number, offset: bigint): RegisterMapping {
+    return new MappedRegisters(this.mmap(byteLength, offset));
+  }
+
   /**
    * See the port. While an asynchronous call runs in the pool, the descriptor stays open until the call returns (100 ms at most for WAIT_CS): its number could
    * otherwise belong to another file when the pool thread uses it.
@@ -161,6 +166,39 @@ export class KernelFile implements DriverFile {
     this.#resolveReleased?.();
     this.#released = undefined;
     this.#resolveReleased = undefined;
+  }
+}
+
+/** A word whose only purpose is the full fence of an atomic operation on it. */
+const fence: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
+
+/**
+ * Registers of a card in the memory of this process. A plain access to an Int32Array is one load or store of 32 bits. An atomic one would lock the bus, which
+ * device memory does not support on all platforms.
+ */
+class MappedRegisters implements RegisterMapping {
+  readonly byteLength: number;
+  readonly #mapping: DriverMapping;
+  readonly #words: Int32Array;
+
+  constructor(mapping: DriverMapping) {
+    this.byteLength = mapping.byteLength;
+    this.#mapping = mapping;
+    this.#words = new Int32Array(mapping.buffer);
+  }
+
+  read(offset: number): number {
+    return this.#words[offset >>> 2] ?? 0;
+  }
+
+  write(offset: number, value: number): void {
+    // Earlier stores to memory are visible to the card before it sees this one (wmb).
+    Atomics.add(fence, 0, 0);
+    this.#words[offset >>> 2] = value;
+  }
+
+  close(): void {
+    this.#mapping.close();
   }
 }
 

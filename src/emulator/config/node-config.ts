@@ -39,6 +39,8 @@ export interface EmulatedNodeOptions {
   readonly dmaSpinNs?: number | undefined;
   /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 GiB. Default 4096. */
   readonly inlineBytesMax?: number | undefined;
+  /** Whether messages of the PDMA channels of gaudi3 overtake data, as hardware may, so that a program without a barrier fails. Default false. */
+  readonly strict?: boolean | undefined;
   /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it, upstream does not. Default true. */
   readonly importDmabuf?: boolean | undefined;
   /**
@@ -83,6 +85,8 @@ export interface NodeConfig {
   readonly dmaSpinNs: number;
   /** Largest transfer in bytes that runs at submission if its queue is idle. */
   readonly inlineBytesMax: number;
+  /** Whether messages of PDMA channels overtake data. */
+  readonly strict: boolean;
   /** Whether MEMORY REG_DMABUF_FD exists. */
   readonly importDmabuf: boolean;
   /** Whether HW_IP_INFO reports the masks of the NIC ports. */
@@ -121,6 +125,7 @@ const NODE_OPTIONS = [
   'dmaThreads',
   'dmaSpinNs',
   'inlineBytesMax',
+  'strict',
   'importDmabuf',
   'reportNicPorts',
   'ioctlFamily',
@@ -159,6 +164,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
     dmaThreads: options.dmaThreads ?? dmaThreads,
     dmaSpinNs: options.dmaSpinNs ?? 100_000,
     inlineBytesMax: options.inlineBytesMax ?? 4096,
+    strict: options.strict ?? false,
     importDmabuf: options.importDmabuf ?? true,
     reportNicPorts: options.reportNicPorts ?? true,
     ioctlFamily: options.ioctlFamily ?? 'drm',

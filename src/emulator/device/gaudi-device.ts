@@ -15,8 +15,9 @@ import {
   SyscallError,
   unmapLarge,
 } from '../../sys/index.ts';
-import { type AsicProfile, dmmuRange } from '../../uapi/index.ts';
+import { type AsicProfile, dmmuRange, engineIdOf } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { ChannelEngine } from './channel/channel-engine.ts';
 import { CommandProcessor } from './command/command-processor.ts';
 import type { DmaEngines } from './engine/dma-engines.ts';
 import { AddressMap, AddressRegion, Target } from './memory/address-map.ts';
@@ -44,6 +45,8 @@ export interface GaudiDeviceOptions {
   readonly traffic: CardTraffic;
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
+  /** Whether messages of PDMA channels overtake data. */
+  readonly isStrict: boolean;
   readonly faults: FaultListener;
   /** Called when command processors need another pass for their work: {@link GaudiDevice.pump} has to be called soon. */
   readonly onWorkLeft: () => void;
@@ -110,6 +113,8 @@ function sramBeside(hbm: DeviceMemory, byteLength: number): DeviceMemory {
 export class GaudiDevice {
   readonly profile: AsicProfile;
   readonly processor: CommandProcessor;
+  /** The PDMA channels that users program; undefined on a card with queues. */
+  readonly channels: ChannelEngine | undefined;
   readonly registers: RegisterFile;
   readonly addressMap: AddressMap;
   /** Page tables of host memory in small and huge pages, and of HBM if it has virtual addresses. */
@@ -158,6 +163,15 @@ export class GaudiDevice {
       writeWord: (high, low, value) => this.writeWord(high, low, value),
       onWorkLeft: options.onWorkLeft,
     });
+    if (profile.channels === undefined) return;
+    this.channels = new ChannelEngine({
+      ...options,
+      channels: profile.channels,
+      addressMap: this.addressMap,
+      words: this.#access,
+      writeRegister: (offset, value) => this.registers.writeAsUser(offset, value),
+    });
+    this.registers.channels = this.channels;
   }
 
   /** Physical HBM. */
@@ -170,9 +184,10 @@ export class GaudiDevice {
     const known = this.#streams[queueId];
     if (known !== undefined) return known;
     const queue = this.profile.queues[queueId]!;
-    const lower = this.#lower.get(queue.firstOfQman) ?? new Stream(queue, undefined);
+    const engineId = engineIdOf(this.profile.name, queue);
+    const lower = this.#lower.get(queue.firstOfQman) ?? new Stream(queue, engineId, undefined);
     this.#lower.set(queue.firstOfQman, lower);
-    const opened = new Stream(queue, lower);
+    const opened = new Stream(queue, engineId, lower);
     this.#streams[queueId] = opened;
     return opened;
   }
@@ -192,12 +207,12 @@ export class GaudiDevice {
   /** True if no queue has work (INFO HW_IDLE). */
   get idle(): boolean {
     for (const stream of this.usedStreams()) if (!stream.idle) return false;
-    return true;
+    return this.channels?.idle ?? true;
   }
 
   /** Busy time of the card's engines in nanoseconds. Streams that share a channel are counted together. */
   get busyNs(): number {
-    let sum = this.traffic.inlineNs;
+    let sum = this.traffic.inlineNs + (this.channels?.busyNs ?? 0);
     for (const stream of this.usedStreams()) sum += stream.busyNs + (stream.lower?.busyNs ?? 0);
     return sum;
   }
@@ -207,13 +222,14 @@ export class GaudiDevice {
     for (const stream of this.usedStreams()) {
       if (!stream.drained || (stream.lower !== undefined && !stream.lower.drained)) return false;
     }
-    return true;
+    return this.channels?.drained ?? true;
   }
 
   /** Runs everything that can run. */
   pump(): void {
     this.#engines.pump();
     if (this.processor.hasBlocked) this.processor.pump();
+    this.channels?.pump();
   }
 
   /** Writes 32 bits to any address as the device; writes to unmapped addresses are lost, like posted writes. */
@@ -236,6 +252,7 @@ export class GaudiDevice {
   dropPending(): void {
     this.processor.reset();
     for (const stream of this.usedStreams()) stream.dropPending();
+    this.channels?.dropPending();
   }
 
   /** Returns the memory behind a range of HBM to the system; it then reads as zeros. */
@@ -247,12 +264,14 @@ export class GaudiDevice {
   resetState(): void {
     this.dropPending();
     for (const stream of this.usedStreams()) stream.reset();
+    this.channels?.reset();
     this.registers.reset();
   }
 
   close(): void {
     this.registers.close();
     this.processor.close();
+    this.channels?.close();
     this.#hbm.close();
     this.#sram.close();
     this.#access.close();

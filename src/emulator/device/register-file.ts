@@ -48,6 +48,15 @@ interface SharedBlock {
   readonly manager: SyncManager | undefined;
 }
 
+/** Registers of PDMA channels, with their effects. */
+export interface ChannelRegisters {
+  /** False if the register belongs to no channel. */
+  write(offset: number, value: number): boolean;
+  read(offset: number): number | undefined;
+  /** Moves the block of a channel into shared memory; false if none begins at `offset`. */
+  moveBlock(offset: number, words: Int32Array): boolean;
+}
+
 /** The registers of one card; offsets count from CFG_BASE. */
 export class RegisterFile {
   readonly #options: RegisterFileOptions;
@@ -56,6 +65,8 @@ export class RegisterFile {
   readonly #doorbell: number;
   readonly #plain: Map<number, number> = new Map();
   readonly #shared: Map<number, SharedBlock> = new Map();
+  /** Set once, after construction; undefined on a card without channels. */
+  channels: ChannelRegisters | undefined = undefined;
 
   constructor(options: RegisterFileOptions) {
     const { profile } = options;
@@ -73,7 +84,7 @@ export class RegisterFile {
 
   /** Writes a configuration register, at an offset from CFG_BASE. May add to fences of the device. */
   writeRegister(offset: number, value: number): void {
-    if (this.#writeManagers(offset, value)) return;
+    if (this.#writeManagers(offset, value) || this.channels?.write(offset, value) === true) return;
     const fence = this.#fences.get(offset);
     if (fence !== undefined) this.#addToFence(fence, value);
     else if (offset === this.#doorbell) this.#options.onInterrupt(value);
@@ -81,6 +92,17 @@ export class RegisterFile {
     else if (offset >= 0 && (this.#plain.size < PLAIN_REGISTERS_MAX || this.#plain.has(offset))) {
       this.#plain.set(offset, value);
     }
+  }
+
+  /**
+   * Writes a register for a packet of a PDMA channel. Returns false, without effect, if users may not write it: it has no known effect, or belongs to the
+   * driver.
+   */
+  writeAsUser(offset: number, value: number): boolean {
+    const manager = this.#managers.find((each) => each.contains(offset));
+    if (manager === undefined ? offset !== this.#doorbell && this.channels?.read(offset) === undefined : !manager.isOfUsers(offset)) return false;
+    this.writeRegister(offset, value);
+    return true;
   }
 
   /** The value of a register; 0 for one that was never written. */
@@ -91,6 +113,8 @@ export class RegisterFile {
       const inQueues = offset - manager.cqOffset;
       if (inQueues >= 0 && inQueues < manager.cqBytes) return manager.readQueue(inQueues);
     }
+    const ofChannel = this.channels?.read(offset);
+    if (ofChannel !== undefined) return ofChannel;
     const shared = this.#sharedWith(offset);
     return shared === undefined ? (this.#plain.get(offset) ?? 0) : shared.words[(offset - shared.offset) >>> 2]! >>> 0;
   }
@@ -125,8 +149,8 @@ export class RegisterFile {
     const memory = mapFile(fd, byteLength, place?.offset ?? 0);
     const words = new Int32Array(memory.buffer);
     const manager = this.#managers.find((each) => each.profile.sobObj === offset || each.cqOffset === offset);
-    if (manager === undefined) this.#moveToShared(words, offset, byteLength);
-    else moveManaged(manager, offset, words);
+    if (manager !== undefined) moveManaged(manager, offset, words);
+    else if (this.channels?.moveBlock(offset, words) !== true) this.#moveToShared(words, offset, byteLength);
     this.#shared.set(offset, { fd, ownsFile: place === undefined, memory, offset, words, manager });
     return fd;
   }
@@ -138,6 +162,7 @@ export class RegisterFile {
   unshare(): void {
     for (const { offset, words, manager } of this.#shared.values()) {
       if (manager !== undefined) moveManaged(manager, offset, new Int32Array(words.length));
+      else if (this.channels?.moveBlock(offset, new Int32Array(words.length)) === true) continue;
       else this.#moveFromShared(words, offset);
     }
     this.close();

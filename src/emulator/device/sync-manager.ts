@@ -93,6 +93,19 @@ export class SyncManager {
     return cq === undefined ? -1 : cqBlock(cq.baseAddrL) + this.profile.dcore * this.#sync.managerStride;
   }
 
+  /** Whether a register, by its offset from the configuration base, belongs to the manager. */
+  contains(offset: number): boolean {
+    const inObjects = offset - this.profile.sobObj;
+    const inQueues = offset - this.cqOffset;
+    return (inObjects >= 0 && inObjects < this.objectBytes) || (inQueues >= 0 && inQueues < this.cqBytes);
+  }
+
+  /** Whether users may write a register of the manager: not the objects that INFO reserves for the driver. */
+  isOfUsers(offset: number): boolean {
+    const sob = (offset - this.profile.sobObj) >>> 2;
+    return offset < this.profile.sobObj || sob >= this.#sync.sobsPerManager || sob >= this.profile.firstUserSob;
+  }
+
   /** Reads a register of the block of objects; `offset` in bytes from the first sync object. */
   readObject(offset: number): number {
     return this.#objects[offset >>> 2] ?? 0;

@@ -103,7 +103,13 @@ export abstract class CardState {
       this.#checkTimeout();
     });
     this.faults = new FaultPlan(clock, () => this.progress());
-    this.records = new ErrorRecords(profile, clock, this.notifiers, (address) => this.mappingsBeside(address));
+    this.records = new ErrorRecords({
+      profile,
+      clock,
+      notifiers: this.notifiers,
+      mappingsBeside: (address) => this.mappingsBeside(address),
+      onEngineError: (engineId, events) => this.onEngineError(engineId, events),
+    });
     this.device = new GaudiDevice({
       profile,
       hbmBytes: config.hbmBytes,
@@ -112,6 +118,7 @@ export abstract class CardState {
       minor: place.minor,
       traffic: new CardTraffic(place.minor, linkTraffic, clock.nowNs()),
       inlineBytesMax: config.inlineBytesMax,
+      isStrict: config.strict,
       faults: this.records,
       onWorkLeft: () => this.#continueSoon(),
       onInterrupt: (vector) => this.raiseInterrupt(vector),
@@ -124,6 +131,8 @@ export abstract class CardState {
   protected abstract mappingsBeside(address: bigint): readonly UserMapping[];
   /** Called when the card raises a user interrupt. */
   protected abstract raiseInterrupt(vector: number): void;
+  /** Called when an engine has stopped by an error. @param events bits of HL_NOTIFIER_EVENT */
+  protected abstract onEngineError(engineId: number, events: number): void;
   /** Called when the oldest submission has timed out. */
   protected abstract onTimeout(expired: Submission): void;
 

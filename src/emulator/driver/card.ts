@@ -35,6 +35,10 @@ export class Card extends CardState {
     this.context?.interrupts.raise(vector);
   }
 
+  protected onEngineError(engineId: number, events: number): void {
+    this.resets.compute(`engine ${engineId} reported an error`, events);
+  }
+
   protected onTimeout(expired: Submission): void {
     const events = this.records.csTimeout(expired.seq) ? HL_NOTIFIER_EVENT.CS_TIMEOUT : 0;
     if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0) {

@@ -36,18 +36,27 @@ export class Resets {
    * @param timedOut the submission whose time-out is the fault
    */
   hard(reason: string, events = 0, timedOut?: Submission): void {
+    // A time-out alone does not request a hard reset (cs_timedout).
+    this.#afterFault(reason, events, { isHard: timedOut === undefined, timedOut });
+  }
+
+  /** Like {@link hard}, after an error of an engine: a compute reset (gaudi3_handle_eqe of the vendor's driver). */
+  compute(reason: string, events: number): void {
+    this.#afterFault(reason, events, { isHard: false, timedOut: undefined });
+  }
+
+  #afterFault(reason: string, events: number, fault: { isHard: boolean; timedOut: Submission | undefined }): void {
     const card = this.#card;
     if (card.status === HL_DEVICE_STATUS.IN_RESET) return;
     const notified = card.notifiers.anyRegistered;
     card.notifiers.raise(events | HL_NOTIFIER_EVENT.DEVICE_RESET);
     if (this.context === undefined || !(notified || card.releasePending)) {
-      this.now(reason, timedOut);
+      this.now(reason, fault.timedOut);
       return;
     }
     card.log.info(`postponed the reset until the file is closed: ${reason}`);
     this.context.submissions.forceComplete();
-    // A time-out alone does not request a hard reset (cs_timedout).
-    this.#releaseIsHard ||= timedOut === undefined;
+    this.#releaseIsHard ||= fault.isHard;
     if (!card.releasePending) {
       card.releasePending = true;
       card.watchdog = card.config.clock.setTimer(this.releaseWatchdogNs, () => this.#reset());

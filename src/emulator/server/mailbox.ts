@@ -21,7 +21,17 @@ import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { argumentWords } from '../driver/base/ioctl-request.ts';
 
 /** Version of this layout and of the messages. Both sides must have the same version, except for the requests in any-version.ts. */
-export const NODE_PROTOCOL_VERSION = 8;
+export const NODE_PROTOCOL_VERSION = 9;
+
+/**
+ * Request number of an access to a mapped register, which no ioctl has. Its block: id of the mapping, offset, value, 1 for a write. The reply to a read has the
+ * value.
+ */
+export const REGISTER_ACCESS = 1;
+/** Words of such a block. */
+export const REGISTER_ACCESS_WORDS = 4;
+/** Its word with the value. */
+export const REGISTER_VALUE = 2;
 
 /** Maximum number of words of an argument block that are transferred: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;

@@ -3,7 +3,7 @@
  * without a system call; those with file descriptors use the socket.
  */
 
-import type { ArgumentBlock, DriverFile, DriverMapping } from '../../driver/port.ts';
+import type { ArgumentBlock, DriverFile, DriverMapping, RegisterMapping } from '../../driver/port.ts';
 import {
   close as closeFd,
   Errno,
@@ -40,6 +40,9 @@ import {
   isServerSleeping,
   MAILBOX_BYTES,
   postSlot,
+  REGISTER_ACCESS,
+  REGISTER_ACCESS_WORDS,
+  REGISTER_VALUE,
   REPLIED_OFFSET,
   readReply,
   repliedSequence,
@@ -158,6 +161,24 @@ export class RemoteFile implements DriverFile {
       this.#blocks.delete(memory);
       this.#release(mapping);
     });
+  }
+
+  mapRegisters(byteLength: number, offset: bigint): RegisterMapping {
+    if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
+    const mapping = this.#nextMapping++;
+    const place = { file: this.#id, mapping, byteLength, offset: offset.toString() };
+    this.#connection.request({ op: 'mapRegisters', ...place });
+    const block: ArgumentBlock = { address: 0, words: new Uint32Array(REGISTER_ACCESS_WORDS) };
+    const access = (register: number, value: number, isWrite: boolean): number => {
+      if (this.#closed || !this.#connection.alive) return 0;
+      block.words[0] = mapping;
+      block.words[1] = register;
+      block.words[REGISTER_VALUE] = value;
+      block.words[3] = isWrite ? 1 : 0;
+      this.#call(REGISTER_ACCESS, block, false);
+      return block.words[REGISTER_VALUE]! | 0;
+    };
+    return new RemoteRegisters(byteLength, access, () => this.#release(mapping));
   }
 
   close(): void {
@@ -314,6 +335,38 @@ export class RemoteFile implements DriverFile {
     } catch (error) {
       if (!isSyscallError(error, Errno.ENODEV)) throw error;
     }
+  }
+}
+
+/** A register block of a card on a node server: each access is a request in the mailbox. */
+class RemoteRegisters implements RegisterMapping {
+  readonly byteLength: number;
+  readonly #access: (offset: number, value: number, isWrite: boolean) => number;
+  readonly #onClose: () => void;
+  #closed = false;
+
+  constructor(
+    byteLength: number,
+    access: (offset: number, value: number, isWrite: boolean) => number,
+    onClose: () => void,
+  ) {
+    this.byteLength = byteLength;
+    this.#access = access;
+    this.#onClose = onClose;
+  }
+
+  read(offset: number): number {
+    return this.#closed ? 0 : this.#access(offset, 0, false);
+  }
+
+  write(offset: number, value: number): void {
+    if (!this.#closed) this.#access(offset, value, true);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#onClose();
   }
 }
 

@@ -278,7 +278,8 @@ export class ServedClient {
       case 'close':
         return this.#close(message);
       case 'mmap':
-        return this.#mmap(message);
+      case 'mapRegisters':
+        return this.#map(message, op);
       case 'munmap':
         this.#file(message).unshare(integerField(message, 'mapping', ID_MAX));
         return { fields: {} };
@@ -381,12 +382,18 @@ export class ServedClient {
     return { fields: {} };
   }
 
-  #mmap(message: Message): ServedReply {
+  #map(message: Message, op: string): ServedReply {
     const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
     const offset = textField(message, 'offset', 20);
     if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
     const mapping = integerField(message, 'mapping', ID_MAX);
-    const pages = this.#file(message).share(mapping, byteLength, BigInt.asUintN(64, BigInt(offset)));
+    const file = this.#file(message);
+    const cookie = BigInt.asUintN(64, BigInt(offset));
+    if (op === 'mapRegisters') {
+      file.mapRegisters(mapping, byteLength, cookie);
+      return { fields: {} };
+    }
+    const pages = file.share(mapping, byteLength, cookie);
     return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 

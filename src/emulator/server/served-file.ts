@@ -3,7 +3,7 @@
  * word is read once into memory of the server, and checked there.
  */
 
-import type { ArgumentBlock } from '../../driver/port.ts';
+import type { ArgumentBlock, RegisterMapping } from '../../driver/port.ts';
 import {
   addSeals,
   close as closeFd,
@@ -28,6 +28,9 @@ import {
   MAILBOX_BYTES,
   postedCount,
   postedSlot,
+  REGISTER_ACCESS,
+  REGISTER_ACCESS_WORDS,
+  REGISTER_VALUE,
   REPLIED_OFFSET,
   readRequest,
   readRequestBlock,
@@ -80,6 +83,7 @@ export class ServedFile {
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
   readonly #shares: Map<number, SharedPages> = new Map();
+  readonly #registers: Map<number, RegisterMapping> = new Map();
   #closed = false;
 
   /** @throws SyscallError EMFILE, ENOMEM */
@@ -157,17 +161,24 @@ export class ServedFile {
    * @throws SyscallError like mmap
    */
   share(mapping: number, byteLength: number, offset: bigint): SharedPages {
-    if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`file has more than ${MAPPINGS_MAX} mappings`);
-    if (this.#shares.has(mapping)) throw new ProtocolError(`mapping id ${mapping} is in use`);
+    this.#checkMapping(mapping);
     const pages = this.file.share(byteLength, offset);
     this.#shares.set(mapping, pages);
     return pages;
+  }
+
+  /** Maps a block of registers that the client accesses by requests in the mailbox. Arguments and errors as in {@link share}. */
+  mapRegisters(mapping: number, byteLength: number, offset: bigint): void {
+    this.#checkMapping(mapping);
+    this.#registers.set(mapping, this.file.mapRegisters(byteLength, offset));
   }
 
   /** Releases a mapping after the client has unmapped it. */
   unshare(mapping: number): void {
     this.#shares.get(mapping)?.release();
     this.#shares.delete(mapping);
+    this.#registers.get(mapping)?.close();
+    this.#registers.delete(mapping);
   }
 
   /** Releases all resources of the file. */
@@ -176,6 +187,7 @@ export class ServedFile {
     this.#closed = true;
     this.file.close();
     this.#shares.clear();
+    this.#registers.clear();
     this.forgetMailboxFd();
     this.#mailbox.close();
   }
@@ -184,6 +196,21 @@ export class ServedFile {
   unshareAll(): void {
     for (const pages of this.#shares.values()) pages.release();
     this.#shares.clear();
+  }
+
+  #checkMapping(mapping: number): void {
+    if (this.#shares.size + this.#registers.size >= MAPPINGS_MAX)
+      throw new ProtocolError(`file has more than ${MAPPINGS_MAX} mappings`);
+    if (this.#shares.has(mapping) || this.#registers.has(mapping))
+      throw new ProtocolError(`mapping id ${mapping} is in use`);
+  }
+
+  /** Reads or writes a register of a mapped block. */
+  #accessRegister(words: Uint32Array): void {
+    const mapping = words.length === REGISTER_ACCESS_WORDS ? this.#registers.get(words[0]!) : undefined;
+    if (mapping === undefined) throw new ProtocolError('access to a register that is not mapped');
+    if (words[3] === 0) words[REGISTER_VALUE] = mapping.read(words[1]!);
+    else mapping.write(words[1]!, words[REGISTER_VALUE]! | 0);
   }
 
   #serve(slot: number, sequence: number): void {
@@ -197,6 +224,11 @@ export class ServedFile {
     block.address = address;
     const { words } = block;
     readRequestBlock(mailbox, slot, words);
+    if (request === REGISTER_ACCESS) {
+      this.#accessRegister(words);
+      this.#answer(slot, sequence, 0, REGISTER_ACCESS_WORDS, block);
+      return;
+    }
     // Descriptors are passed only by messages: the server would take a number in the block for one of its descriptors.
     if (descriptorUse(request, words) !== DescriptorUse.NONE)
       throw new ProtocolError('mailbox has an ioctl with a descriptor');

@@ -7,7 +7,7 @@
  */
 
 import { cardLabel, type NamedCard } from '../../driver/card-names.ts';
-import type { DriverFile, DriverMapping } from '../../driver/port.ts';
+import type { DriverFile, DriverMapping, RegisterMapping } from '../../driver/port.ts';
 import { allocateScratch, Errno, isSyscallError, PAGE_SIZE, type ScratchBlock } from '../../sys/index.ts';
 import {
   HL_CB_ARGS,
@@ -278,6 +278,17 @@ export class CardFile {
       const mapping = this.file.mmap(Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE, handle);
       this.#mappings.add(mapping);
       return mapping;
+    } catch (error) {
+      if (isSyscallError(error)) throw this.error(-error.errno, `${what}: mmap`, error);
+      throw error;
+    }
+  }
+
+  /** Maps a block of registers for exact accesses. @throws UcxError like {@link mmap} */
+  mapRegisters(byteLength: number, handle: bigint, what: string): RegisterMapping {
+    this.checkOpen();
+    try {
+      return this.file.mapRegisters(byteLength, handle);
     } catch (error) {
       if (isSyscallError(error)) throw this.error(-error.errno, `${what}: mmap`, error);
       throw error;

@@ -18,10 +18,8 @@ import {
   writeLinDma,
   writeMsgLong,
 } from '../../uapi/index.ts';
-import { copyBytes } from '../../ucs/memory/bytes.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
-import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/card-file.ts';
 import type { CommandBuffer } from '../cs/command-buffer.ts';
 import type { DmaRequest } from './request.ts';
@@ -194,13 +192,6 @@ export class CommandRing {
   /** Writes the packet that signals the end of a batch, after the packets of its transfers. Returns like {@link writeTransfer}. */
   writeCompletion(word: number, batch: number): number {
     return writeMsgLong(this.words, word, this.#messageCtl, batch, this.completionLow, this.completionHigh);
-  }
-
-  /** Copies the bytes of a short get; INVALID_ADDR if the target was detached or shortened in flight. */
-  deliver({ target, targetOffset, dataOffset, byteLength }: DmaRequest): Status {
-    if (target === undefined || target.byteLength < targetOffset + byteLength) return Status.INVALID_ADDR;
-    copyBytes(target, targetOffset, this.data, dataOffset, byteLength);
-    return Status.OK;
   }
 
   #areaOffset(area: number): number {

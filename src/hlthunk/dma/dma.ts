@@ -7,7 +7,7 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
-import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
+import { engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
@@ -19,10 +19,13 @@ import type { DeviceEvents, DeviceFault } from '../info/events.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
 import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
+import { DmaChannels, type DmaDirection } from './channels.ts';
 import type { DmaQueueDevice } from './command-ring.ts';
+import { CommandRoute } from './command-route.ts';
 import { dmaError, doubtsData, suspectsOf } from './faults.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue } from './queue.ts';
 import { type DmaCounts, DmaRequest } from './request.ts';
+import type { DmaRoute } from './route.ts';
 
 /** Maximum number of batches in flight of one queue. */
 const SLOTS = 32;
@@ -46,7 +49,7 @@ export interface DeviceDmaOptions {
 /** Collaborators of the DMA of a device. */
 export interface DeviceDmaParts {
   readonly card: CardFile;
-  readonly profile: AsicProfile;
+  readonly info: DeviceInfo;
   readonly hostMemory: HostMemory;
   readonly events: DeviceEvents;
   readonly imports: DmabufImports;
@@ -68,9 +71,10 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #hostMemory: HostMemory;
   readonly #events: DeviceEvents;
   readonly #imports: DmabufImports;
-  readonly #profile: AsicProfile;
+  readonly #profile: DeviceInfo['profile'];
   readonly #options: DeviceDmaOptions;
-  readonly #routes: DmaRoutes;
+  /** The channels that this process may use; undefined if the card takes command submissions. */
+  readonly #channels: DmaChannels | undefined;
   readonly #submissionsMax: number;
   readonly #sleep: Sleeper;
   #submissions = 0;
@@ -83,7 +87,8 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #queues: DmaQueue[] = [];
 
   constructor(parts: DeviceDmaParts) {
-    const { card, profile, options } = parts;
+    const { card, info, options } = parts;
+    const { profile } = info;
     this.name = card.name;
     this.clock = options.clock ?? systemClock;
     this.file = card.file;
@@ -96,11 +101,17 @@ export class DeviceDma implements DmaQueueDevice {
     this.#profile = profile;
     this.#options = options;
     this.#sleep = new Sleeper(this.clock, { ref: true });
-    this.#routes = DMA_ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
+    this.#channels = submits ? undefined : new DmaChannels(card, info);
     this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => requestCommandBuffer({ card }, byteLength);
     const left = profile.maxPendingCs - (options.submissionsReserved ?? SUBMISSIONS_RESERVED);
-    this.#submissionsMax = submits ? Math.max(1, left) : 0;
+    // Channels take as many batches as their slots.
+    this.#submissionsMax = submits ? Math.max(1, left) : Number.MAX_SAFE_INTEGER;
+  }
+
+  /** The reason why the card cannot execute transfers; undefined if it can. */
+  get limitation(): string | undefined {
+    return this.#channels?.limitation;
   }
 
   /** Number of transfers that have not ended. */
@@ -167,7 +178,7 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('mapping', mapping, mappingOffset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
+    this.#hostToDevice ??= this.#open('hostToDevice');
     const request = this.#hostToDevice.take(byteLength);
     if (request === undefined) return undefined;
     request.from(mapping, mappingOffset);
@@ -185,7 +196,7 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('block', block, blockOffset, byteLength);
     this.#check('mapping', mapping, mappingOffset, byteLength);
-    this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
+    this.#deviceToHost ??= this.#open('deviceToHost');
     const request = this.#deviceToHost.take(byteLength);
     if (request === undefined) return undefined;
     request.from(block, blockOffset);
@@ -203,7 +214,7 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     this.#check('source', source, sourceOffset, byteLength);
     this.#check('destination', destination, destinationOffset, byteLength);
-    this.#deviceToDevice ??= this.#open(this.#routes.deviceToDevice);
+    this.#deviceToDevice ??= this.#open('deviceToDevice');
     const request = this.#deviceToDevice.take(byteLength);
     if (request === undefined) return undefined;
     request.from(source, sourceOffset);
@@ -224,7 +235,7 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    this.#hostToDevice ??= this.#open(this.#routes.hostToDevice);
+    this.#hostToDevice ??= this.#open('hostToDevice');
     const request = this.#hostToDevice.takePut(bytes, offset, byteLength);
     if (request === undefined) return undefined;
     request.to(block, blockOffset);
@@ -241,7 +252,7 @@ export class DeviceDma implements DmaQueueDevice {
   ): DmaRequest | undefined {
     checkBytes(bytes, offset, byteLength);
     this.#check('block', block, blockOffset, byteLength);
-    this.#deviceToHost ??= this.#open(this.#routes.deviceToHost);
+    this.#deviceToHost ??= this.#open('deviceToHost');
     const request = this.#deviceToHost.takeGet(bytes, offset, byteLength);
     if (request === undefined) return undefined;
     request.from(block, blockOffset);
@@ -323,10 +334,13 @@ export class DeviceDma implements DmaQueueDevice {
     return awake;
   }
 
-  /** Ends every request with `status`. */
+  /** Ends every request with `status`, before the file is closed. */
   abort(status: Status): void {
     this.#closed = true;
-    for (const queue of this.#queues) queue.abort(status);
+    for (const queue of this.#queues) {
+      queue.abort(status);
+      queue.disconnect();
+    }
     this.#sleep.wake();
   }
 
@@ -379,24 +393,28 @@ export class DeviceDma implements DmaQueueDevice {
     const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
     const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
     for (const request of suspectsOf(fault, flights, isForeign)) request.outcome = Status.IO_ERROR;
+    if (fault.engineErr !== undefined) for (const queue of this.#queues) queue.stoppedBy([fault.engineErr.engineId]);
   }
 
-  #open(queueIndex: number): DmaQueue {
+  #open(direction: DmaDirection): DmaQueue {
     this.#card.checkOpen();
     this.#card.checkUsable();
-    if (this.#submissionsMax === 0) {
-      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `${this.#card.name} is a gaudi3, whose driver has no DMA queues`);
-    }
-    const { slots, packetBytesMax } = this.#options;
+    const { packetBytesMax } = this.#options;
     const queue = new DmaQueue({
       device: this,
-      queueIndex,
-      engineId: engineIdOf(this.#profile.name, this.#profile.queues[queueIndex]!),
-      slots: slots ?? SLOTS,
+      route: this.#openRoute(direction),
       ...(packetBytesMax === undefined ? {} : { packetBytesMax }),
     });
     this.#queues.push(queue);
     return queue;
+  }
+
+  #openRoute(direction: DmaDirection): DmaRoute {
+    const slots = this.#options.slots ?? SLOTS;
+    if (this.#channels !== undefined) return this.#channels.open(this, direction, slots);
+    const queueIndex = DMA_QUEUES[this.asic][direction];
+    const engineId = engineIdOf(this.#profile.name, this.#profile.queues[queueIndex]!);
+    return new CommandRoute(this, { queueIndex, engineId, slots });
   }
 
   /** Throws unless `request` is a request of this card. */
@@ -447,15 +465,8 @@ function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void
   }
 }
 
-/** Queue ids by direction. */
-interface DmaRoutes {
-  readonly hostToDevice: number;
-  readonly deviceToHost: number;
-  readonly deviceToDevice: number;
-}
-
 /** The hardware queues for DMA. */
-const DMA_ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
+const DMA_QUEUES: Readonly<Record<PacketAsic, Readonly<Record<DmaDirection, number>>>> = {
   // The driver does not track the completion of the HBM channels of gaudi, whose queues are internal: stream 1 of the PCI channel is used instead.
   gaudi: {
     hostToDevice: GaudiQueueBase.DMA_0,

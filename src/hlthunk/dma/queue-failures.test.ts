@@ -9,6 +9,7 @@ import { Errno, scratchStatistics } from '../../sys/index.ts';
 import { commandSubmissionEnd, transferEnd } from '../../ucs/debug/diagnostics.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { CommandRoute } from './command-route.ts';
 import { DmaQueue, type DmaQueueOptions } from './queue.ts';
 import type { DmaRequest } from './request.ts';
 import { Batches, TRANSIENT_ERRORS_MAX, TransientErrors } from './submission.ts';
@@ -20,7 +21,7 @@ const eventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(res
 
 function open(slots = 4, more: Partial<DmaQueueOptions> = {}) {
   const device = new RecordingDevice();
-  const queue = new DmaQueue({ device, queueIndex: 8, engineId: 45, slots, ...more });
+  const queue = new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), ...more });
   const put = (bytes = 64, to = 0): DmaRequest => {
     const request = queue.take(bytes)!;
     request.setSource(0x7000, -1);
@@ -364,7 +365,7 @@ describe('the activity of a queue', () => {
     const clock = new ManualClock(1000);
     const device = new RecordingDevice();
     Object.assign(device, { clock });
-    const queue = new DmaQueue({ device, queueIndex: 8, engineId: 45, slots: 2 });
+    const queue = new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots: 2 }) });
     const [transfers, submissions]: [unknown[], unknown[]] = [[], []];
     const onTransfer = (event: unknown): void => void transfers.push(event);
     const onSubmission = (event: unknown): void => void submissions.push(event);

@@ -5,6 +5,7 @@ import { RecordingDevice } from '../../../test/fixtures/driver/recording-device.
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { Errno } from '../../sys/index.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { CommandRoute } from './command-route.ts';
 import { DmaQueue } from './queue.ts';
 import type { DmaRequest } from './request.ts';
 
@@ -14,7 +15,7 @@ const HBM_HIGH = 0x10010018;
 
 function openQueue(slots: number): { device: RecordingDevice; queue: DmaQueue; put: (bytes: number) => DmaRequest } {
   const device = new RecordingDevice();
-  const queue = new DmaQueue({ device, queueIndex: 8, engineId: 45, slots, packetBytesMax: 4096 });
+  const queue = new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), packetBytesMax: 4096 });
   const put = (bytes: number): DmaRequest => {
     const request = queue.take(bytes)!;
     request.setSource(0x7000, -1);

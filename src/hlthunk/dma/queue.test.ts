@@ -7,6 +7,7 @@ import { Errno, scratchStatistics } from '../../sys/index.ts';
 import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { CommandRing } from './command-ring.ts';
+import { CommandRoute } from './command-route.ts';
 import { DMA_PACKET_BYTES_MAX, DmaQueue } from './queue.ts';
 import type { DmaRequest } from './request.ts';
 import { TRANSIENT_ERRORS_MAX } from './submission.ts';
@@ -36,7 +37,7 @@ const eventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(res
 function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevice; queue: DmaQueue } {
   const device = new RecordingDevice();
   const options = packetBytesMax === undefined ? {} : { packetBytesMax };
-  return { device, queue: new DmaQueue({ device, queueIndex: 8, engineId: 45, slots, ...options }) };
+  return { device, queue: new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), ...options }) };
 }
 
 /** Starts a transfer of host memory to an address of HBM, given by its low word. */

@@ -10,9 +10,10 @@ import { Errno } from '../../sys/index.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
 import { copyBytes } from '../../ucs/memory/bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { CommandRing, type DmaQueueDevice, SLOT_DATA_BYTES } from './command-ring.ts';
+import { type DmaQueueDevice, SLOT_DATA_BYTES } from './command-ring.ts';
 import { DmaActivity, type DmaCounts, type DmaRequest, DmaRequestPool } from './request.ts';
-import { Batches, BatchIoctls, CompletionWait, isLoss, isTransient, TransientErrors } from './submission.ts';
+import type { DmaRoute } from './route.ts';
+import { Batches, isLoss, isTransient, TransientErrors } from './submission.ts';
 
 /** Maximum number of requests of one queue, queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -26,11 +27,8 @@ const POLLS_PER_CHECK = 64;
 /** Options of a queue. */
 export interface DmaQueueOptions {
   readonly device: DmaQueueDevice;
-  readonly queueIndex: number;
-  /** The engine of the queue, with its id in fault records. */
-  readonly engineId: number;
-  /** Maximum number of batches in flight, a power of two. */
-  readonly slots: number;
+  /** The route to the engine; the queue takes ownership. */
+  readonly route: DmaRoute;
   /** Largest transfer of one packet; tests use small values. Default {@link DMA_PACKET_BYTES_MAX}. */
   readonly packetBytesMax?: number;
   /** Number of the batch before the first; tests start shortly before numbers wrap. Default 0. */
@@ -40,10 +38,7 @@ export interface DmaQueueOptions {
 /** A DMA queue. */
 export class DmaQueue {
   readonly device: DmaQueueDevice;
-  readonly #ring: CommandRing;
-  readonly #ioctls: BatchIoctls;
-  readonly #wait: CompletionWait;
-  readonly engineId: number;
+  readonly #route: DmaRoute;
   readonly #packetBytesMax: number;
   readonly #pool: DmaRequestPool;
   /** Requests whose packets are not all submitted, and requests in flight; both in order. */
@@ -60,16 +55,20 @@ export class DmaQueue {
 
   constructor(options: DmaQueueOptions) {
     this.device = options.device;
-    this.#ring = new CommandRing(options.device, options.slots);
-    this.#ioctls = new BatchIoctls(options.device.file, this.#ring, options.queueIndex);
-    this.#batches = new Batches(options.slots, options.batchesBefore);
-    this.#wait = new CompletionWait(options.device.file, (result) => this.#waitEnded(result));
-    this.engineId = options.engineId;
+    this.#route = options.route;
+    this.#route.listen((result) => this.#waitEnded(result));
+    this.#batches = new Batches(options.route.slots, options.batchesBefore);
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
     this.#pool = new DmaRequestPool(options.device, DMA_REQUESTS_MAX);
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
-    this.#activity = new DmaActivity(options);
+    const { number: queueIndex, slots } = options.route;
+    this.#activity = new DmaActivity({ device: options.device, queueIndex, slots });
+  }
+
+  /** The engine of the queue, with its id in fault records. */
+  get engineId(): number {
+    return this.#route.engineId;
   }
 
   /** Number of requests that have not ended. */
@@ -106,8 +105,8 @@ export class DmaQueue {
     const request = this.#takeShort(byteLength);
     if (request === undefined) return undefined;
     const data = request.dataOffset;
-    copyBytes(this.#ring.data, data, source, sourceOffset, byteLength);
-    request.setSource(this.#ring.dataLow(data), this.#ring.dataHigh(data));
+    copyBytes(this.#route.data, data, source, sourceOffset, byteLength);
+    request.setSource(this.#route.dataLow(data), this.#route.dataHigh(data));
     return request;
   }
 
@@ -116,7 +115,7 @@ export class DmaQueue {
     const request = this.#takeShort(byteLength);
     if (request === undefined) return undefined;
     const data = request.dataOffset;
-    request.setDestination(this.#ring.dataLow(data), this.#ring.dataHigh(data));
+    request.setDestination(this.#route.dataLow(data), this.#route.dataHigh(data));
     request.target = target;
     request.targetOffset = targetOffset;
     return request;
@@ -141,7 +140,7 @@ export class DmaQueue {
 
   /** The driver's number of the oldest batch in flight; valid only while {@link busy}. Cold. */
   get oldestSeq(): number {
-    return this.#ioctls.seqOf(this.#batches.oldestSlot);
+    return this.#route.seqOf(this.#batches.oldestSlot);
   }
 
   /** Transfers that a fault reported now may have corrupted: some of their packets were submitted, and they were incomplete when faults were last read. */
@@ -166,7 +165,7 @@ export class DmaQueue {
    */
   progress(): number {
     if (this.#flying.length === 0 && this.#waiting.length === 0) return 0;
-    const completed = this.#ring.completed;
+    const completed = this.#route.completed;
     const batches = this.#batches;
     if (completed === batches.retired)
       return this.busy || this.failure === Status.OK ? this.#fruitless() : this.#endWaiting();
@@ -190,7 +189,7 @@ export class DmaQueue {
    * flight, or while an earlier watch is in progress, because that one wakes the device too.
    */
   watch(timeoutNs: number): void {
-    if (this.busy) this.#wait.start(this.oldestSeq, timeoutNs);
+    if (this.busy) this.#route.watch(this.#batches.oldestSlot, timeoutNs);
   }
 
   /**
@@ -214,18 +213,26 @@ export class DmaQueue {
     this.#endAll(this.#waiting, status);
   }
 
+  /** Releases what the driver counts as use of the card, before its file is closed. Requests must have been aborted. */
+  disconnect(): void {
+    this.#route.disconnect();
+  }
+
   /** Releases command buffers and mappings. The card must be idle or closed. */
   close(): void {
-    this.#ring.close();
-    this.#wait.close();
-    this.#ioctls.close();
+    this.#route.close();
+  }
+
+  /** Ends the requests in flight if one of these engines, which have stopped, is that of the queue: no batch will complete. */
+  stoppedBy(engineIds: readonly number[]): void {
+    if (this.busy && this.#route.isStoppedBy(engineIds)) this.#fail(-Errno.EIO);
   }
 
   /** Takes a request for a short transfer, with the data area of the next slot. It needs the slot for itself, so earlier requests must not be waiting. */
   #takeShort(byteLength: number): DmaRequest | undefined {
     if (this.#waiting.length > 0 || !this.#batches.isSlotFree) return undefined;
     const request = this.take(byteLength);
-    if (request !== undefined) request.dataOffset = this.#ring.dataOffset(this.#batches.nextSlot);
+    if (request !== undefined) request.dataOffset = this.#route.dataOffset(this.#batches.nextSlot);
     return request;
   }
 
@@ -248,28 +255,24 @@ export class DmaQueue {
 
   /** Writes one batch into the next slot and submits it; false if the driver is out of resources or has failed the queue. */
   #submitBatch(): boolean {
-    const ring = this.#ring;
     const batches = this.#batches;
     const slot = batches.nextSlot;
     const batch = batches.next;
-    const area = ring.areaFor(slot, this.#waiting.length, batches.retired);
-    const transfersMax = ring.transfersMax(area);
-    const first = ring.packetWord(area);
-    let word = first;
+    const transfersMax = this.#route.begin(batches, this.#waiting.length);
+    if (transfersMax === 0) return false;
     let complete = 0;
     let partial = 0;
     for (let transfers = 0; transfers < transfersMax && complete < this.#waiting.length; transfers++) {
       const request = this.#waiting.at(complete)!;
       const from = request.issued + partial;
       const bytes = Math.min(this.#packetBytesMax, request.byteLength - from);
-      word = ring.writeTransfer(word, request, from, bytes);
+      this.#route.add(request, from, bytes);
       partial += bytes;
       if (request.issued + partial !== request.byteLength) continue;
       complete += 1;
       partial = 0;
     }
-    word = ring.writeCompletion(word, batch);
-    const result = this.#ioctls.submit(slot, area, (word - first) * 4);
+    const result = this.#route.submit(slot, batch);
     if (result !== 0) {
       const requests = partial > 0 ? complete + 1 : complete;
       if (isTransient(result)) this.#transientErrors.add(result, requests, this.busy);
@@ -280,7 +283,6 @@ export class DmaQueue {
     this.#transientErrors.clear();
     this.failureErrno = 0;
     batches.submitted = batch;
-    ring.useArea(area, batch);
     this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
     // Sleepers must be woken for this batch too: earlier ones, here or in other queues, may take longer.
@@ -313,7 +315,7 @@ export class DmaQueue {
   }
 
   #end(request: DmaRequest, status: Status): void {
-    request.status = request.target !== undefined && status === Status.OK ? this.#ring.deliver(request) : status;
+    request.status = request.target !== undefined && status === Status.OK ? deliver(this.#route.data, request) : status;
     this.#activity.ended(request);
     request.releaseMemory();
     if (request.onComplete !== undefined) request.notify(request.onComplete);
@@ -329,7 +331,7 @@ export class DmaQueue {
     this.#polls += 1;
     if (this.#transientErrors.isExhausted) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || !this.busy) return 0;
-    const result = this.#ioctls.poll(this.oldestSeq);
+    const result = this.#route.poll(this.#batches.oldestSlot);
     if (result >= 0 || isTransient(result)) return 0;
     const ended = this.outstanding;
     this.#fail(result);
@@ -376,8 +378,15 @@ export class DmaQueue {
   /** Whether a batch in flight has the driver's submission number `seq`. */
   #hasInFlight(seq: number): boolean {
     for (let i = 0; i < this.#batches.inFlight; i++) {
-      if (this.#ioctls.seqOf(this.#batches.slotInFlight(i)) === seq) return true;
+      if (this.#route.seqOf(this.#batches.slotInFlight(i)) === seq) return true;
     }
     return false;
   }
+}
+
+/** Copies the bytes of a short get out of the data area; INVALID_ADDR if the target was detached or shortened in flight. */
+export function deliver(data: Uint8Array, { target, targetOffset, dataOffset, byteLength }: DmaRequest): Status {
+  if (target === undefined || target.byteLength < targetOffset + byteLength) return Status.INVALID_ADDR;
+  copyBytes(target, targetOffset, data, dataOffset, byteLength);
+  return Status.OK;
 }

@@ -14,6 +14,7 @@ import {
 } from '../../uapi/index.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { CommandRing } from './command-ring.ts';
+import { deliver } from './queue.ts';
 import { DmaRequestPool } from './request.ts';
 import { BatchIoctls, CompletionWait } from './submission.ts';
 
@@ -128,9 +129,9 @@ describe('the memory of a ring', () => {
     const target = new Uint8Array(12);
     Object.assign(request, { target, targetOffset: 8, dataOffset: ring.dataOffset(1) });
     ring.data.set([1, 2, 3, 4, 5], ring.dataOffset(1));
-    expect([ring.deliver(request), ...target.subarray(7)]).toEqual([Status.OK, 0, 1, 2, 3, 4]);
+    expect([deliver(ring.data, request), ...target.subarray(7)]).toEqual([Status.OK, 0, 1, 2, 3, 4]);
     request.targetOffset = 9;
-    expect(ring.deliver(request)).toBe(Status.INVALID_ADDR);
+    expect(deliver(ring.data, request)).toBe(Status.INVALID_ADDR);
     ring.close();
   });
 

@@ -32,21 +32,29 @@ function writeWaitArguments(block: ArgumentBlock, seq: number, timeoutUs: number
   words[WAIT.timeout_us + 1] = highOf(timeoutUs);
 }
 
+/** Writes the arguments of a wait for the number `seq`, up to `timeoutUs`. */
+export type WaitWriter = (block: ArgumentBlock, seq: number, timeoutUs: number) => void;
+
 /** The asynchronous wait of a queue: one block and at most one call in progress, for any number of waiters. */
 export class CompletionWait {
   readonly #file: DriverFile;
   readonly #request: number;
   readonly #block: ScratchBlock;
   readonly #onEnd: (result: number) => void;
+  readonly #write: WaitWriter;
   #pending = false;
   #closed = false;
 
-  /** @param onEnd receives 0 or a negative errno when a wait has ended; not called after {@link close} */
-  constructor(file: DriverFile, onEnd: (result: number) => void) {
+  /**
+   * @param onEnd receives 0 or a negative errno when a wait has ended; not called after {@link close}
+   * @param write writes the arguments of a wait; default: for a submission
+   */
+  constructor(file: DriverFile, onEnd: (result: number) => void, write: WaitWriter = writeWaitArguments) {
     this.#file = file;
     this.#request = file.numbers.WAIT_CS | 0;
     this.#block = allocateWaitArguments();
     this.#onEnd = onEnd;
+    this.#write = write;
   }
 
   /**
@@ -56,7 +64,7 @@ export class CompletionWait {
   start(seq: number, timeoutNs: number): void {
     if (this.#pending || this.#closed) return;
     this.#pending = true;
-    writeWaitArguments(this.#block, seq, Math.ceil(timeoutNs / NS_PER_US));
+    this.#write(this.#block, seq, Math.ceil(timeoutNs / NS_PER_US));
     void this.#file.ioctlAsync(this.#request, this.#block).then((result) => this.#end(result));
   }
 

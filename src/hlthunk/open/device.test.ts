@@ -18,6 +18,7 @@ function heldFile(file: DriverFile): { file: DriverFile; release: () => void } {
     ioctl: (request, block) => file.ioctl(request, block),
     ioctlAsync: (request, block) => file.ioctlAsync(request, block),
     mmap: (byteLength, offset) => file.mmap(byteLength, offset),
+    mapRegisters: (byteLength, offset) => file.mapRegisters(byteLength, offset),
     close: () => {
       file.close();
       released = new Promise((resolve) => {

@@ -95,7 +95,7 @@ export class Device implements CardTarget, Disposable {
     this.ranges = new DeviceRanges(card, info, this.memory, physical);
     this.imports = new DmabufImports(card);
     const { events, hostMemory, imports } = this;
-    this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
+    this.dma = new DeviceDma({ card, info, hostMemory, events, imports, options: options.dma ?? {} });
   }
 
   /** True after `close()`. */

@@ -6,7 +6,6 @@
  * idle (linear-dma.ts). A stream that is blocked (fence, full channel, registers after data) is kept and retried by {@link CommandProcessor.pump}.
  */
 
-import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import {
   type AsicProfile,
   LIN_DMA_BYTES,
@@ -23,16 +22,20 @@ import { highOf } from '../../../ucs/type/int64.ts';
 import type { DmaEngines } from '../engine/dma-engines.ts';
 import { Opcode } from '../engine/dma-ring.ts';
 import { type AddressMap, Target } from '../memory/address-map.ts';
-import { fetchBytes, type WordAccess } from '../memory/memory-access.ts';
-import { DIRECT, PhysicalMemory, WINDOW_BYTES, windowIndex } from '../memory/physical-memory.ts';
+import type { WordAccess } from '../memory/memory-access.ts';
+import { PhysicalMemory } from '../memory/physical-memory.ts';
 import type { CardTraffic } from '../memory/traffic.ts';
 import { WorkBudget } from '../queue/cp-state.ts';
 import { EngineAccess, EngineReader, type FaultListener } from '../queue/engine-access.ts';
+import { PacketFetch } from '../queue/packet-fetch.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from '../queue/stream.ts';
 import type { RegisterFile } from '../register-file.ts';
 import { DmaCores } from './dma-core.ts';
 import { LinearDma, SwappedDma } from './linear-dma.ts';
 import { PacketExecutor } from './packet-executor.ts';
+
+/** Bytes of the longest packet. */
+const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
 
 /** CP_DMA buffers that a lower command processor queues; beyond it the upper one is blocked. */
 const LOWER_BUFFERS_MAX = 1024;
@@ -75,7 +78,7 @@ export class CommandProcessor {
   readonly #swappedDma: SwappedDma;
   readonly #executor: PacketExecutor;
   readonly #budget: WorkBudget = new WorkBudget();
-  readonly #fetch: PacketFetch = new PacketFetch();
+  readonly #fetch: PacketFetch = new PacketFetch(PACKET_BYTES_MAX);
   /** The buffer that a submission starts. Reused: only a blocked buffer gets a separate object. */
   readonly #direct: PendingBuffer = directBuffer();
   /** Streams with pending buffers. */
@@ -356,93 +359,4 @@ function copied({ cp }: Stream, rest: PendingBuffer, memory: PhysicalMemory): Pe
   const bytes = memory.window(from).u8.slice(from, rest.end);
   const copy = new PhysicalMemory('patched command buffer', { address: 0, byteLength: bytes.byteLength }, () => bytes);
   return { ...rest, memory: copy, offset: rest.offset - from, end: bytes.byteLength };
-}
-
-/** Bytes of the longest packet. */
-const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
-
-/** Bytes that one system call reads ahead from the memory of another process: all packets of most command buffers. */
-const AHEAD_BYTES = 4096;
-
-/** The words of the current packet: in a window of its memory, or in a small copy if the memory has no window or the packet spans two memories. */
-class PacketFetch {
-  /** The words of the packet, from {@link index} on; words beyond the fetched bytes do not belong to it. */
-  words: Int32Array;
-  index = 0;
-  readonly #scratch: ScratchBlock = allocateScratch(PACKET_BYTES_MAX);
-  readonly #scratchWords: Int32Array;
-  /** Bytes that were read ahead, with their memory and the offset of the first one; undefined if there are none. */
-  #ahead: ScratchBlock | undefined;
-  #aheadWords: Int32Array = new Int32Array(0);
-  #aheadMemory: PhysicalMemory | undefined;
-  #aheadStart = 0;
-  #aheadEnd = 0;
-
-  constructor() {
-    const { words } = this.#scratch;
-    this.#scratchWords = new Int32Array(words.buffer, words.byteOffset, words.length);
-    this.words = this.#scratchWords;
-  }
-
-  /** Drops the bytes read ahead: a command buffer is fetched anew at each execution. */
-  begin(): void {
-    this.#aheadMemory = undefined;
-  }
-
-  /** Makes the packet at byte `offset` of a memory current; at least `byteLength` bytes follow there. */
-  show(memory: PhysicalMemory, offset: number, byteLength: number): void {
-    const inWindow = windowIndex(offset);
-    if (memory.hasWindows && (inWindow & 3) === 0 && inWindow <= WINDOW_BYTES - PACKET_BYTES_MAX) {
-      this.words = memory.window(offset).words;
-      this.index = inWindow >>> 2;
-      return;
-    }
-    if (memory.space !== DIRECT) {
-      this.#showForeign(memory, offset, byteLength);
-      return;
-    }
-    this.beginCopy();
-    this.copy(0, memory, offset, Math.min(byteLength, PACKET_BYTES_MAX));
-  }
-
-  /** Makes zeros current, into which {@link copy} copies the pieces of a packet. */
-  beginCopy(): void {
-    this.words = this.#scratchWords;
-    this.index = 0;
-    this.#scratchWords.fill(0);
-  }
-
-  /** Copies a piece to byte `at` of the packet. */
-  copy(at: number, memory: PhysicalMemory, offset: number, byteLength: number): void {
-    fetchBytes(memory, offset, this.#scratch.address + at, byteLength);
-  }
-
-  close(): void {
-    this.#scratch.free();
-    this.#ahead?.free();
-  }
-
-  /** Reads zeros for bytes that cannot be read: they are not a valid packet, so the stream stops there. */
-  #showForeign(memory: PhysicalMemory, offset: number, byteLength: number): void {
-    const needed = Math.min(byteLength, PACKET_BYTES_MAX);
-    const isAhead = memory === this.#aheadMemory && offset >= this.#aheadStart && offset + needed <= this.#aheadEnd;
-    if (!isAhead || ((offset - this.#aheadStart) & 3) !== 0) {
-      this.#readAhead(memory, offset, Math.min(byteLength, AHEAD_BYTES));
-    }
-    this.words = this.#aheadWords;
-    this.index = (offset - this.#aheadStart) >>> 2;
-  }
-
-  #readAhead(memory: PhysicalMemory, offset: number, byteLength: number): void {
-    if (this.#ahead === undefined) {
-      this.#ahead = allocateScratch(AHEAD_BYTES + PACKET_BYTES_MAX);
-      const { words } = this.#ahead;
-      this.#aheadWords = new Int32Array(words.buffer, words.byteOffset, words.length);
-    }
-    this.#aheadWords.fill(0, 0, (byteLength + PACKET_BYTES_MAX) >>> 2);
-    fetchBytes(memory, offset, this.#ahead.address, byteLength);
-    this.#aheadMemory = memory;
-    this.#aheadStart = offset;
-    this.#aheadEnd = offset + byteLength;
-  }
 }

@@ -17,7 +17,7 @@ import { DIRECT, type PhysicalMemory } from '../memory/physical-memory.ts';
 import type { CardTraffic } from '../memory/traffic.ts';
 import type { WorkBudget } from '../queue/cp-state.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
-import type { Job, Stream } from '../queue/stream.ts';
+import type { Job, TransferStream } from '../queue/stream.ts';
 
 /** Result of one packet: continue with the next, or stop and retry later. */
 export type PacketOutcome = 'next' | 'blocked';
@@ -70,7 +70,7 @@ export class LinearDma {
   }
 
   /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
-  execute(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
+  execute(stream: TransferStream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const byteLength = words[index]! >>> 0;
     if (byteLength === 0) return 'next';
     if (stream.movedBytes > 0 || linDmaMemset(words[index + 1]!)) return this.#byPieces(stream, job, words, index);
@@ -121,7 +121,7 @@ export class LinearDma {
   }
 
   /** Executes a fill, or a transfer that spans translations or faults. */
-  #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): PacketOutcome {
+  #byPieces(stream: TransferStream, job: Job, words: Int32Array, index: number): PacketOutcome {
     const byteLength = words[index]! >>> 0;
     if (stream.movedBytes === 0 && !this.isReachable(stream, words, index)) return 'next';
     const channel = job.channelOf(stream, this.#engines);
@@ -148,7 +148,7 @@ export class LinearDma {
   }
 
   /** Whether every byte of the transfer at `words[index]` can move; reports the fault otherwise. */
-  isReachable(stream: Stream, words: Int32Array, index: number): boolean {
+  isReachable(stream: TransferStream, words: Int32Array, index: number): boolean {
     const byteLength = words[index]! >>> 0;
     for (let done = 0; done < byteLength; ) {
       const piece = this.#nextPiece(stream, words, index, done);
@@ -159,7 +159,7 @@ export class LinearDma {
   }
 
   /** Number of contiguous bytes after the first `done` ones; 0, after reporting it, on a fault. */
-  #nextPiece(stream: Stream, words: Int32Array, index: number, done: number): number {
+  #nextPiece(stream: TransferStream, words: Int32Array, index: number, done: number): number {
     const { map } = this.#access;
     let available = (words[index]! >>> 0) - done;
     let fromHost = false;
@@ -231,23 +231,22 @@ export class SwappedDma {
   }
 
   /** Executes the packet at `words[index]`, in several passes if it is long. */
-  execute(stream: Stream, words: Int32Array, index: number, elementBytes: number): PacketOutcome {
+  execute(stream: TransferStream, words: Int32Array, index: number, elementBytes: number): PacketOutcome {
     const { linearDma, budget } = this.#options;
-    const { cp } = stream;
     const byteLength = words[index]! >>> 0;
     if (byteLength === 0) return 'next';
     if (!stream.drained) return 'blocked';
-    if (cp.swappedBytes === 0 && !linearDma.isReachable(stream, words, index)) return 'next';
-    while (cp.swappedBytes < byteLength) {
+    if (stream.swappedBytes === 0 && !linearDma.isReachable(stream, words, index)) return 'next';
+    while (stream.swappedBytes < byteLength) {
       if (!budget.take(SLICE_UNITS)) return 'blocked';
-      const slice = Math.min(SLICE_BYTES, byteLength - cp.swappedBytes);
+      const slice = Math.min(SLICE_BYTES, byteLength - stream.swappedBytes);
       // A fault here means that memory was unmapped after the check: the rest of the transfer is dropped.
       if (!this.#readSlice(stream, words, index, slice)) break;
       reverseElements(this.#buffer().u8, slice, elementBytes);
       if (!this.#writeSlice(stream, words, index, slice)) break;
-      cp.swappedBytes += slice;
+      stream.swappedBytes += slice;
     }
-    cp.swappedBytes = 0;
+    stream.swappedBytes = 0;
     return 'next';
   }
 
@@ -257,10 +256,10 @@ export class SwappedDma {
   }
 
   /** Reads a slice into the buffer; false on a fault. */
-  #readSlice(stream: Stream, words: Int32Array, index: number, byteLength: number): boolean {
+  #readSlice(stream: TransferStream, words: Int32Array, index: number, byteLength: number): boolean {
     const { access } = this.#options;
     const { map } = access;
-    const done = stream.cp.swappedBytes;
+    const done = stream.swappedBytes;
     const scratch = this.#buffer();
     for (let read = 0; read < byteLength; ) {
       if (!access.reach(stream, words[index + 3]!, words[index + 2]!, done + read)) return false;
@@ -273,10 +272,10 @@ export class SwappedDma {
   }
 
   /** Writes a slice from the buffer; false on a fault. */
-  #writeSlice(stream: Stream, words: Int32Array, index: number, byteLength: number): boolean {
+  #writeSlice(stream: TransferStream, words: Int32Array, index: number, byteLength: number): boolean {
     const { access, traffic } = this.#options;
     const { map } = access;
-    const done = stream.cp.swappedBytes;
+    const done = stream.swappedBytes;
     const scratch = this.#buffer();
     for (let written = 0; written < byteLength; ) {
       if (!access.reachToWrite(stream, words[index + 5]!, words[index + 4]!, done + written)) return false;

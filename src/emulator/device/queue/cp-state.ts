@@ -24,8 +24,6 @@ export class CpState {
   bulkRegister = 0;
   /** The transfer of the DMA core that a write to its COMMIT register has started, until its last row is in the channel. */
   transfer: StridedTransfer | undefined = undefined;
-  /** Bytes already copied by the current transfer with reversed byte order. */
-  swappedBytes = 0;
   /** A completion message of the engine waits until the transfer has ended. */
   completing = false;
 
@@ -52,7 +50,6 @@ export class CpState {
     this.bulkLeft = 0;
     this.bulkHalf = false;
     this.transfer = undefined;
-    this.swappedBytes = 0;
     this.completing = false;
   }
 

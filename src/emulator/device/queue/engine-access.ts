@@ -7,16 +7,18 @@ import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import { type AddressMap, Target } from '../memory/address-map.ts';
 import { fetchBytes } from '../memory/memory-access.ts';
-import type { Stream } from './stream.ts';
+import type { Stream, TransferStream } from './stream.ts';
 
 /** Faults that the device reports to the driver. */
 export interface FaultListener {
   /** An engine accessed an address without translation. The packet moved nothing. */
-  pageFault(stream: Stream, high: number, low: number, writes: boolean): void;
+  pageFault(stream: TransferStream, high: number, low: number, writes: boolean): void;
   /** A packet requested an access that the hardware does not support: host to host, or data to registers. */
-  razwi(stream: Stream, high: number, low: number, writes: boolean): void;
+  razwi(stream: TransferStream, high: number, low: number, writes: boolean): void;
   /** A packet with an opcode that is unknown or not executed by this device model: the stream has stopped. */
   undefinedOpcode(stream: Stream, opcode: number): void;
+  /** An engine has reported an error and stopped (SEI): a PDMA channel after an invalid packet, a refused write or a fault. */
+  engineError(stream: TransferStream): void;
 }
 
 /** The address decoder with a handler for faults. */
@@ -34,19 +36,19 @@ export class EngineAccess {
    * Decodes the address to read: the 32-bit halves, plus `bytes`. If it is not memory, reports a fault.
    * @returns whether {@link map} holds memory
    */
-  reach(stream: Stream, high: number, low: number, bytes: number): boolean {
+  reach(stream: TransferStream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
     // Small integers of V8: passing them on allocates nothing.
     return this.#decode(stream, ((high >>> 0) + highOf(sum)) | 0, sum | 0, false);
   }
 
   /** {@link reach} of an address to write. */
-  reachToWrite(stream: Stream, high: number, low: number, bytes: number): boolean {
+  reachToWrite(stream: TransferStream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
     return this.#decode(stream, ((high >>> 0) + highOf(sum)) | 0, sum | 0, true);
   }
 
-  #decode(stream: Stream, high: number, low: number, writes: boolean): boolean {
+  #decode(stream: TransferStream, high: number, low: number, writes: boolean): boolean {
     const target = this.map.decode(high, low);
     if (target === Target.UNMAPPED) this.faults.pageFault(stream, high, low, writes);
     else if (target === Target.REGISTER) this.faults.razwi(stream, high, low, writes);
@@ -74,7 +76,7 @@ export class EngineReader {
    * Reads bytes at a device address, given as two words, plus `offset`. A fault is reported and stops the stream, like a fault of a packet fetch.
    * @returns whether all bytes are in {@link words}
    */
-  read(stream: Stream, [high, low]: readonly [number, number], offset: number, byteLength: number): boolean {
+  read(stream: TransferStream, [high, low]: readonly [number, number], offset: number, byteLength: number): boolean {
     const { map } = this.#access;
     for (let done = 0; done < byteLength; ) {
       if (!this.#access.reach(stream, high, low, offset + done)) {

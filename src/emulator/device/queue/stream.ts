@@ -4,7 +4,7 @@
  * grants the highest priority, and among equal ones the oldest request.
  */
 
-import type { QueueEntry } from '../../../uapi/index.ts';
+import { type QueueEntry, STREAMS_PER_QMAN } from '../../../uapi/index.ts';
 import type { DmaChannel, DmaEngines } from '../engine/dma-engines.ts';
 import type { PhysicalMemory } from '../memory/physical-memory.ts';
 import { CpState } from './cp-state.ts';
@@ -36,7 +36,7 @@ export class Job {
   #pruneAt = FETCHED_MIN;
 
   /** Returns the channel of its stream, which receives its descriptors from now on. */
-  channelOf(stream: Stream, engines: DmaEngines): DmaChannel {
+  channelOf(stream: TransferStream, engines: DmaEngines): DmaChannel {
     const channel = stream.channel(engines);
     this.channel = channel;
     return channel;
@@ -89,48 +89,20 @@ export interface PendingBuffer {
   isStarted: boolean;
 }
 
-/** A stream: an upper command processor with a lower one that CP_DMA feeds. */
-export class Stream {
-  readonly queueId: number;
-  readonly name: string;
-  /** The lower command processor of the same QMAN; it has none itself. */
-  readonly lower: Stream | undefined;
-  readonly pending: PendingBuffer[] = [];
-  /** Buffers that packets of the current buffer have chained to the same command processor: they run after it. */
-  readonly chained: PendingBuffer[] = [];
-  readonly cp: CpState = new CpState();
-  readonly fences: Int32Array = new Int32Array(FENCES);
-  /** The arbiter that ARB_POINT acquires: one for all streams of the QMAN. */
-  readonly arbiter: Arbiter;
+/** What moves data in order: a stream of a queue, or a PDMA channel. It has a channel to the DMA engines, and the transfer at its head. */
+export class TransferStream {
+  /** Id of its engine in masks and fault records. */
+  readonly engineId: number;
   /** Bytes of the transfer at the head that are already in the channel, while the channel is full. */
   movedBytes = 0;
-  /** Stopped by an undefined opcode or a failed fetch: nothing runs until the device is reset. */
+  /** Bytes already copied by the current transfer with reversed byte order. */
+  swappedBytes = 0;
+  /** Stopped by an undefined opcode, a failed fetch or an error: nothing runs until the device is reset. */
   stopped = false;
-  /** Stall state of the engine, set by the user. */
-  stall: Stall = Stall.NONE;
-  /** Number of entries of the queue. */
-  readonly length: number;
-  /** Whether a wait for several submissions accepts those that used the queue. */
-  readonly streamMaster: boolean;
-  /** Jobs that the driver has put on the queue and not retired. */
-  outstanding = 0;
-  /** Whether the driver tracks completion of jobs here; it does not on internal queues of gaudi. */
-  readonly tracked: boolean;
-  /** Whether the driver copies command buffers at submission (external queues); otherwise the card fetches them. */
-  readonly copies: boolean;
   #channel: DmaChannel | undefined;
 
-  /** @param lower the lower command processor that the streams of the QMAN share; undefined for that one itself */
-  constructor(queue: QueueEntry, lower: Stream | undefined) {
-    const isLower = lower === undefined;
-    this.queueId = queue.id;
-    this.name = isLower ? `${queue.name}.lower` : queue.name;
-    this.length = queue.length;
-    this.streamMaster = queue.streamMaster;
-    this.tracked = queue.kind !== 'internal';
-    this.copies = queue.kind === 'external' && !isLower;
-    this.lower = lower;
-    this.arbiter = lower?.arbiter ?? new Arbiter();
+  constructor(engineId: number) {
+    this.engineId = engineId;
   }
 
   /** The channel, created at first use: most queues of a card are never used. */
@@ -149,6 +121,56 @@ export class Stream {
     return this.#channel?.busyNs ?? 0;
   }
 
+  /** Forgets the transfer at the head. Descriptors in the channel are still executed. */
+  protected abandonTransfer(): void {
+    this.movedBytes = 0;
+    this.swappedBytes = 0;
+  }
+}
+
+/** A stream: an upper command processor with a lower one that CP_DMA feeds. */
+export class Stream extends TransferStream {
+  readonly queueId: number;
+  readonly name: string;
+  /** Number of the stream in its QMAN; the lower command processor has the number after the last stream. */
+  readonly number: number;
+  /** The lower command processor of the same QMAN; it has none itself. */
+  readonly lower: Stream | undefined;
+  readonly pending: PendingBuffer[] = [];
+  /** Buffers that packets of the current buffer have chained to the same command processor: they run after it. */
+  readonly chained: PendingBuffer[] = [];
+  readonly cp: CpState = new CpState();
+  readonly fences: Int32Array = new Int32Array(FENCES);
+  /** The arbiter that ARB_POINT acquires: one for all streams of the QMAN. */
+  readonly arbiter: Arbiter;
+  /** Stall state of the engine, set by the user. */
+  stall: Stall = Stall.NONE;
+  /** Number of entries of the queue. */
+  readonly length: number;
+  /** Whether a wait for several submissions accepts those that used the queue. */
+  readonly streamMaster: boolean;
+  /** Jobs that the driver has put on the queue and not retired. */
+  outstanding = 0;
+  /** Whether the driver tracks completion of jobs here; it does not on internal queues of gaudi. */
+  readonly tracked: boolean;
+  /** Whether the driver copies command buffers at submission (external queues); otherwise the card fetches them. */
+  readonly copies: boolean;
+
+  /** @param lower the lower command processor that the streams of the QMAN share; undefined for that one itself */
+  constructor(queue: QueueEntry, engineId: number, lower: Stream | undefined) {
+    super(engineId);
+    const isLower = lower === undefined;
+    this.number = isLower ? STREAMS_PER_QMAN : queue.stream;
+    this.queueId = queue.id;
+    this.name = isLower ? `${queue.name}.lower` : queue.name;
+    this.length = queue.length;
+    this.streamMaster = queue.streamMaster;
+    this.tracked = queue.kind !== 'internal';
+    this.copies = queue.kind === 'external' && !isLower;
+    this.lower = lower;
+    this.arbiter = lower?.arbiter ?? new Arbiter();
+  }
+
   /** True if nothing waits here, in the channel or in the lower command processor. */
   get idle(): boolean {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
@@ -163,7 +185,7 @@ export class Stream {
   dropPending(): void {
     this.pending.length = 0;
     this.chained.length = 0;
-    this.movedBytes = 0;
+    this.abandonTransfer();
     this.cp.abandon();
     this.lower?.dropPending();
   }

@@ -26,8 +26,8 @@ const MAPPINGS = [{ address: 7n, byteLength: 8 }];
 describe.each([GAUDI_PROFILE, GAUDI2_PROFILE])('faults of $name', (profile) => {
   const isGaudi = profile.name === 'gaudi';
   const queueId = profile.queues.findIndex(({ stream, kind }) => stream === 2 && kind !== 'cpu');
-  const stream = { queueId, lower: {} } as unknown as Stream;
   const engineId = engineIdOf(profile.name, profile.queues[queueId]!);
+  const stream = { engineId, number: 2 } as unknown as Stream;
 
   function open() {
     const clock = new ManualClock(100);
@@ -35,9 +35,15 @@ describe.each([GAUDI_PROFILE, GAUDI2_PROFILE])('faults of $name', (profile) => {
     const notifier = new Notifier();
     notifiers.add(notifier);
     const asked: bigint[] = [];
-    const records = new ErrorRecords(profile, clock, notifiers, (address) => {
-      asked.push(address);
-      return MAPPINGS;
+    const records = new ErrorRecords({
+      profile,
+      clock,
+      notifiers,
+      mappingsBeside: (address) => {
+        asked.push(address);
+        return MAPPINGS;
+      },
+      onEngineError: () => {},
     });
     return { clock, notifier, records, asked };
   }

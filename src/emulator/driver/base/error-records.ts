@@ -5,18 +5,11 @@
  * gaudi, an error of a queue or of the address decoder is also a DEVICE_RESET, although no reset follows.
  */
 
-import {
-  type AsicProfile,
-  engineIdOf,
-  HL_INFO_FW_ERR_TYPE,
-  HL_NOTIFIER_EVENT,
-  HL_RAZWI,
-  STREAMS_PER_QMAN,
-} from '../../../uapi/index.ts';
+import { type AsicProfile, HL_INFO_FW_ERR_TYPE, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { joinBig } from '../../../ucs/type/int64.ts';
 import type { FaultListener } from '../../device/queue/engine-access.ts';
-import type { Stream } from '../../device/queue/stream.ts';
+import type { Stream, TransferStream } from '../../device/queue/stream.ts';
 import type { Notifiers } from './notifier.ts';
 
 /** An access to an unmapped address, with the mappings at that time. */
@@ -72,11 +65,23 @@ export interface CsTimeoutRecord {
 /** Engine id of an event that does not belong to an engine (event_id_to_engine_id of gaudi2.c). */
 const NO_ENGINE = 0xffff;
 
+/** What the records of a card need. */
+export interface ErrorRecordsOptions {
+  readonly profile: AsicProfile;
+  readonly clock: Clock;
+  readonly notifiers: Notifiers;
+  /** The mappings in the MMU that translates an address: that of device memory, or that of host memory. */
+  readonly mappingsBeside: (address: bigint) => readonly UserMapping[];
+  /** Called after an error that the driver resets the card for, with the events to raise. */
+  readonly onEngineError: (engineId: number, events: number) => void;
+}
+
+/** Bits of the address that the MMU of gaudi3 does not report: for host memory, and for device memory (negative_tests.c of the vendor's tests). */
+const PMMU_ADDRESS_BITS = 0x7fn;
+const HMMU_ADDRESS_BITS = 0xf_ffffn;
+
 export class ErrorRecords implements FaultListener {
-  readonly #profile: AsicProfile;
-  readonly #clock: Clock;
-  readonly #notifiers: Notifiers;
-  readonly #mappingsBeside: (address: bigint) => readonly UserMapping[];
+  readonly #options: ErrorRecordsOptions;
   #pageFault: PageFaultRecord | undefined;
   #razwi: RazwiRecord | undefined;
   #undefinedOpcode: UndefinedOpcodeRecord | undefined;
@@ -85,17 +90,8 @@ export class ErrorRecords implements FaultListener {
   #hardwareError: HardwareErrorRecord | undefined;
   #firmwareError: FirmwareErrorRecord | undefined;
 
-  /** @param mappingsBeside returns the mappings in the MMU that translates an address: that of device memory, or that of host memory */
-  constructor(
-    profile: AsicProfile,
-    clock: Clock,
-    notifiers: Notifiers,
-    mappingsBeside: (address: bigint) => readonly UserMapping[],
-  ) {
-    this.#profile = profile;
-    this.#clock = clock;
-    this.#notifiers = notifiers;
-    this.#mappingsBeside = mappingsBeside;
+  constructor(options: ErrorRecordsOptions) {
+    this.#options = options;
   }
 
   get lastPageFault(): PageFaultRecord | undefined {
@@ -126,37 +122,54 @@ export class ErrorRecords implements FaultListener {
     return this.#firmwareError;
   }
 
-  /** Records an access to an unmapped address: a page fault of the MMU, and a RAZWI because no device responded. */
-  pageFault(stream: Stream, high: number, low: number, writes: boolean): void {
-    const address = joinBig(low, high);
+  /**
+   * Records an access to an unmapped address: a page fault of the MMU, and a RAZWI because no device responded. A PDMA channel reports the response as an
+   * error of its engine instead ({@link engineError}).
+   */
+  pageFault(stream: TransferStream, high: number, low: number, writes: boolean): void {
+    const address = this.#reported(joinBig(low, high));
     this.#pageFault ??= {
       timestampNs: this.#now(),
       address,
-      engineId: this.#engineId(stream),
-      mappings: this.#mappingsBeside(address),
+      engineId: stream.engineId,
+      mappings: this.#options.mappingsBeside(address),
     };
+    const events = HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.USER_ENGINE_ERR;
+    if (this.#hasChannels) {
+      this.#options.notifiers.raise(events);
+      return;
+    }
     this.#recordRazwi(stream, address, writes);
     this.#recordEngineError(NO_ENGINE);
-    this.#notifiers.raise(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
+    this.#options.notifiers.raise(events | HL_NOTIFIER_EVENT.RAZWI);
   }
 
   /** Records an access that the hardware rejects. */
-  razwi(stream: Stream, high: number, low: number, writes: boolean): void {
+  razwi(stream: TransferStream, high: number, low: number, writes: boolean): void {
     this.#recordRazwi(stream, joinBig(low, high), writes);
+    if (this.#hasChannels) {
+      this.#options.notifiers.raise(HL_NOTIFIER_EVENT.RAZWI | HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
+      return;
+    }
     this.#recordEngineError(NO_ENGINE);
     this.#notifyEngineError(HL_NOTIFIER_EVENT.RAZWI);
+  }
+
+  /** Records an error by which an engine has stopped; the driver resets the card (SEI of a PDMA channel, gaudi3.c). */
+  engineError({ engineId }: TransferStream): void {
+    this.#recordEngineError(engineId);
+    this.#options.onEngineError(engineId, HL_NOTIFIER_EVENT.USER_ENGINE_ERR);
   }
 
   /** Records a packet that stopped its stream. */
   undefinedOpcode(stream: Stream, opcode: number): void {
     this.#undefinedOpcode ??= {
       timestampNs: this.#now(),
-      engineId: this.#engineId(stream),
-      // The lower command processor of a queue manager has the stream number after the last stream.
-      streamId: stream.lower === undefined ? STREAMS_PER_QMAN : this.#profile.queues[stream.queueId]!.stream,
+      engineId: stream.engineId,
+      streamId: stream.number,
       opcode,
     };
-    this.#recordEngineError(this.#engineId(stream));
+    this.#recordEngineError(stream.engineId);
     this.#notifyEngineError(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
   }
 
@@ -191,10 +204,10 @@ export class ErrorRecords implements FaultListener {
   }
 
   /** Like hl_handle_razwi: records a read or a write, for gaudi2 as one over the high-bandwidth bus (HBW). */
-  #recordRazwi(stream: Stream, address: bigint, writes: boolean): void {
+  #recordRazwi(stream: TransferStream, address: bigint, writes: boolean): void {
     const direction = writes ? HL_RAZWI.WRITE : HL_RAZWI.READ;
-    const flags = this.#isGaudi ? direction : direction | HL_RAZWI.HBW;
-    this.#razwi ??= { timestampNs: this.#now(), address, engineId: this.#engineId(stream), flags };
+    const flags = this.#isGaudi ? direction : direction | (this.#hasChannels ? HL_RAZWI.LBW : HL_RAZWI.HBW);
+    this.#razwi ??= { timestampNs: this.#now(), address, engineId: stream.engineId, flags };
   }
 
   #recordEngineError(engineId: number): void {
@@ -203,19 +216,28 @@ export class ErrorRecords implements FaultListener {
 
   #notifyEngineError(events: number): void {
     const reset = this.#isGaudi ? HL_NOTIFIER_EVENT.DEVICE_RESET : 0;
-    this.#notifiers.raise(events | HL_NOTIFIER_EVENT.USER_ENGINE_ERR | reset);
+    this.#options.notifiers.raise(events | HL_NOTIFIER_EVENT.USER_ENGINE_ERR | reset);
   }
 
   get #isGaudi(): boolean {
-    return this.#profile.name === 'gaudi';
+    return this.#options.profile.name === 'gaudi';
   }
 
-  #engineId(stream: Stream): number {
-    return engineIdOf(this.#profile.name, this.#profile.queues[stream.queueId]!);
+  /** Whether user code programs channels, whose messages cannot reach memory: a refused access is one of the low-bandwidth bus. */
+  get #hasChannels(): boolean {
+    return this.#options.profile.channels !== undefined;
+  }
+
+  /** The address of a page fault as the MMU reports it. */
+  #reported(address: bigint): bigint {
+    const { channels, dram } = this.#options.profile;
+    if (channels === undefined) return address;
+    const isDevice = dram.dmmuEnd !== undefined && address >= dram.base && address < dram.dmmuEnd;
+    return address & ~(isDevice ? HMMU_ADDRESS_BITS : PMMU_ADDRESS_BITS);
   }
 
   #now(): number {
-    return this.#clock.nowNs();
+    return this.#options.clock.nowNs();
   }
 }
 

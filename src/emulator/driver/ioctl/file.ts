@@ -3,7 +3,7 @@
  * the driver, the driver reads zeros for the missing bytes and does not write them back. Source: drm_ioctl, and _hl_ioctl of habanalabs_ioctl.c, Linux 6.12.
  */
 
-import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
+import type { ArgumentBlock, DriverFile, DriverMapping, RegisterMapping } from '../../../driver/port.ts';
 import { Errno, SyscallError } from '../../../sys/index.ts';
 import {
   DRM_IOCTL_TYPE,
@@ -142,6 +142,7 @@ export abstract class EmulatedFile implements DriverFile {
   protected abstract readonly isControl: boolean;
   protected abstract executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
+  abstract mapRegisters(byteLength: number, offset: bigint): RegisterMapping;
   /**
    * Returns the pages that {@link mmap} maps, for another process that maps them itself.
    * @throws SyscallError like mmap
@@ -215,6 +216,11 @@ export class PrimaryFile extends EmulatedFile {
     return this.context.buffers.mmap(byteLength, offset);
   }
 
+  mapRegisters(byteLength: number, offset: bigint): RegisterMapping {
+    this.#checkMmap();
+    return this.context.buffers.mapRegisters(byteLength, offset);
+  }
+
   share(byteLength: number, offset: bigint): SharedPages {
     this.#checkMmap();
     return this.context.buffers.share(byteLength, offset);
@@ -283,6 +289,10 @@ export class ControlFile extends EmulatedFile {
   }
 
   mmap(): DriverMapping {
+    throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
+  }
+
+  mapRegisters(): RegisterMapping {
     throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
   }
 

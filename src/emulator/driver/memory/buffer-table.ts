@@ -5,7 +5,7 @@
  * Source: drivers/accel/habanalabs/common/memory_mgr.c, Linux 6.12.
  */
 
-import type { DriverMapping } from '../../../driver/port.ts';
+import type { DriverMapping, RegisterMapping } from '../../../driver/port.ts';
 import { Errno, isSyscallError, type MappedMemory, mapFile, SyscallError } from '../../../sys/index.ts';
 import { HandleType, handleId, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
@@ -185,6 +185,13 @@ export class BufferTable {
       buffer.mapped = false;
       throw error;
     }
+  }
+
+  /** Maps a block of registers for exact accesses. @throws SyscallError EINVAL for another handle or length */
+  mapRegisters(byteLength: number, offset: bigint): RegisterMapping {
+    const { type, id } = unpackHandle(offset);
+    if (type !== HandleType.HW_BLOCK) throw mmapError(`no register block at offset 0x${offset.toString(16)}`);
+    return this.#blocks.mapRegisters(byteLength, Number(id));
   }
 
   /**

@@ -1,12 +1,13 @@
 /**
  * Register blocks that a user may map (MEMORY MAP_BLOCK).
  *
- * Stores of the user through such a mapping change register values without the effects of a write by the card.
+ * Stores of the user through memory ({@link HwBlocks.mmap}) change register values without the effects of a write; accesses through
+ * {@link HwBlocks.mapRegisters} have them.
  */
 
-import type { DriverMapping } from '../../../driver/port.ts';
+import type { DriverMapping, RegisterMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
-import { type AsicProfile, HandleType, PAGE_SIZE, packHandle } from '../../../uapi/index.ts';
+import { type AsicProfile, HandleType, PAGE_SIZE, packHandle, type UserBlock } from '../../../uapi/index.ts';
 import type { CardState } from '../card-state.ts';
 import { type MmapFile, SharedPages } from './mmap-file.ts';
 
@@ -20,7 +21,7 @@ export interface BlockHandle {
 export class HwBlocks {
   readonly #card: CardState;
   /** Mapped blocks by id. */
-  readonly #mapped: Set<DriverMapping> = new Set();
+  readonly #mapped: Set<{ close(): void }> = new Set();
 
   readonly #mmapFile: MmapFile | undefined;
 
@@ -63,11 +64,22 @@ export class HwBlocks {
    */
   share(byteLength: number, id: number): SharedPages {
     const { profile, device } = this.#card;
-    const block = profile.userBlocks[id];
-    if (block === undefined) throw new SyscallError('mmap', Errno.EINVAL, `register block ${id} does not exist`);
-    if (Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) throw wrongLength(id, block.size, byteLength);
+    const block = this.#block(byteLength, id);
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
     return new SharedPages(fd, 0, block.size);
+  }
+
+  /**
+   * Maps a whole block for exact accesses.
+   * @throws SyscallError like {@link mmap}
+   */
+  mapRegisters(byteLength: number, id: number): RegisterMapping {
+    const { address, size } = this.#block(byteLength, id);
+    const mapping = new BlockRegisters(this.#card, Number(address - this.#card.profile.cfg.start), size, () =>
+      this.#mapped.delete(mapping),
+    );
+    this.#mapped.add(mapping);
+    return mapping;
   }
 
   /** Checks a mapping of the mmap file that the kernel makes. Throws SyscallError EINVAL like {@link mmap}. */
@@ -79,11 +91,56 @@ export class HwBlocks {
     if (byteLength !== size) throw wrongLength(id, size, byteLength);
   }
 
+  #block(byteLength: number, id: number): UserBlock {
+    const block = this.#card.profile.userBlocks[id];
+    if (block === undefined) throw new SyscallError('mmap', Errno.EINVAL, `register block ${id} does not exist`);
+    if (Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) throw wrongLength(id, block.size, byteLength);
+    return block;
+  }
+
   /** Removes the mappings: the views of the user read zeros from now on, and those in other processes are no longer connected to a card. */
   close(): void {
-    for (const mapping of this.#mapped) mapping.close();
+    for (const mapping of [...this.#mapped]) mapping.close();
     this.#mapped.clear();
     this.#card.device.registers.unshare();
+  }
+}
+
+/** Accesses to the registers of a card, with their effects. */
+class BlockRegisters implements RegisterMapping {
+  readonly byteLength: number;
+  readonly #card: CardState;
+  readonly #offset: number;
+  readonly #onClose: () => void;
+  #closed = false;
+
+  /** @param offset of the block from the configuration base */
+  constructor(card: CardState, offset: number, byteLength: number, onClose: () => void) {
+    this.#card = card;
+    this.#offset = offset;
+    this.byteLength = byteLength;
+    this.#onClose = onClose;
+  }
+
+  read(offset: number): number {
+    if (this.#closed || !this.#contains(offset)) return 0;
+    // A card that was removed answers with all ones.
+    return this.#card.removed ? -1 : this.#card.device.registers.readRegister(this.#offset + offset) | 0;
+  }
+
+  write(offset: number, value: number): void {
+    if (this.#closed || this.#card.removed || !this.#contains(offset)) return;
+    this.#card.device.registers.writeRegister(this.#offset + offset, value | 0);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#onClose();
+  }
+
+  #contains(offset: number): boolean {
+    return offset >= 0 && offset < this.byteLength && offset % 4 === 0;
   }
 }
 
