@@ -13,7 +13,6 @@ import type { Card } from './card.ts';
 
 /** Version of a firmware component that is shown as a number. */
 const COMPONENT_VERSION = '0x00000001';
-const DEVICE_TYPE: Readonly<Record<AsicName, string>> = { gaudi: 'GAUDI', gaudi2: 'GAUDI2', gaudi3: 'GAUDI3' };
 
 const U64_MAX = 0xffff_ffff_ffff_ffffn;
 
@@ -42,7 +41,7 @@ const ATTRIBUTES: Readonly<Record<string, Attribute>> = {
   cpld_ver: constant('0x0000000000000001'),
   cpucp_kernel_ver: constant('Linux gaudi-ucx-emulator 5.10.18'),
   cpucp_ver: constant(FIRMWARE_VERSION),
-  device_type: { read: ({ profile }) => DEVICE_TYPE[profile.name] },
+  device_type: { read: ({ profile }) => profile.deviceTypes[profile.pciDeviceId] },
   fuse_ver: constant('00P1-HL2080A0-14-P64W99-07-07-07'),
   fw_os_ver: constant(FIRMWARE_VERSION),
   hard_reset: { write: ({ resets }) => resets.now('write to hard_reset') },

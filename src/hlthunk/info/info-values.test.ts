@@ -67,6 +67,14 @@ describe('a query of a card', () => {
       reserved9: 1038,
       engineCoreInterruptRegAddr: 1040n,
       reservedDramSize: 1042n,
+      interposerVersion: 42,
+      substrateVersion: 44,
+      pdmaUserOwnedChMask: 1028n,
+      nicPortsMask: 0b1_0000_1010n,
+      nicPortsExternalMask: 0b1_0000_0000n,
+      mmeEnabledMask: 1032,
+      odpSupported: 46,
+      schedArcEnabledMask: 1038,
     });
     expect(hlthunk.getDeviceIdFromFd(first)).toBe(0x1020);
   });

@@ -5,6 +5,7 @@
  * drm/habanalabs_accel.h. NIC ports: docs.habana.ai, Distributed Training Overview (HLS-1).
  */
 
+import { HL_SERVER_TYPE } from '../ioctl/device-status.ts';
 import {
   type AddressRange,
   type AsicProfile,
@@ -37,6 +38,7 @@ function syncManager(name: string, dcore: number, sobObj: number): SyncManagerPr
   return {
     name,
     dcore,
+    group: 0,
     sobObj,
     monPayAddrL: sobObj + MON_PAY_ADDRL_FROM_SOB,
     monPayAddrH: sobObj + 0x2800,
@@ -44,6 +46,7 @@ function syncManager(name: string, dcore: number, sobObj: number): SyncManagerPr
     monArm: sobObj + 0x3800,
     monConfig: 0,
     monStatus: sobObj + 0x4000,
+    cqDirect: 0,
     firstUserSob: isWestSouth ? GAUDI_FIRST_AVAILABLE_W_S_SYNC_OBJECT : 0,
     firstUserMonitor: isWestSouth ? GAUDI_FIRST_AVAILABLE_W_S_MONITOR : 0,
     firstUserCq: NO_USER_RESOURCE,
@@ -71,16 +74,22 @@ export const GAUDI_PROFILE: AsicProfile = {
   name: 'gaudi',
   pciDeviceId: 0x1000,
   otherPciDeviceIds: [0x1001, 0x1010, 0x1011],
+  deviceTypes: { 4096: 'GAUDI' },
   cardName: 'HL205',
+  serverType: HL_SERVER_TYPE.GAUDI_HLS1,
+  pllCount: 10,
+  dieCount: 1,
   sram: {
     start: SRAM_PHYSICAL_BASE + BigInt(GAUDI_DRIVER_SRAM_RESERVED_SIZE_FROM_START),
     end: SRAM_PHYSICAL_BASE + SRAM_SIZE,
   },
+  sramIsCache: false,
   cfg: { start: 0x7ffc000000n, end: 0x8000000000n },
   dram: {
     base: 0n,
     size: 0x800000000n,
     pageSize: 0x200000n,
+    pageSizes: [],
     reservedSize: 0x20000000n,
     reportedBase: 'physicalUserBase',
     dmmuEnd: undefined,
@@ -101,6 +110,14 @@ export const GAUDI_PROFILE: AsicProfile = {
     sobsPerManager: 2048,
     monitorsPerManager: 512,
     cqsPerManager: 0,
+    monitorFields: {
+      writesShift: 0,
+      writesMask: 0,
+      zeroCounter: 0,
+      autoZero: 0,
+      resetStatus: 0,
+      longHasParts: false,
+    },
     cqRegisters: undefined,
     managerStride: 0x20000,
   },
@@ -113,6 +130,7 @@ export const GAUDI_PROFILE: AsicProfile = {
     userInterruptCount: 0,
     tpcInterrupt: NO_USER_RESOURCE,
     msixDoorbell: undefined,
+    virtualDoorbell: undefined,
   },
   engines: {
     pdmaCount: 2,
@@ -128,7 +146,13 @@ export const GAUDI_PROFILE: AsicProfile = {
     nicScaleOutMask: 0x302n, // ports 1, 8, 9
     nicGbitPerSecond: 100,
     decoderCount: 0,
-    rotatorCount: 0,
+    decoderMask: 0,
+    rotatorMask: 0,
+    mmeMask: 0,
+    schedulerArcMask: 0,
+    coreCount: 0,
+    idCount: 0,
+    stallable: [],
   },
   userBlocks: [],
   defaultCsTimeoutSeconds: 600,
@@ -144,5 +168,8 @@ export const GAUDI_PROFILE: AsicProfile = {
     mapBlock: false,
     userInterrupts: false,
     engineCommands: false,
+    onDemandPaging: false,
+    eventStatistics: true,
+    nicPortMasks: true,
   },
 };

@@ -5,7 +5,9 @@
  * property code (first sync object, monitor) are results for an unbinned card. NIC ports: docs.habana.ai, HLS-2.
  */
 
+import { HL_SERVER_TYPE } from '../ioctl/device-status.ts';
 import type { AsicProfile, FenceProfile, SyncManagerProfile } from './asic-profile.ts';
+import { GAUDI2_ENGINE_CORES, GAUDI2_ENGINES } from './engine-ids.ts';
 import { GAUDI2_QUEUES, Gaudi2QueueBase, STREAMS_PER_QMAN } from './queues.ts';
 import { GAUDI2_CFG_BASE, GAUDI2_DCORE_STRIDE, GAUDI2_USER_BLOCKS } from './user-blocks-gaudi2.ts';
 
@@ -23,6 +25,7 @@ function syncManager(dcore: number): SyncManagerProfile {
   return {
     name: `DCORE${dcore}`,
     dcore,
+    group: 0,
     sobObj: DCORE0_SOB_OBJ_0 + shift,
     monPayAddrL: DCORE0_MON_PAY_ADDRL_0 + shift,
     monPayAddrH: 0x410a000 + shift,
@@ -30,6 +33,7 @@ function syncManager(dcore: number): SyncManagerProfile {
     monArm: 0x410e000 + shift,
     monConfig: 0x4110000 + shift,
     monStatus: 0x4112000 + shift,
+    cqDirect: 0,
     // 85 reserved sync objects and 125 reserved monitors, plus 2 objects and 1 monitor for each of the 164 sync-stream queues; all in dcore 0.
     firstUserSob: dcore === 0 ? 413 : 0,
     firstUserMonitor: dcore === 0 ? 289 : 0,
@@ -64,13 +68,19 @@ export const GAUDI2_PROFILE: AsicProfile = {
   name: 'gaudi2',
   pciDeviceId: 0x1020,
   otherPciDeviceIds: [],
+  deviceTypes: { 4128: 'GAUDI2' },
   cardName: 'HL225',
+  serverType: HL_SERVER_TYPE.GAUDI2_HLS2,
+  pllCount: 12,
+  dieCount: 1,
   sram: { start: 0x1000fffffd000000n, end: 0x1001000000000000n },
+  sramIsCache: false,
   cfg: { start: GAUDI2_CFG_BASE, end: 0x1000008000000000n },
   dram: {
     base: 0x1001000000000000n,
     size: 0x1800000000n, // 6 stacks of 16 GiB
     pageSize: 0x30000000n, // 8 MiB in each of 6 stacks, times 16: a TLB workaround of the driver
+    pageSizes: [],
     reservedSize: 0x30000000n,
     reportedBase: 'dmmuStart',
     dmmuEnd: 0x1002000000000000n,
@@ -95,6 +105,14 @@ export const GAUDI2_PROFILE: AsicProfile = {
     sobsPerManager: 8192,
     monitorsPerManager: 2048,
     cqsPerManager: 64,
+    monitorFields: {
+      writesShift: 5,
+      writesMask: 3,
+      zeroCounter: 0,
+      autoZero: 0,
+      resetStatus: 0,
+      longHasParts: false,
+    },
     cqRegisters: {
       baseAddrL: 0x411e050,
       baseAddrH: 0x411e150,
@@ -104,6 +122,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
       lbwAddrH: 0x411e650,
       lbwData: 0x411e750,
       incMode: 0x411e850,
+      directLbwEn: 0,
     },
     managerStride: GAUDI2_DCORE_STRIDE,
   },
@@ -113,7 +132,13 @@ export const GAUDI2_PROFILE: AsicProfile = {
   cpMsgBase: [DCORE0_MON_PAY_ADDRL_0, DCORE0_SOB_OBJ_0],
   // 128 MSI-X in Linux 6.12; Linux 6.1 uses 512 and gives the user 448 to 511. The interrupt of the TPCs follows those of the events, the decoders, the completions
   // and the NIC ports (enum gaudi2_irq_num).
-  interrupts: { firstUserInterrupt: 48, userInterruptCount: 64, tpcInterrupt: 46, msixDoorbell: 0x1000007ffcc17000n },
+  interrupts: {
+    firstUserInterrupt: 48,
+    userInterruptCount: 64,
+    tpcInterrupt: 46,
+    msixDoorbell: 0x1000007ffcc17000n,
+    virtualDoorbell: 0xfff077ffffff0000n,
+  },
   engines: {
     pdmaCount: 2,
     edmaCount: 8,
@@ -128,7 +153,13 @@ export const GAUDI2_PROFILE: AsicProfile = {
     nicScaleOutMask: 0xc00100n, // ports 8, 22, 23
     nicGbitPerSecond: 100,
     decoderCount: 10,
-    rotatorCount: 2,
+    decoderMask: 0x3ff,
+    rotatorMask: 3,
+    mmeMask: 0,
+    schedulerArcMask: 0,
+    coreCount: GAUDI2_ENGINE_CORES,
+    idCount: GAUDI2_ENGINES,
+    stallable: [],
   },
   userBlocks: GAUDI2_USER_BLOCKS,
   defaultCsTimeoutSeconds: 30,
@@ -144,5 +175,8 @@ export const GAUDI2_PROFILE: AsicProfile = {
     mapBlock: true,
     userInterrupts: true,
     engineCommands: true,
+    onDemandPaging: false,
+    eventStatistics: true,
+    nicPortMasks: true,
   },
 };

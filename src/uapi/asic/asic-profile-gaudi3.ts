@@ -1,58 +1,134 @@
 /**
- * The constants of gaudi3 (HL-325), for INFO and MEMORY only: kernel queue ids, which submissions need, do not exist.
+ * The constants of gaudi3 (HL-325). Its queues belong to the driver: users move data by the PDMA channels, whose registers they map.
  *
- * No upstream kernel driver supports gaudi3. Sizes and physical bases are from Intel's public gaudi3.h; values marked as assumed
- * have no source and follow gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).
+ * No upstream kernel driver supports gaudi3. Source: gaudi3.c and gaudi3P.h of the vendor's driver (HabanaAI/drivers.accel.habanalabs.kernel), and
+ * habanalabs_accel.h and specs_h9/gaudi3 of Intel_Gaudi3_Software. Nothing of it was tried on a card here. NIC ports: docs.habana.ai, Network
+ * Configuration (HLS-3).
  */
 
-import { type AsicProfile, NO_USER_RESOURCE } from './asic-profile.ts';
+import { HL_SERVER_TYPE } from '../ioctl/device-status.ts';
+import { type AddressRange, type AsicProfile, NO_USER_RESOURCE, type SyncManagerProfile } from './asic-profile.ts';
 import { GAUDI3_PDMA_CHANNELS } from './pdma-channels.ts';
+import {
+  GAUDI3_CFG_BASE,
+  GAUDI3_HD0_SYNC_MNGR_GLBL,
+  GAUDI3_HD0_SYNC_MNGR_OBJS,
+  GAUDI3_HDCORE_STRIDE,
+  GAUDI3_HDCORES,
+  GAUDI3_SYNC_GROUP_STRIDE,
+  GAUDI3_USER_BLOCKS,
+} from './user-blocks-gaudi3.ts';
 
-/** Gaudi3: 128 GiB of HBM, no command submission. */
+const SYNC_GROUPS = 2;
+/** Sync objects, monitors and completion queues below are the driver's, in group 0 of hdcore 0. */
+const FIRST_USER_OBJECT = 19;
+
+/** The ranges in pages of 4 KiB and 2 MiB differ in bit 55. A kernel with pages of 64 KiB uses pages of 64 KiB and 16 MiB. */
+const HOST_VA: AddressRange = { start: 0xff70000000000000n, end: 0xff70800000000000n };
+const HOST_HUGE_VA: AddressRange = { start: 0xfff0000000000000n, end: 0xfff0800000000000n };
+/** The last bytes of each, for ARCs. */
+const HOST_ARC_BYTES = 0x80000000000n;
+
+function reservedEnd({ end }: AddressRange): AddressRange {
+  return { start: end - HOST_ARC_BYTES, end };
+}
+
+function syncManager(hdcore: number, group: number): SyncManagerProfile {
+  const sobObj = GAUDI3_HD0_SYNC_MNGR_OBJS + hdcore * GAUDI3_HDCORE_STRIDE + group * GAUDI3_SYNC_GROUP_STRIDE;
+  const firstUser = hdcore === 0 && group === 0 ? FIRST_USER_OBJECT : 0;
+  return {
+    name: `HD${hdcore}_${group}`,
+    dcore: hdcore,
+    group,
+    sobObj,
+    monPayAddrL: sobObj + 0x8000,
+    monPayAddrH: sobObj + 0x9000,
+    monPayData: sobObj + 0xa000,
+    monArm: sobObj + 0xb000,
+    monConfig: sobObj + 0xc000,
+    monStatus: sobObj + 0xd000,
+    cqDirect: group === 0 ? sobObj + 0xe000 : 0,
+    firstUserSob: firstUser,
+    firstUserMonitor: firstUser,
+    firstUserCq: group === 0 ? firstUser : NO_USER_RESOURCE,
+  };
+}
+
+const SYNC_MANAGERS: readonly SyncManagerProfile[] = Array.from({ length: GAUDI3_HDCORES * SYNC_GROUPS }, (_, index) =>
+  syncManager(Math.floor(index / SYNC_GROUPS), index % SYNC_GROUPS),
+);
+
+/** Gaudi3: 128 GiB of HBM behind an MMU, channels instead of command submission. */
 export const GAUDI3_PROFILE: AsicProfile = {
   name: 'gaudi3',
   pciDeviceId: 0x1060,
-  otherPciDeviceIds: [0x1061, 0x1062],
-  cardName: 'HL325', // assumed: the spelling of the older cards
-  sram: { start: 0x0200fffff0000000n, end: 0x0200fffff6000000n },
-  cfg: { start: 0x0300007ff0000000n, end: 0x0300008000000000n },
+  otherPciDeviceIds: [0x1063],
+  deviceTypes: { 4192: 'GAUDI3', 4195: 'GAUDI3 HL-338' },
+  cardName: 'HL325', // inferred: the name of the board in the spelling of the older cards
+  serverType: HL_SERVER_TYPE.GAUDI3_HLS3_FULL_OAM_3PORTS_SCALE_OUT,
+  pllCount: 14,
+  dieCount: 2,
+  sram: { start: 0x0200fffffa000000n, end: 0x0201000000000000n },
+  sramIsCache: true, // the default of the driver: all of it caches HBM
+  cfg: { start: GAUDI3_CFG_BASE, end: 0x0300008000000000n },
   dram: {
     base: 0x0201000000000000n,
     size: 0x2000000000n,
-    pageSize: 0x2000000n, // 32 MiB: one of the three sizes the hardware offers; which one is the default is assumed
-    reservedSize: 0x2000000n, // assumed: one page
+    pageSize: 0x2000000n,
+    pageSizes: [0x2000000n, 0x40000000n],
+    reservedSize: 0xc000000n, // firmware, page tables of the MMU, trace buffers
     reportedBase: 'dmmuStart',
-    dmmuEnd: 0x0202000000000000n, // assumed
-    dmmuPageSize: 0x2000000n, // assumed
+    dmmuEnd: 0x0202000000000000n,
+    dmmuPageSize: 0x2000000n,
   },
   va: {
-    host: { start: 0xfff0000000000000n, end: 0xfff0800000000000n }, // assumed
-    hostHuge: { start: 0xfff0800000000000n, end: 0xfff1000000000000n }, // assumed
-    reservedHost: [],
-    reservedDram: [],
+    host: HOST_VA,
+    hostHuge: HOST_HUGE_VA,
+    reservedHost: [HOST_VA, HOST_HUGE_VA].map(reservedEnd),
+    reservedDram: [{ start: 0x0201e00000000000n, end: 0x0202000000000000n }], // for ARCs
     dramHintMask: 0xffffffffffffn,
   },
-  queues: [],
+  queues: [], // max_queues is 1: the queue of the CPU, which is the driver's
   channels: GAUDI3_PDMA_CHANNELS,
   maxPendingCs: 0,
-  numOfEvents: 0, // unknown: no source here
+  numOfEvents: 0,
   sync: {
-    managers: [],
-    sobsPerManager: 0,
-    monitorsPerManager: 0,
-    cqsPerManager: 0,
-    cqRegisters: undefined,
-    managerStride: 0,
+    managers: SYNC_MANAGERS,
+    sobsPerManager: 8192,
+    monitorsPerManager: 1024,
+    cqsPerManager: 64,
+    monitorFields: {
+      writesShift: 24,
+      writesMask: 0xf,
+      zeroCounter: 1 << 28,
+      autoZero: 1 << 20,
+      resetStatus: 0x200,
+      longHasParts: true,
+    },
+    cqRegisters: {
+      baseAddrL: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x50,
+      baseAddrH: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x150,
+      sizeLog2: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x250,
+      pi: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x350,
+      lbwAddrL: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x450,
+      lbwAddrH: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x550,
+      lbwData: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x650,
+      incMode: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x750,
+      directLbwEn: GAUDI3_HD0_SYNC_MNGR_GLBL + 0x850,
+    },
+    managerStride: GAUDI3_HDCORE_STRIDE,
   },
   fences: [],
   fenceStrides: [],
   arbCfgFromFence0: 0,
   cpMsgBase: [],
+  // Users get MSI-X vectors 71 to 326 of 1024; decoders 3 to 18 (gaudi3P.h).
   interrupts: {
-    firstUserInterrupt: NO_USER_RESOURCE,
-    userInterruptCount: 0,
+    firstUserInterrupt: 71,
+    userInterruptCount: 256,
     tpcInterrupt: NO_USER_RESOURCE,
-    msixDoorbell: undefined,
+    msixDoorbell: 0x0300007ffc417000n,
+    virtualDoorbell: undefined, // channels write to registers at their device addresses
   },
   engines: {
     pdmaCount: 24, // channels: 4 groups of 6
@@ -67,22 +143,35 @@ export const GAUDI3_PROFILE: AsicProfile = {
     nicScaleOutPorts: 3,
     nicScaleOutMask: 0xc00100n, // ports 8, 22, 23 (assumed to be those of gaudi2)
     nicGbitPerSecond: 200,
-    decoderCount: 14,
-    rotatorCount: 8,
+    decoderCount: 16,
+    decoderMask: 0x7f7f, // the last one of each die is always off, as is its last rotator
+    rotatorMask: 0x77,
+    mmeMask: 0xff,
+    schedulerArcMask: 0xffff,
+    coreCount: 108,
+    idCount: 186,
+    stallable: [
+      { first: 16, count: 8 }, // EDMA
+      { first: 24, count: 8 }, // MME
+      { first: 32, count: 64 }, // TPC
+    ],
   },
-  userBlocks: [],
+  userBlocks: GAUDI3_USER_BLOCKS,
   defaultCsTimeoutSeconds: 30, // the driver's general default
   capabilities: {
     submits: false,
-    staged: false,
+    staged: false, // inferred: gaudi3.c does not set it
     multiCs: false,
     syncStream: false,
-    mappedKernelCb: false,
-    resetOnClose: true, // assumed
+    mappedKernelCb: true,
+    resetOnClose: true, // inferred: the default of reset_upon_device_release from gaudi2 on
     userCbOnly: true,
     dramMmu: true,
-    mapBlock: false,
-    userInterrupts: false,
-    engineCommands: false,
+    mapBlock: true,
+    userInterrupts: true,
+    engineCommands: true,
+    onDemandPaging: true,
+    eventStatistics: false,
+    nicPortMasks: false, // the ports belong to another kernel module; older drivers report them
   },
 };

@@ -120,14 +120,69 @@ describe('registers', () => {
     expect((GAUDI2_PROFILE.fences[0]?.fence0 ?? 0) + GAUDI2_PROFILE.arbCfgFromFence0).toBe(0x4c8a4a4);
   });
 
-  it('of gaudi3 are not there: it submits nothing', () => {
+  it('of gaudi3 are those of the driver: two groups in each of eight hdcores', () => {
+    const { managers, cqRegisters } = GAUDI3_PROFILE.sync;
     expect(GAUDI3_PROFILE.fences).toEqual([]);
-    expect(GAUDI3_PROFILE.sync.managers).toEqual([]);
+    expect(managers.map(({ dcore, group }) => dcore * 2 + group)).toEqual(Array.from({ length: 16 }, (_, i) => i));
+    expect(managers[0]).toMatchObject({ sobObj: 0xe380000, monPayAddrL: 0xe388000, monStatus: 0xe38d000 });
+    expect(managers[0]).toMatchObject({ firstUserSob: 19, firstUserMonitor: 19, firstUserCq: 19, cqDirect: 0xe38e000 });
+    expect(managers[1]).toMatchObject({ sobObj: 0xe390000, firstUserSob: 0, firstUserMonitor: 0, cqDirect: 0 });
+    expect(managers[15]).toMatchObject({ dcore: 7, group: 1, sobObj: 0xff90000 });
+    expect([cqRegisters?.baseAddrL, cqRegisters?.lbwAddrL, cqRegisters?.incMode]).toEqual([
+      0xe3a0050, 0xe3a0450, 0xe3a0750,
+    ]);
+  });
+});
+
+describe('gaudi3', () => {
+  it('has the HBM, the addresses and the interrupts of its driver', () => {
+    const { dram, va, interrupts } = GAUDI3_PROFILE;
+    expect([reportedDramBase(dram, dram.size), reportedDramSize(dram, dram.size)]).toEqual([
+      0x0201002000000000n,
+      0x1ff4000000n,
+    ]);
+    expect(dmmuRange(dram, dram.size)?.end).toBe(0x0202000000000000n);
+    expect(dram.pageSizes.reduce((mask, size) => mask | size)).toBe(0x42000000n);
+    expect(va.host.start).toBe(0xff70000000000000n);
+    expect(va.hostHuge.start).toBe(0xfff0000000000000n);
+    expect(va.reservedHost.map(({ start }) => start)).toEqual([0xff70780000000000n, 0xfff0780000000000n]);
+    expect(va.reservedHost.map(({ end }) => end)).toEqual([va.host.end, va.hostHuge.end]);
+    expect(interrupts).toMatchObject({
+      firstUserInterrupt: 71,
+      userInterruptCount: 256,
+      tpcInterrupt: NO_USER_RESOURCE,
+    });
+    expect(interrupts.msixDoorbell).toBe(0x0300007ffc417000n);
+  });
+
+  it('has a virtual doorbell on gaudi2 only', () => {
+    const doorbells = Object.values(ASIC_PROFILES).map(({ interrupts }) => interrupts.virtualDoorbell);
+    expect(doorbells).toEqual([undefined, GAUDI2_PROFILE.va.reservedHost[0]!.start, undefined]);
+  });
+
+  it('has engines in its ids', () => {
+    const { engines, channels } = GAUDI3_PROFILE;
+    expect(channels!.firstEngineId + channels!.groups.length * channels!.perGroup).toBeLessThanOrEqual(engines.idCount);
+    expect(engines.stallable.map(({ count }) => count)).toEqual([
+      engines.edmaCount,
+      engines.mmeCount,
+      engines.tpcCount,
+    ]);
+    expect(channels!.groups.length * channels!.perGroup).toBe(engines.pdmaCount);
+  });
+
+  it('is two cards in sysfs', () => {
+    const { pciDeviceId, otherPciDeviceIds, deviceTypes } = GAUDI3_PROFILE;
+    expect([pciDeviceId, ...otherPciDeviceIds].map((id) => deviceTypes[id])).toEqual(['GAUDI3', 'GAUDI3 HL-338']);
   });
 });
 
 describe('PCI device ids', () => {
   it('of other devices belong to no profile', () => {
     expect(asicOfPciDeviceId(0x0001)).toBeUndefined();
+  });
+
+  it('of single dies of gaudi3 belong to no profile, because the driver does not bind to them', () => {
+    expect([0x1061, 0x1062].map(asicOfPciDeviceId)).toEqual([undefined, undefined]);
   });
 });

@@ -6,6 +6,7 @@
  * The records are in asic-profile-gaudi.ts, -gaudi2.ts and -gaudi3.ts. All addresses are device addresses, as bigint; sizes in bytes.
  */
 
+import type { HlServerType } from '../ioctl/device-status.ts';
 import type { PdmaChannels } from './pdma-channels.ts';
 import type { QueueEntry } from './queues.ts';
 
@@ -20,7 +21,7 @@ export interface AddressRange {
 
 /** Capabilities of the driver of a generation. Without a capability, its calls fail with the errno of the driver. */
 export interface AsicCapabilities {
-  /** Accepts command submissions. Gaudi3 has no queue ids: INFO and MEMORY only. */
+  /** Queues that accept the jobs of command submissions. Without them, a submission with jobs is EINVAL, and programs use {@link AsicProfile.channels}. */
   readonly submits: boolean;
   /** STAGED_SUBMISSION flags. */
   readonly staged: boolean;
@@ -42,6 +43,12 @@ export interface AsicCapabilities {
   readonly userInterrupts: boolean;
   /** CS with ENGINE_CORE_COMMAND and ENGINES_COMMAND. */
   readonly engineCommands: boolean;
+  /** MEMORY MAP of host memory without pinning it (on-demand paging). */
+  readonly onDemandPaging: boolean;
+  /** Numbers of hardware events (INFO HW_EVENTS and HW_EVENTS_AGGREGATE). */
+  readonly eventStatistics: boolean;
+  /** The vendor's driver reports the masks of the NIC ports in HW_IP_INFO. */
+  readonly nicPortMasks: boolean;
 }
 
 /** Device memory (HBM). */
@@ -49,7 +56,10 @@ export interface DramProfile {
   /** First physical address. */
   readonly base: bigint;
   readonly size: bigint;
+  /** Page size of an allocation that does not choose one. */
   readonly pageSize: bigint;
+  /** Page sizes that an allocation may choose, powers of two; empty if the driver ignores the choice. */
+  readonly pageSizes: readonly bigint[];
   /** Bytes from `base` that belong to driver and firmware. */
   readonly reservedSize: bigint;
   /** Which base INFO reports: the first physical byte of users, or the start of the addresses of the device MMU, which follow the physical ones. */
@@ -77,8 +87,10 @@ export interface VaProfile {
 /** One block of sync objects and monitors. Register offsets are relative to the configuration base. */
 export interface SyncManagerProfile {
   readonly name: string;
-  /** `dcore_id` of INFO SYNC_MANAGER. */
+  /** `dcore_id` of INFO SYNC_MANAGER; gaudi3 calls it hdcore. */
   readonly dcore: number;
+  /** Number among the managers of the dcore; the completion queues belong to the first one, and INFO reports that one. */
+  readonly group: number;
   readonly sobObj: number;
   readonly monPayAddrL: number;
   readonly monPayAddrH: number;
@@ -87,6 +99,8 @@ export interface SyncManagerProfile {
   /** 0 where the ASIC has none. */
   readonly monConfig: number;
   readonly monStatus: number;
+  /** First of the registers whose stores append to a completion queue; 0 for none. */
+  readonly cqDirect: number;
   /** First sync object and monitor that the user owns; 0 on every block that INFO does not restrict. */
   readonly firstUserSob: number;
   readonly firstUserMonitor: number;
@@ -104,6 +118,23 @@ export interface CompletionQueueRegisters {
   readonly lbwAddrH: number;
   readonly lbwData: number;
   readonly incMode: number;
+  /** Whether a store to {@link SyncManagerProfile.cqDirect} sends the message of the queue; 0 if the ASIC has no such register. */
+  readonly directLbwEn: number;
+}
+
+/** Bit fields of a monitor that differ between generations. */
+export interface MonitorFields {
+  /** MON_CONFIG: the number of writes minus 1. */
+  readonly writesShift: number;
+  readonly writesMask: number;
+  /** A write to a sync object: sets it to 0; 0 if the ASIC has no such bit. */
+  readonly zeroCounter: number;
+  /** MON_CONFIG: sets the compared sync objects to 0 when the monitor fires; 0 if the ASIC has no such bit. */
+  readonly autoZero: number;
+  /** MON_STATUS of a monitor that is not armed. */
+  readonly resetStatus: number;
+  /** Whether the three monitors behind a long one are only its parts: they do not fire, and those whose MON_ARM is 0 are not compared. */
+  readonly longHasParts: boolean;
 }
 
 /** Sync objects, monitors and completion queues. */
@@ -112,11 +143,12 @@ export interface SyncProfile {
   readonly managers: readonly SyncManagerProfile[];
   readonly sobsPerManager: number;
   readonly monitorsPerManager: number;
-  /** 0 where the ASIC has none. */
+  /** Of a dcore; 0 where the ASIC has none. */
   readonly cqsPerManager: number;
+  readonly monitorFields: MonitorFields;
   /** Registers of the first manager; undefined if the ASIC has no completion queues. Other managers follow at multiples of `managerStride`. */
   readonly cqRegisters: CompletionQueueRegisters | undefined;
-  /** Distance in bytes of the managers' register blocks. */
+  /** Distance in bytes of the register blocks of one dcore to those of the next one. */
   readonly managerStride: number;
 }
 
@@ -139,6 +171,8 @@ export interface InterruptProfile {
   readonly tpcInterrupt: number;
   /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code cannot write to it. */
   readonly msixDoorbell: bigint | undefined;
+  /** Address in the host range that the driver maps to the doorbell, for engines that reach only virtual addresses; undefined for none. */
+  readonly virtualDoorbell: bigint | undefined;
 }
 
 /** Numbers of engines. Masks have a bit for each engine that works on an unbinned card. */
@@ -158,8 +192,25 @@ export interface EngineProfile {
   readonly nicScaleOutMask: bigint;
   /** Speed of one port. */
   readonly nicGbitPerSecond: number;
+  /** Decoders with an interrupt id, including those that are never enabled. */
   readonly decoderCount: number;
-  readonly rotatorCount: number;
+  readonly decoderMask: number;
+  readonly rotatorMask: number;
+  /** MMEs and scheduler ARCs as INFO reports them; 0 where its answer has no such field. */
+  readonly mmeMask: number;
+  readonly schedulerArcMask: number;
+  /** Cores that an engine command can name; 0 without engine commands. */
+  readonly coreCount: number;
+  /** Engine ids: those of masks and records of INFO; 0 without engine commands. */
+  readonly idCount: number;
+  /** First id and number of the engines that ENGINES_COMMAND can name beside those of {@link AsicProfile.queues}. */
+  readonly stallable: readonly IdRange[];
+}
+
+/** A range of ids. */
+export interface IdRange {
+  readonly first: number;
+  readonly count: number;
 }
 
 /** The constants of one generation. */
@@ -169,9 +220,19 @@ export interface AsicProfile {
   readonly pciDeviceId: number;
   /** Other PCI device ids of the generation: secured parts and variants. */
   readonly otherPciDeviceIds: readonly number[];
+  /** Names in sysfs (`device_type`) of the PCI device ids that are known here. */
+  readonly deviceTypes: Readonly<Record<number, string>>;
   readonly cardName: string;
+  /** One of HL_SERVER_TYPE: the standard server of the generation. */
+  readonly serverType: HlServerType;
+  /** Number of PLLs; their indices start at 0. */
+  readonly pllCount: number;
+  /** Dies, each of which has a clock. */
+  readonly dieCount: number;
   /** On-die memory as the user sees it, without the range that the driver keeps. */
   readonly sram: AddressRange;
+  /** Whether the driver uses the SRAM as a cache: INFO reports a size of 0, and users have none. */
+  readonly sramIsCache: boolean;
   /** Configuration space: the registers. */
   readonly cfg: AddressRange;
   readonly dram: DramProfile;

@@ -7,6 +7,7 @@
  */
 
 import type { BlockRegister, UserBlock } from './asic-profile.ts';
+import { registerArray, userBlocksAt } from './user-blocks.ts';
 
 /** Base of the configuration space of gaudi2. */
 export const GAUDI2_CFG_BASE = 0x1000007ff8000000n;
@@ -42,32 +43,24 @@ const PCIE_DEC0_CMD = 0x4f00000;
 const NIC0_UMR0_0 = 0x5400000;
 const NIC0_QM_DCCM0 = 0x5410000;
 
-/** Consecutive registers of one word each. */
-function array(name: string, offset: number, count: number, first = 0): BlockRegister[] {
-  return Array.from({ length: count }, (_, index) => ({
-    name: `${name}_${first + index}`,
-    offset: offset + index * 4,
-  }));
-}
-
 const syncObjects = (): BlockRegister[] => [
-  ...array('SOB_OBJ', 0, 8192),
-  ...array('MON_PAY_ADDRL', 0x8000, 2048),
-  ...array('MON_PAY_ADDRH', 0xa000, 2048),
-  ...array('MON_PAY_DATA', 0xc000, 2048),
-  ...array('MON_ARM', 0xe000, 2048),
-  ...array('MON_CONFIG', 0x10000, 2048),
-  ...array('MON_STATUS', 0x12000, 2048),
+  ...registerArray('SOB_OBJ', 0, 8192),
+  ...registerArray('MON_PAY_ADDRL', 0x8000, 2048),
+  ...registerArray('MON_PAY_ADDRH', 0xa000, 2048),
+  ...registerArray('MON_PAY_DATA', 0xc000, 2048),
+  ...registerArray('MON_ARM', 0xe000, 2048),
+  ...registerArray('MON_CONFIG', 0x10000, 2048),
+  ...registerArray('MON_STATUS', 0x12000, 2048),
 ];
 const completionQueues = (): BlockRegister[] => [
-  ...array('CQ_BASE_ADDR_L', 0x50, 64),
-  ...array('CQ_BASE_ADDR_H', 0x150, 64),
-  ...array('CQ_SIZE_LOG2', 0x250, 64),
-  ...array('CQ_PI', 0x350, 64),
-  ...array('LBW_ADDR_L', 0x550, 64),
-  ...array('LBW_ADDR_H', 0x650, 64),
-  ...array('LBW_DATA', 0x750, 64),
-  ...array('CQ_INC_MODE', 0x850, 64),
+  ...registerArray('CQ_BASE_ADDR_L', 0x50, 64),
+  ...registerArray('CQ_BASE_ADDR_H', 0x150, 64),
+  ...registerArray('CQ_SIZE_LOG2', 0x250, 64),
+  ...registerArray('CQ_PI', 0x350, 64),
+  ...registerArray('LBW_ADDR_L', 0x550, 64),
+  ...registerArray('LBW_ADDR_H', 0x650, 64),
+  ...registerArray('LBW_DATA', 0x750, 64),
+  ...registerArray('CQ_INC_MODE', 0x850, 64),
 ];
 /** Two doorbells of four words, then two completion queues. */
 const umr = (): BlockRegister[] => [
@@ -83,29 +76,19 @@ const umr = (): BlockRegister[] => [
   ]),
 ];
 const decoder = (): BlockRegister[] =>
-  [...array('SWREG', 0, 27), ...array('SWREG', 0x100, 4, 64)].map((register) => ({
+  [...registerArray('SWREG', 0, 27), ...registerArray('SWREG', 0x100, 4, 64)].map((register) => ({
     ...register,
     name: register.name.replace('_', ''),
   }));
 const acpEngine = (): BlockRegister[] => [
-  ...array('ACP_DBG_PRIO_OUT_CNT', 0x41c, 4),
-  ...array('ACP_DBG_PRIO_RD_CNT', 0x42c, 4),
+  ...registerArray('ACP_DBG_PRIO_OUT_CNT', 0x41c, 4),
+  ...registerArray('ACP_DBG_PRIO_RD_CNT', 0x42c, 4),
   { name: 'ACP_DBG_REG', offset: 0x43c },
 ];
 /** Closely coupled memory of an ARC: data, no registers. */
 const memory = (): BlockRegister[] => [];
 
-/** A block whose registers are listed at the first access: there are 20,000 in all, which few processes read. */
-function block(name: string, offset: number, size: number, registersOf: () => readonly BlockRegister[]): UserBlock {
-  return {
-    name,
-    address: GAUDI2_CFG_BASE + BigInt(offset),
-    size,
-    get registers() {
-      return registersOf();
-    },
-  };
-}
+const block = userBlocksAt(GAUDI2_CFG_BASE);
 
 /** The memories of the ARCs: two banks for each of the four schedulers, one for each QMAN. */
 function memoriesOfArcs(): UserBlock[] {

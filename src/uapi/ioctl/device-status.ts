@@ -47,7 +47,7 @@ export const HL_NOTIFIER_EVENT = {
   CRITICL_FW_ERR: 0x400,
 } as const;
 
-/** `enum hl_server_type`; in C HL_SERVER_TYPE_UNKNOWN and `HL_SERVER_<key>`. Linux 6.1 has 0 to 5. */
+/** `enum hl_server_type`; in C HL_SERVER_TYPE_UNKNOWN and `HL_SERVER_<key>`. Linux 6.1 has 0 to 5; 8 to 12 are in the vendor's header only. */
 export const HL_SERVER_TYPE = {
   UNKNOWN: 0,
   GAUDI_HLS1: 1,
@@ -56,6 +56,16 @@ export const HL_SERVER_TYPE = {
   GAUDI_TYPE2: 4,
   GAUDI2_HLS2: 5,
   GAUDI2_TYPE1: 7,
+  /** All 24 ports inside the server. */
+  GAUDI3_HLS3_FULLSCALE_IN: 8,
+  /** 14 ports inside the server. */
+  GAUDI3_HLS3_FULLSCALE_OUT: 9,
+  /** 21 ports inside the server. */
+  GAUDI3_HLS3_FULL_OAM_3PORTS_SCALE_OUT: 10,
+  /** 18 ports inside the server. */
+  GAUDI3_HLS3_FULL_OAM_6PORTS_SCALE_OUT: 11,
+  /** 10 ports, 7 of them inside the server. */
+  GAUDI3_HLS3_SINGLEPORT_OAM_FULLSCALE_OUT: 12,
 } as const;
 
 /** One of the values of {@link HL_SERVER_TYPE}. */

@@ -83,9 +83,20 @@ const HL_INFO_HW_IP_INFO_FIELDS = {
   engine_core_interrupt_reg_addr: 'u64',
   /** Bytes of DRAM kept by driver and firmware. */
   reserved_dram_size: 'u64',
+  /** Versions of the interposer and the substrate, from the firmware. */
+  interposer_version: { kind: 'u8', at: 238, only: 'vendor' },
+  substrate_version: { kind: 'u8', at: 239, only: 'vendor' },
+  /** PDMA channels that users program; bit n is channel n. Drivers differ in the channel that they keep. */
+  pdma_user_owned_ch_mask: { kind: 'u64', at: 240, only: 'vendor' },
+  nic_ports_mask: { kind: 'u64', at: 256, only: 'vendor' },
+  nic_ports_external_mask: { kind: 'u64', at: 264, only: 'vendor' },
+  mme_enabled_mask: { kind: 'u32', at: 272, only: 'vendor' },
+  /** Whether MEMORY MAP need not pin host memory (on-demand paging). */
+  odp_supported: { kind: 'u8', at: 276, only: 'vendor' },
+  sched_arc_enabled_mask: { kind: 'u32', at: 284, only: 'vendor' },
 } as const;
 
-/** Answer of HW_IP_INFO, 304 bytes (256 in Linux 6.1). */
+/** Answer of HW_IP_INFO, 304 bytes (256 in Linux 6.1). The vendor's header (Intel_Gaudi3_Software) names fields that are reserved in that of Linux. */
 export const HL_INFO_HW_IP_INFO: Struct<typeof HL_INFO_HW_IP_INFO_FIELDS> = defineStruct(
   'hl_info_hw_ip_info',
   HL_INFO_HW_IP_INFO_FIELDS,

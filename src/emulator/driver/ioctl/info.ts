@@ -7,7 +7,6 @@
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import {
-  type AsicName,
   CPUCP_REPLACED_ROWS_BYTES,
   HL_DEVICE_STATUS,
   HL_INFO_ARGS,
@@ -20,7 +19,6 @@ import {
   HL_INFO_SYNC_MANAGER,
   HL_MAX_DCORES,
   HL_PLL_FREQUENCY_INFO,
-  HL_SERVER_TYPE,
   NO_USER_RESOURCE,
   reportedDramBase,
   reportedDramSize,
@@ -38,14 +36,6 @@ import { STATE_OPS } from './info-state.ts';
 /** Upper bound of the DRAM size that a device without DRAM reports (struct hl_info_hw_ip_info). */
 const DRAM_BYTES_MIN = 4096n;
 
-const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
-  gaudi: HL_SERVER_TYPE.GAUDI_HLS1,
-  gaudi2: HL_SERVER_TYPE.GAUDI2_HLS2,
-  gaudi3: HL_SERVER_TYPE.UNKNOWN,
-};
-
-/** Number of PLLs (enum hl_gaudi_pll_index, hl_gaudi2_pll_index; gaudi3 from the vendor's newest header); indices start at 0. */
-const PLL_COUNT: Readonly<Record<AsicName, number>> = { gaudi: 10, gaudi2: 12, gaudi3: 14 };
 const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
 
 /** A string as a NUL-terminated field of fixed length. */
@@ -57,21 +47,21 @@ function text(value: string, byteLength: number): Uint8Array {
 
 function hwIpInfo({ card }: InfoRequest): Uint8Array {
   const { profile, place, device } = card;
-  const { dram, sram, engines, interrupts } = profile;
-  const { reportNicPorts } = card.config;
+  const { dram, sram, engines, interrupts, channels, capabilities } = profile;
+  const reportsNics = card.config.reportNicPorts && capabilities.nicPortMasks;
   const hbmBytes = BigInt(device.hbm.byteLength);
   const dramBytes = reportedDramSize(dram, hbmBytes);
   return encode(HL_INFO_HW_IP_INFO, {
     sram_base_address: sram.start,
     dram_base_address: reportedDramBase(dram, hbmBytes),
     dram_size: dramBytes,
-    sram_size: Number(sram.end - sram.start),
+    sram_size: profile.sramIsCache ? 0 : Number(sram.end - sram.start),
     num_of_events: profile.numOfEvents,
     device_id: profile.pciDeviceId,
     module_id: place.moduleId,
-    decoder_enabled_mask: 2 ** engines.decoderCount - 1,
+    decoder_enabled_mask: engines.decoderMask,
     first_available_interrupt_id: interrupts.firstUserInterrupt,
-    server_type: SERVER_TYPE[profile.name],
+    server_type: profile.serverType,
     cpld_version: 0,
     tpc_enabled_mask: Number(engines.tpcMask & 0xffn),
     dram_enabled: dramBytes > DRAM_BYTES_MIN ? 1 : 0,
@@ -84,13 +74,16 @@ function hwIpInfo({ card }: InfoRequest): Uint8Array {
     number_of_user_interrupts: interrupts.userInterruptCount,
     // Both property functions set it to dram_page_size (gaudi.c and gaudi2.c, Linux 6.12).
     device_mem_alloc_default_page_size: dram.pageSize,
-    // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
-    reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
-    reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
+    nic_ports_mask: reportsNics ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
+    nic_ports_external_mask: reportsNics ? engines.nicScaleOutMask : 0n,
     revision_id: PCI_REVISION,
     tpc_interrupt_id: interrupts.tpcInterrupt,
-    rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
+    rotator_enabled_mask: engines.rotatorMask,
     reserved_dram_size: dram.reservedSize,
+    pdma_user_owned_ch_mask: BigInt(channels?.userMask ?? 0),
+    mme_enabled_mask: engines.mmeMask,
+    odp_supported: capabilities.onDemandPaging ? 1 : 0,
+    sched_arc_enabled_mask: engines.schedulerArcMask,
   });
 }
 
@@ -113,7 +106,7 @@ function clockRate({ card }: InfoRequest): Uint8Array {
 
 /** The driver maps indices to those of the firmware, and rejects unknown ones (get_used_pll_index). */
 function pllFrequency({ card, words }: InfoRequest): Uint8Array | number {
-  if (words[ARGS.pll_index]! >= PLL_COUNT[card.profile.name]) return Errno.EINVAL;
+  if (words[ARGS.pll_index]! >= card.profile.pllCount) return Errno.EINVAL;
   return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
 }
 

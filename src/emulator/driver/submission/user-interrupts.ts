@@ -173,7 +173,8 @@ export class UserInterrupts {
 
   #isKnown(interrupt: number): boolean {
     const { interrupts, engines } = this.#context.card.profile;
-    if (interrupt === ANY_CQ_ID || interrupt === ANY_DECODER_ID || interrupt < engines.decoderCount) return true;
+    if (interrupt === ANY_CQ_ID || interrupt === ANY_DECODER_ID) return true;
+    if (interrupt < engines.decoderCount) return (engines.decoderMask & (1 << interrupt)) !== 0;
     const first = interrupts.firstUserInterrupt;
     return interrupt >= first && interrupt < first + interrupts.userInterruptCount;
   }
