@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { GAUDI_PROFILE, GAUDI2_PROFILE } from '../../uapi/index.ts';
+import { GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
 import { SyncManager } from './sync-manager.ts';
 
 const ADD = 0x8000_0000 | 0;
 
-function manager(profile = GAUDI2_PROFILE, dcore = 0) {
+function manager(profile = GAUDI2_PROFILE, dcore = 0, group = 0) {
   const writes: [number, number, number][] = [];
   const memory = new Map<number, number>();
   const { sync } = profile;
-  const registers = sync.managers.find((candidate) => candidate.dcore === dcore)!;
+  const registers = sync.managers.find((candidate) => candidate.dcore === dcore && candidate.group === group)!;
   const subject: SyncManager = new SyncManager(registers, sync, {
     writeWord: (high, low, value) => {
       writes.push([high, low, value]);
@@ -147,5 +147,108 @@ describe('monitors', () => {
     expect(value(0)).toBe(0);
     sob(0, 9);
     expect(writes.length).toBe(0);
+  });
+});
+
+describe('on gaudi3', () => {
+  const cq = GAUDI3_PROFILE.sync.cqRegisters!;
+  const CQ_ENABLE = 1 << 4;
+  const LBW_ENABLE = 1 << 8;
+
+  function open(group = 0) {
+    const opened = manager(GAUDI3_PROFILE, 1, group);
+    const queue = (register: number, index: number, value: number) =>
+      opened.subject.writeQueue((register % 4096) + index * 4, value);
+    return { ...opened, queue };
+  }
+
+  it('a dcore has two managers, and completion queues in the first one', () => {
+    const [first, second] = [open(0).subject, open(1).subject];
+    expect([first.objectBytes, first.cqOffset, first.cqBytes]).toEqual([0xe100, 0xe7a0000, 0x950]);
+    expect([second.objectBytes, second.cqOffset, second.cqBytes]).toEqual([0xe000, -1, 0]);
+  });
+
+  it('a store with bit 28 sets an object to 0, and a long one four objects', () => {
+    const { sob, value } = open();
+    for (const id of [8, 9, 10, 11, 12]) sob(id, 7);
+    sob(12, (1 << 28) | 5);
+    sob(8, (1 << 28) | (1 << 24));
+    expect([8, 9, 10, 11, 12].map(value)).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  it('a monitor sends up to 16 messages, as bits 24 to 27 say', () => {
+    const { sob, monitor, arm, config, writes } = open();
+    const ids = Array.from({ length: 16 }, (_, index) => 16 + index);
+    for (const id of ids) monitor(id, 0x100 + id * 4, id);
+    config(16, (15 << 24) | (1 << 16));
+    arm(16, 0, 0xfe, 1);
+    sob(256 * 8, 1);
+    expect(writes.map(([, , data]) => data)).toEqual(ids);
+  });
+
+  it('a monitor has a status that survives in its protection bit', () => {
+    const { subject, registers, arm, sob } = open();
+    const status = () => subject.readObject(registers.monStatus - registers.sobObj + 4);
+    expect(status()).toBe(0x200);
+    arm(1, 0, 0xfe, 1);
+    expect(status()).toBe(0x201);
+    sob(0, 1);
+    expect(status()).toBe(0x200);
+    arm(1, 0, 0xfe, 9);
+    subject.reset();
+    expect(status()).toBe(0x200);
+  });
+
+  it('a monitor sets the objects that it compares to 0 if bit 20 is set', () => {
+    const { sob, monitor, arm, config, value, writes } = open();
+    monitor(1, 0x100, 1);
+    config(1, 1 << 20);
+    arm(1, 0, 0xfc, 1);
+    for (const id of [0, 1, 2]) sob(id, 3);
+    expect([0, 1, 2].map(value)).toEqual([0, 0, 3]);
+    expect(writes.length).toBe(1);
+  });
+
+  it('a long monitor ignores the parts of its target that are not set', () => {
+    const { sob, monitor, write, registers, config, writes } = open();
+    monitor(4, 0x100, 1);
+    config(4, 1);
+    write(registers.monArm, 6, 0);
+    write(registers.monArm, 5, 2 << 17);
+    write(registers.monArm, 4, (3 << 17) | (0xff << 8));
+    sob(2, 9);
+    expect(writes.length).toBe(0);
+    sob(1, 2);
+    expect(writes.length).toBe(0);
+    sob(0, 3);
+    expect(writes.length).toBe(1);
+  });
+
+  it('a monitor of the second group does not reach the completion queues', () => {
+    for (const group of [0, 1]) {
+      const { sob, monitor, arm, config, memory, queue, writes } = open(group);
+      queue(cq.baseAddrL, 3, 0x1000);
+      queue(cq.incMode, 3, 1);
+      monitor(9, 3, 5);
+      config(9, CQ_ENABLE | LBW_ENABLE);
+      arm(9, 0, 0xfe, 1);
+      sob(0, 1);
+      expect(memory.get(0x1000)).toBe(group === 0 ? 5 : undefined);
+      expect(writes.length > 0).toBe(group === 0);
+    }
+  });
+
+  it('a store to CQ_DIRECT appends to its queue, with a message if enabled', () => {
+    const { registers, write, memory, queue, writes, value } = open();
+    queue(cq.baseAddrL, 3, 0x1000);
+    queue(cq.sizeLog2, 3, 4);
+    queue(cq.lbwAddrL, 3, 0x2000);
+    queue(cq.lbwData, 3, 77);
+    write(registers.cqDirect, 3, 41);
+    expect(writes).toEqual([[0, 0x1000, 41]]);
+    queue(cq.directLbwEn, 3, 1);
+    write(registers.cqDirect, 3, 42);
+    expect([memory.get(0x1000), memory.get(0x1004), writes.at(-1)]).toEqual([41, 42, [0, 0x2000, 77]]);
+    expect(value((registers.cqDirect - registers.sobObj) / 4 + 3)).toBe(0);
   });
 });

@@ -1,8 +1,8 @@
 /**
  * One sync manager: sync objects, monitors and completion queues. It implements the effects of their registers.
  *
- * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. "Inferred" marks
- * behaviour that follows from hl-thunk's use only.
+ * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them; for gaudi3 sob_objs_regs.h and the use of
+ * SCAL (Intel_Gaudi3_Software). "Inferred" marks behaviour that follows from hl-thunk's use only.
  */
 
 import type { SyncManagerProfile, SyncProfile } from '../../uapi/index.ts';
@@ -28,10 +28,9 @@ const ARM_TARGET_SHIFT = 17;
 /** Sync objects of one group: those that a monitor can compare. */
 const GROUP_SOBS = 8;
 
-/** MON_CONFIG of gaudi2. */
+/** MON_CONFIG; MonitorFields has the bits that differ between generations. */
 const CONFIG_LONG = 1 << 0;
 const CONFIG_CQ_ENABLE = 1 << 4;
-const CONFIG_WRITES_SHIFT = 5;
 const CONFIG_LBW_ENABLE = 1 << 8;
 const CONFIG_MSB_SID_SHIFT = 16;
 const CONFIG_LONG_HIGH_GROUP = 1 << 31;
@@ -55,9 +54,11 @@ interface CqWords {
   readonly lbwHigh: number;
   readonly lbwData: number;
   readonly incMode: number;
+  /** -1 without such registers. */
+  readonly directLbwEn: number;
 }
 
-/** One block of sync objects and monitors. */
+/** One block of sync objects and monitors; the first one of a dcore has its completion queues. */
 export class SyncManager {
   readonly profile: SyncManagerProfile;
   /** Bytes of the block of objects and monitors, from its first sync object. */
@@ -79,18 +80,23 @@ export class SyncManager {
     this.profile = profile;
     this.#sync = sync;
     this.#ports = ports;
-    this.objectBytes = profile.monStatus - profile.sobObj + sync.monitorsPerManager * 4;
-    const cq = sync.cqRegisters;
-    this.cqBytes = cq === undefined ? 0 : cq.incMode + sync.cqsPerManager * 4 - cqBlock(cq.baseAddrL);
+    const monitorsEnd = profile.monStatus + sync.monitorsPerManager * 4;
+    const directEnd = profile.cqDirect + sync.cqsPerManager * 4;
+    this.objectBytes = (profile.cqDirect === 0 ? monitorsEnd : directEnd) - profile.sobObj;
+    const cq = profile.group === 0 ? sync.cqRegisters : undefined;
+    const lastCq = cq === undefined ? 0 : Math.max(cq.incMode, cq.directLbwEn);
+    this.cqBytes = cq === undefined ? 0 : lastCq + sync.cqsPerManager * 4 - cqBlock(cq.baseAddrL);
     this.#objects = new Int32Array(this.objectBytes / 4);
     this.#queues = new Int32Array(this.cqBytes / 4);
     this.#cqWords = cq === undefined ? undefined : cqWords(cq);
+    this.#disarmAll();
   }
 
   /** First register of the completion queues, from the configuration base; -1 if there are none. */
   get cqOffset(): number {
     const cq = this.#sync.cqRegisters;
-    return cq === undefined ? -1 : cqBlock(cq.baseAddrL) + this.profile.dcore * this.#sync.managerStride;
+    if (cq === undefined || this.#cqWords === undefined) return -1;
+    return cqBlock(cq.baseAddrL) + this.profile.dcore * this.#sync.managerStride;
   }
 
   /** Whether a register, by its offset from the configuration base, belongs to the manager. */
@@ -118,7 +124,13 @@ export class SyncManager {
       this.#writeSob(index, value);
       return;
     }
-    const monitor = (offset - (this.profile.monArm - this.profile.sobObj)) / 4;
+    const { profile } = this;
+    const queue = index - (profile.cqDirect - profile.sobObj) / 4;
+    if (profile.cqDirect !== 0 && queue >= 0) {
+      this.#pushDirect(queue, value);
+      return;
+    }
+    const monitor = index - (profile.monArm - profile.sobObj) / 4;
     this.#objects[index] = value;
     if (monitor >= 0 && monitor < this.#sync.monitorsPerManager) this.#arm(monitor);
   }
@@ -148,19 +160,32 @@ export class SyncManager {
   reset(): void {
     this.#objects.fill(0);
     this.#queues.fill(0);
-    this.#armed.clear();
     this.#changed.length = 0;
+    this.#disarmAll();
+  }
+
+  #disarmAll(): void {
+    this.#armed.clear();
+    if (this.#sync.monitorFields.resetStatus === 0) return;
+    for (let monitor = 0; monitor < this.#sync.monitorsPerManager; monitor++) this.#setStatus(monitor, 0);
   }
 
   #writeSob(id: number, value: number): void {
     const isLong = this.profile.monConfig !== 0 && (value & SOB_LONG) !== 0;
     const isAdd = (value & SOB_ADD) !== 0;
-    if (isLong) this.#writeLong(id, value & SOB_VALUE_MASK, isAdd);
+    // The zero-counter bit wins over the value (inferred from its name in the packets of the vendor).
+    if ((value & this.#sync.monitorFields.zeroCounter) !== 0) this.#zero(id, isLong);
+    else if (isLong) this.#writeLong(id, value & SOB_VALUE_MASK, isAdd);
     // Bits 0 to 15 of an addition are a signed number.
     else if (isAdd) this.#objects[id] = (this.#objects[id]! + ((value << 16) >> 16)) & SOB_VALUE_MASK;
     else this.#objects[id] = value & SOB_VALUE_MASK;
     this.#changed.push(Math.floor(id / GROUP_SOBS));
     this.#settle();
+  }
+
+  #zero(id: number, isLong: boolean): void {
+    if (isLong) this.#writeLong(id, 0, false);
+    else this.#objects[id] = 0;
   }
 
   /** Writes a 60-bit value into four sync objects, 15 bits each: a set clears the upper three, an addition carries into them. */
@@ -175,6 +200,7 @@ export class SyncManager {
   }
 
   #arm(monitor: number): void {
+    if (this.#isPart(monitor)) return;
     const group = this.#groupOf(monitor);
     for (const armed of this.#armed.values()) armed.delete(monitor);
     let armed = this.#armed.get(group);
@@ -197,6 +223,7 @@ export class SyncManager {
       for (const monitor of [...(this.#armed.get(group) ?? [])]) {
         if (!this.#isDue(monitor, group) || this.#armed.get(group)?.delete(monitor) !== true) continue;
         this.#setStatus(monitor, 0);
+        this.#zeroCompared(monitor, group);
         this.#fire(monitor);
         firings += 1;
       }
@@ -222,9 +249,12 @@ export class SyncManager {
 
   /** A long monitor compares 60 bits; its targets and those of the next three monitors are the 15-bit parts (inferred). */
   #isLongDue(monitor: number, first: number, isEqual: boolean): boolean {
-    const low = first + ((this.#config(monitor) & CONFIG_LONG_HIGH_GROUP) === 0 ? 0 : LONG_SOBS);
+    const low = this.#firstOfLong(monitor, first);
+    const { longHasParts } = this.#sync.monitorFields;
     for (let part = LONG_SOBS - 1; part >= 0; part--) {
-      const target = this.#register(this.profile.monArm, monitor + part) >>> ARM_TARGET_SHIFT;
+      const arm = this.#register(this.profile.monArm, monitor + part);
+      if (longHasParts && arm === 0) continue;
+      const target = arm >>> ARM_TARGET_SHIFT;
       const value = this.#objects[low + part]!;
       if (value === target) continue;
       return !isEqual && value > target;
@@ -232,9 +262,35 @@ export class SyncManager {
     return true;
   }
 
+  /** Whether a monitor only holds a part of the target of a long one. */
+  #isPart(monitor: number): boolean {
+    const part = monitor % LONG_SOBS;
+    return this.#sync.monitorFields.longHasParts && part !== 0 && (this.#config(monitor - part) & CONFIG_LONG) !== 0;
+  }
+
+  /** The first of the four sync objects that a long monitor compares. */
+  #firstOfLong(monitor: number, first: number): number {
+    return first + ((this.#config(monitor) & CONFIG_LONG_HIGH_GROUP) === 0 ? 0 : LONG_SOBS);
+  }
+
+  /** Auto-zero: which sync objects it clears, and when, is inferred from the name of the bit. */
+  #zeroCompared(monitor: number, group: number): void {
+    const config = this.#config(monitor);
+    if ((config & this.#sync.monitorFields.autoZero) === 0) return;
+    const first = group * GROUP_SOBS;
+    if ((config & CONFIG_LONG) !== 0) {
+      this.#writeLong(this.#firstOfLong(monitor, first), 0, false);
+    } else {
+      const mask = (this.#register(this.profile.monArm, monitor) >>> 8) & 0xff;
+      for (let bit = 0; bit < GROUP_SOBS; bit++) if (((mask >>> bit) & 1) === 0) this.#objects[first + bit] = 0;
+    }
+    this.#changed.push(group);
+  }
+
   #fire(monitor: number): void {
     const config = this.#config(monitor);
-    const writes = ((config >>> CONFIG_WRITES_SHIFT) & 3) + 1;
+    const { writesShift, writesMask } = this.#sync.monitorFields;
+    const writes = ((config >>> writesShift) & writesMask) + 1;
     for (let message = 0; message < writes; message++) {
       const source = monitor + message;
       const low = this.#register(this.profile.monPayAddrL, source);
@@ -264,6 +320,13 @@ export class SyncManager {
     this.#ports.writeWord(words[at.lbwHigh + queue]!, words[at.lbwLow + queue]!, words[at.lbwData + queue]!);
   }
 
+  /** A store to a CQ_DIRECT register appends its value. */
+  #pushDirect(queue: number, value: number): void {
+    const at = this.#cqWords;
+    const tells = at !== undefined && at.directLbwEn >= 0 && (this.#queues[at.directLbwEn + queue]! & 1) !== 0;
+    this.#push(queue, value, tells);
+  }
+
   /** Adds to a 64-bit counter. The high word is written first, so that no reader sees only the low one wrap. */
   #addWide(high: number, low: number, data: number): void {
     const sum = (this.#readAt(high, low) >>> 0) + (data >>> 0);
@@ -289,7 +352,8 @@ export class SyncManager {
   }
 
   #setStatus(monitor: number, status: number): void {
-    this.#objects[(this.profile.monStatus - this.profile.sobObj) / 4 + monitor] = status;
+    const { resetStatus } = this.#sync.monitorFields;
+    this.#objects[(this.profile.monStatus - this.profile.sobObj) / 4 + monitor] = status | resetStatus;
   }
 
   /** The register of a monitor in the array that begins at `array` (from the configuration base). */
@@ -314,5 +378,6 @@ function cqWords(cq: NonNullable<SyncProfile['cqRegisters']>): CqWords {
     lbwHigh: word(cq.lbwAddrH),
     lbwData: word(cq.lbwData),
     incMode: word(cq.incMode),
+    directLbwEn: cq.directLbwEn === 0 ? -1 : word(cq.directLbwEn),
   };
 }
