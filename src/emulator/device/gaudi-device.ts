@@ -295,11 +295,10 @@ export class GaudiDevice {
     }
     regions.push(new AddressRegion('sram', profile.sram.start, sized(profile.sram), { memory: this.#sram.memory }));
     regions.push(new AddressRegion('cfg', profile.cfg.start, sized(profile.cfg), {}));
-    const { msixDoorbell } = profile.interrupts;
-    const virtualDoorbell = profile.va.reservedHost[0];
+    const { msixDoorbell, virtualDoorbell } = profile.interrupts;
     if (msixDoorbell !== undefined && virtualDoorbell !== undefined) {
       const registerOffset = Number(msixDoorbell - profile.cfg.start);
-      regions.push(new AddressRegion('msix', virtualDoorbell.start, DOORBELL_BYTES, { registerOffset }));
+      regions.push(new AddressRegion('msix', virtualDoorbell, DOORBELL_BYTES, { registerOffset }));
     }
     return regions;
   }

@@ -41,7 +41,7 @@ export class DmaChannels {
     this.#card = card;
     this.#profile = info.profile;
     this.#channels = channels;
-    this.#mask = info.pdmaUserOwnedChMask;
+    this.#mask = Number(info.pdmaUserOwnedChMask);
     this.#firstInterrupt = info.firstAvailableInterruptId;
     this.#interrupts = info.firstAvailableInterruptId === NO_USER_RESOURCE ? 0 : info.numberOfUserInterrupts;
   }

@@ -7,7 +7,7 @@
  */
 
 import type { DriverFile } from '../../driver/port.ts';
-import { engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
+import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { Sleeper } from '../../ucs/sys/sleeper.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
@@ -15,6 +15,7 @@ import { isStatus, Status } from '../../ucs/type/status.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { checkInteger, GaudiErrorCode, gaudiError, invalidArgument, outsideArgument } from '../base/gaudi-error.ts';
 import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
+import type { HwIpInfo } from '../info/device-info.ts';
 import type { DeviceEvents, DeviceFault } from '../info/events.ts';
 import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
 import type { DmabufImports } from '../memory/dmabuf.ts';
@@ -49,7 +50,8 @@ export interface DeviceDmaOptions {
 /** Collaborators of the DMA of a device. */
 export interface DeviceDmaParts {
   readonly card: CardFile;
-  readonly info: DeviceInfo;
+  /** Properties that the driver reports, and the constants of the generation. */
+  readonly info: HwIpInfo & { readonly profile: AsicProfile };
   readonly hostMemory: HostMemory;
   readonly events: DeviceEvents;
   readonly imports: DmabufImports;
@@ -71,7 +73,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #hostMemory: HostMemory;
   readonly #events: DeviceEvents;
   readonly #imports: DmabufImports;
-  readonly #profile: DeviceInfo['profile'];
+  readonly #profile: AsicProfile;
   readonly #options: DeviceDmaOptions;
   /** The channels that this process may use; undefined if the card takes command submissions. */
   readonly #channels: DmaChannels | undefined;

@@ -294,8 +294,6 @@ export function cardRma(limitation: string | undefined, iovMax: number = IOV_MAX
 }
 
 /** The reason why the card cannot execute transfers; undefined if it can. */
-export function submitLimitation({ info }: Device): string | undefined {
-  return info.profile.capabilities.submits
-    ? undefined
-    : `the driver of ${info.profile.name} does not support transfers`;
+export function submitLimitation({ dma }: Device): string | undefined {
+  return dma.limitation;
 }
