@@ -1,6 +1,13 @@
 /** Options of an emulated node, their defaults and bounds. */
 
-import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
+import {
+  type AsicName,
+  type AsicProfile,
+  GAUDI_PROFILE,
+  GAUDI2_PROFILE,
+  GAUDI3_PROFILE,
+  gaudi3WithChannels,
+} from '../../uapi/index.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
@@ -41,6 +48,8 @@ export interface EmulatedNodeOptions {
   readonly inlineBytesMax?: number | undefined;
   /** Whether messages of the PDMA channels of gaudi3 overtake data, as hardware may, so that a program without a barrier fails. Default false. */
   readonly strict?: boolean | undefined;
+  /** The PDMA channels of users on gaudi3, bit n for channel n: driver versions differ. Default 0x7fffff. */
+  readonly channelMask?: number | undefined;
   /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it, upstream does not. Default true. */
   readonly importDmabuf?: boolean | undefined;
   /**
@@ -126,6 +135,7 @@ const NODE_OPTIONS = [
   'dmaSpinNs',
   'inlineBytesMax',
   'strict',
+  'channelMask',
   'importDmabuf',
   'reportNicPorts',
   'ioctlFamily',
@@ -152,8 +162,9 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
   checkCollaborators(options);
   if (options.log !== undefined) checkMethods('log', options.log, ['error', 'warn', 'info', 'debug', 'child']);
   const asic = options.asic ?? 'gaudi2';
-  const profile = typeof asic === 'string' ? PROFILES[asic] : undefined;
-  if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
+  const usual = typeof asic === 'string' ? PROFILES[asic] : undefined;
+  if (usual === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
+  const profile = withChannels(usual, options.channelMask);
   const config: NodeConfig = {
     profile,
     cards: options.cards ?? CARDS_MAX,
@@ -189,6 +200,16 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
   return config;
 }
 
+/** The profile with other channels of users, if given. */
+function withChannels(profile: AsicProfile, channelMask: number | undefined): AsicProfile {
+  if (channelMask === undefined) return profile;
+  if (profile.channels === undefined)
+    throw invalidParam('channelMask', 'must be omitted on gaudi and gaudi2', channelMask);
+  const { groups, perGroup } = profile.channels;
+  checkInteger('channelMask', channelMask, 0, 2 ** (groups.length * perGroup) - 1);
+  return gaudi3WithChannels(channelMask);
+}
+
 function checkCollaborators({ ioctlFamily, clock, random, onAllocation }: EmulatedNodeOptions): void {
   if (ioctlFamily !== undefined && ioctlFamily !== 'habanalabs' && ioctlFamily !== 'drm') {
     throw invalidParam('ioctlFamily', 'must be habanalabs or drm', ioctlFamily);
@@ -202,7 +223,7 @@ function checkCollaborators({ ioctlFamily, clock, random, onAllocation }: Emulat
 
 const HBM_BYTES_MAX = 2 ** 40;
 
-const FLAGS = ['nicDmabufs', 'nicSockets', 'importDmabuf', 'reportNicPorts'] as const;
+const FLAGS = ['nicDmabufs', 'nicSockets', 'importDmabuf', 'reportNicPorts', 'strict'] as const;
 
 function checkInteger(argument: string, value: number, min: number, max: number): void {
   if (!Number.isInteger(value) || value < min || value > max) {

@@ -100,7 +100,12 @@ export class RegisterFile {
    */
   writeAsUser(offset: number, value: number): boolean {
     const manager = this.#managers.find((each) => each.contains(offset));
-    if (manager === undefined ? offset !== this.#doorbell && this.channels?.read(offset) === undefined : !manager.isOfUsers(offset)) return false;
+    if (
+      manager === undefined
+        ? offset !== this.#doorbell && this.channels?.read(offset) === undefined
+        : !manager.isOfUsers(offset)
+    )
+      return false;
     this.writeRegister(offset, value);
     return true;
   }

@@ -6,8 +6,8 @@ import {
   channelBlockA,
   HL_MEM_OP,
   NO_USER_RESOURCE,
-  type PdmaChannels,
   PdmaChannelA,
+  type PdmaChannels,
 } from '../../uapi/index.ts';
 import type { CardFile } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
@@ -67,10 +67,8 @@ export class DmaChannels {
       this.#taken.add(channel);
       return this.#route(device, direction, { channel, registers, slots });
     }
-    throw gaudiError(
-      GaudiErrorCode.CHANNEL_FAILED,
-      `${this.#card.name} has no free DMA channel (mask 0x${this.#mask.toString(16)}): other code of this process uses them all`,
-    );
+    const why = this.limitation ?? 'other code of this process uses all that the driver gives to users';
+    throw gaudiError(GaudiErrorCode.CHANNEL_FAILED, `${this.#card.name} has no free DMA channel: ${why}`);
   }
 
   #route(

@@ -102,7 +102,7 @@ class Driver {
   open(options: DeviceDmaOptions = {}, profile: AsicProfile = GAUDI2_PROFILE): DeviceDma {
     const imports = { touches: () => false };
     const { card, events, hostMemory } = this;
-    return new DeviceDma({ card, profile, hostMemory, events, imports, options } as never);
+    return new DeviceDma({ card, info: { profile }, hostMemory, events, imports, options } as never);
   }
 }
 

@@ -21,7 +21,11 @@ const eventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(res
 
 function open(slots = 4, more: Partial<DmaQueueOptions> = {}) {
   const device = new RecordingDevice();
-  const queue = new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), ...more });
+  const queue = new DmaQueue({
+    device,
+    route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }),
+    ...more,
+  });
   const put = (bytes = 64, to = 0): DmaRequest => {
     const request = queue.take(bytes)!;
     request.setSource(0x7000, -1);

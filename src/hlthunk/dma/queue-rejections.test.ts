@@ -15,7 +15,11 @@ const HBM_HIGH = 0x10010018;
 
 function openQueue(slots: number): { device: RecordingDevice; queue: DmaQueue; put: (bytes: number) => DmaRequest } {
   const device = new RecordingDevice();
-  const queue = new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), packetBytesMax: 4096 });
+  const queue = new DmaQueue({
+    device,
+    route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }),
+    packetBytesMax: 4096,
+  });
   const put = (bytes: number): DmaRequest => {
     const request = queue.take(bytes)!;
     request.setSource(0x7000, -1);

@@ -37,7 +37,14 @@ const eventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(res
 function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevice; queue: DmaQueue } {
   const device = new RecordingDevice();
   const options = packetBytesMax === undefined ? {} : { packetBytesMax };
-  return { device, queue: new DmaQueue({ device, route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }), ...options }) };
+  return {
+    device,
+    queue: new DmaQueue({
+      device,
+      route: new CommandRoute(device, { queueIndex: 8, engineId: 45, slots }),
+      ...options,
+    }),
+  };
 }
 
 /** Starts a transfer of host memory to an address of HBM, given by its low word. */

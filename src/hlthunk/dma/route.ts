@@ -27,7 +27,10 @@ export interface DmaRoute {
    * @param waiting number of transfers that could be in it
    * @returns the most transfers it can have; 0 if it must wait until a batch in flight is complete
    */
-  begin(batches: { readonly nextSlot: number; readonly inFlight: number; readonly retired: number }, waiting: number): number;
+  begin(
+    batches: { readonly nextSlot: number; readonly inFlight: number; readonly retired: number },
+    waiting: number,
+  ): number;
   /** Adds `bytes` bytes of a transfer, from byte `from` of it on. */
   add(request: DmaRequest, from: number, bytes: number): void;
   /**

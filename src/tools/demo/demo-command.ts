@@ -17,6 +17,7 @@ const REPETITIONS_MAX = 10_000;
 const ONE_CARD = 'one card: the exchange needs at least two';
 
 interface DemoOptions {
+  readonly asic?: string;
   readonly cards?: string;
   readonly nodes?: string;
   readonly bytes: string;
@@ -30,6 +31,7 @@ export function demoCommand(): Command {
   return new Command('demo')
     .description('send a file through one card, then between all cards with one process each; verify and measure it')
     .argument('[file]', 'file to send', process.execPath)
+    .option('--asic <name>', 'emulated cards of this generation, instead of those of the host: gaudi, gaudi2 or gaudi3')
     .option('--cards <number>', `cards in the exchange, ${COUNT_MIN} to ${COUNT_MAX} (default: all)`)
     .option(
       '--nodes <number>',
@@ -47,6 +49,7 @@ export function demoCommand(): Command {
         bytesOf(options.bytes),
         repetitionsOf(options.repetitions),
       ]);
+      if (options.asic !== undefined) useEmulatedCards(options.asic);
       const isText = options.json !== true;
       labelsEmulation();
       const barOutput = isText ? output : process.stderr;
@@ -61,6 +64,12 @@ export function demoCommand(): Command {
       const isShared = exchange?.rounds.every(({ different }) => different.length === 0) ?? true;
       if (oneCard?.before !== oneCard?.after || !isShared) process.exitCode = 1;
     });
+}
+
+/** Selects emulated cards for this process and those that it starts. */
+function useEmulatedCards(asic: string): void {
+  process.env['UCX_GAUDI_DRIVER'] = 'emulator';
+  process.env['UCX_GAUDI_EMULATOR_ASIC'] = asic;
 }
 
 function nodesOf({ nodes, cards }: DemoOptions): number | undefined {

@@ -16,7 +16,7 @@ import {
   GAUDI3_HDCORE_STRIDE,
   GAUDI3_HDCORES,
   GAUDI3_SYNC_GROUP_STRIDE,
-  GAUDI3_USER_BLOCKS,
+  gaudi3UserBlocks,
 } from './user-blocks-gaudi3.ts';
 
 const SYNC_GROUPS = 2;
@@ -156,7 +156,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
       { first: 32, count: 64 }, // TPC
     ],
   },
-  userBlocks: GAUDI3_USER_BLOCKS,
+  userBlocks: gaudi3UserBlocks(GAUDI3_PDMA_CHANNELS.userMask),
   defaultCsTimeoutSeconds: 30, // the driver's general default
   capabilities: {
     submits: false,
@@ -175,3 +175,12 @@ export const GAUDI3_PROFILE: AsicProfile = {
     nicPortMasks: false, // the ports belong to another kernel module; older drivers report them
   },
 };
+
+/**
+ * The profile under a driver that gives users other channels: older ones keep channel 0, and not 23.
+ * @param userMask bit n for channel n
+ */
+export function gaudi3WithChannels(userMask: number): AsicProfile {
+  const channels = { ...GAUDI3_PDMA_CHANNELS, userMask };
+  return { ...GAUDI3_PROFILE, channels, userBlocks: gaudi3UserBlocks(userMask) };
+}

@@ -106,8 +106,8 @@ function ofArcs(name: string, offset: number, size: number): UserBlock[] {
 }
 
 /** Block A of every channel of users. */
-function channels(): UserBlock[] {
-  const { groups, perGroup, userMask } = GAUDI3_PDMA_CHANNELS;
+function channels(userMask: number): UserBlock[] {
+  const { groups, perGroup } = GAUDI3_PDMA_CHANNELS;
   const groupsPerDie = groups.length / 2;
   return Array.from({ length: PDMA_CHANNELS }, (_, channel) => channel)
     .filter((channel) => (userMask & (1 << channel)) !== 0)
@@ -133,12 +133,14 @@ function syncManagers(): UserBlock[] {
   });
 }
 
-/** All of them, in the order of the driver's ids. */
-export const GAUDI3_USER_BLOCKS: readonly UserBlock[] = [
-  ...ofArcs('DCCM', HD0_ARC_FARM_ARC0_DCCM0, SCHEDULER_DCCM_BYTES),
-  ...ofArcs('ACP_ENG', HD0_ARC_FARM_ARC0_ACP_ENG, ARC_FARM_BYTES),
-  ...channels(),
-  block('D0_CBC_USER', D0_CBC_USER, BLOCK_BYTES, hostCache),
-  ...syncManagers(),
-  block('D0_TIMESTAMP', D0_TIMESTAMP, BLOCK_BYTES, unnamed),
-];
+/** All of them, in the order of the driver's ids. @param userMask the channels of users */
+export function gaudi3UserBlocks(userMask: number): readonly UserBlock[] {
+  return [
+    ...ofArcs('DCCM', HD0_ARC_FARM_ARC0_DCCM0, SCHEDULER_DCCM_BYTES),
+    ...ofArcs('ACP_ENG', HD0_ARC_FARM_ARC0_ACP_ENG, ARC_FARM_BYTES),
+    ...channels(userMask),
+    block('D0_CBC_USER', D0_CBC_USER, BLOCK_BYTES, hostCache),
+    ...syncManagers(),
+    block('D0_TIMESTAMP', D0_TIMESTAMP, BLOCK_BYTES, unnamed),
+  ];
+}

@@ -10,8 +10,8 @@ import {
   LIN_PDMA_COMPLETION_BYTES,
   PDMA_MESSAGE_BASES,
   PDMA_RING_BYTES_MAX,
-  PdmaCommon,
   type PdmaChannels,
+  PdmaCommon,
   PQM_SHORT_BYTES,
   PqmOpcode,
   pqmOpcode,
@@ -83,7 +83,11 @@ export class ChannelEngine {
     this.#bases = channels.groups.map(() => new Int32Array(2 * PDMA_MESSAGE_BASES));
     const access = new EngineAccess(options.addressMap, stopping(options.faults));
     this.#access = access;
-    const linearDma = new LinearDma({ ...options, access, inlineBytesMax: options.isStrict ? 0 : options.inlineBytesMax });
+    const linearDma = new LinearDma({
+      ...options,
+      access,
+      inlineBytesMax: options.isStrict ? 0 : options.inlineBytesMax,
+    });
     this.#swappedDma = new SwappedDma({ access, linearDma, budget: this.#budget, traffic: options.traffic });
     this.#executor = new PqmExecutor({
       ...options,
@@ -311,7 +315,9 @@ export class ChannelEngine {
 /** Whether the ring registers of a channel are usable (unknown what hardware does otherwise: the channel reports an error). */
 function hasValidRing({ ringBytes, ringLow, producer }: PdmaChannel): boolean {
   const isPower = (ringBytes & (ringBytes - 1)) === 0 && ringBytes >= PQM_SHORT_BYTES;
-  return isPower && ringBytes <= PDMA_RING_BYTES_MAX && ringLow % PQM_SHORT_BYTES === 0 && producer % PQM_SHORT_BYTES === 0;
+  return (
+    isPower && ringBytes <= PDMA_RING_BYTES_MAX && ringLow % PQM_SHORT_BYTES === 0 && producer % PQM_SHORT_BYTES === 0
+  );
 }
 
 /** Bytes of the packet at `words[index]`; of a bulk only its header. */

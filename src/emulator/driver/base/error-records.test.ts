@@ -13,7 +13,7 @@ import {
   STREAMS_PER_QMAN,
 } from '../../../uapi/index.ts';
 import { ManualClock } from '../../../ucs/sys/clock.ts';
-import type { Stream } from '../../device/queue/stream.ts';
+import { Stream } from '../../device/queue/stream.ts';
 import { ErrorRecords } from './error-records.ts';
 import { Notifier, Notifiers } from './notifier.ts';
 
@@ -26,8 +26,9 @@ const MAPPINGS = [{ address: 7n, byteLength: 8 }];
 describe.each([GAUDI_PROFILE, GAUDI2_PROFILE])('faults of $name', (profile) => {
   const isGaudi = profile.name === 'gaudi';
   const queueId = profile.queues.findIndex(({ stream, kind }) => stream === 2 && kind !== 'cpu');
-  const engineId = engineIdOf(profile.name, profile.queues[queueId]!);
-  const stream = { engineId, number: 2 } as unknown as Stream;
+  const queue = profile.queues[queueId]!;
+  const engineId = engineIdOf(profile.name, queue);
+  const stream = new Stream(queue, engineId, new Stream(queue, engineId, undefined));
 
   function open() {
     const clock = new ManualClock(100);
@@ -87,7 +88,7 @@ describe.each([GAUDI_PROFILE, GAUDI2_PROFILE])('faults of $name', (profile) => {
     expect(records.lastEngineError).toEqual(isGaudi ? undefined : { timestampNs: 100, engineId });
     expect(notifier.takeEvents()).toBe(UNDEFINED_OPCODE | USER_ENGINE_ERR | (isGaudi ? DEVICE_RESET : 0));
     records.clear();
-    records.undefinedOpcode({ queueId, lower: undefined } as unknown as Stream, 0x1f);
+    records.undefinedOpcode(new Stream(queue, engineId, undefined), 0x1f);
     expect(records.lastUndefinedOpcode).toMatchObject({ streamId: STREAMS_PER_QMAN, opcode: 0x1f });
   });
 

@@ -225,9 +225,8 @@ describe('the check of sources', () => {
 
 describe('the operations of a card', () => {
   it('are all, or none with the reason', () => {
-    const of = (submits: boolean) =>
-      submitLimitation({ info: { profile: { name: 'gaudi3', capabilities: { submits } } } } as never);
-    expect([of(true), of(false)]).toEqual([undefined, 'the driver of gaudi3 does not support transfers']);
+    const of = (limitation: string | undefined) => submitLimitation({ dma: { limitation } } as never);
+    expect([of(undefined), of('no channel')]).toEqual([undefined, 'no channel']);
     const { flags, put, get, limitation } = cardRma('no transfers');
     expect([flags, put.zcopyBytesMax, get.shortBytesMax, limitation]).toEqual([0, 0, 0, 'no transfers']);
     expect(cardRma(undefined, 5).put).toMatchObject({ iovMax: 5, shortBytesMax: 1024, zcopyBytesMin: 1 });
