@@ -18,6 +18,7 @@ import {
 import { type AsicProfile, dmmuRange, engineIdOf } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ChannelEngine } from './channel/channel-engine.ts';
+import type { SubmissionHold } from './channel/pdma-channel.ts';
 import { CommandProcessor } from './command/command-processor.ts';
 import type { DmaEngines } from './engine/dma-engines.ts';
 import { AddressMap, AddressRegion, Target } from './memory/address-map.ts';
@@ -48,6 +49,8 @@ export interface GaudiDeviceOptions {
   /** Whether messages of PDMA channels overtake data. */
   readonly isStrict: boolean;
   readonly faults: FaultListener;
+  /** Called when packets are submitted to a PDMA channel: may hold them. */
+  readonly onSubmission: (hold: SubmissionHold) => void;
   /** Called when command processors need another pass for their work: {@link GaudiDevice.pump} has to be called soon. */
   readonly onWorkLeft: () => void;
   /** Called when the device writes to the MSI-X doorbell: interrupt `vector`. */

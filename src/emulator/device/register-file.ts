@@ -53,8 +53,8 @@ export interface ChannelRegisters {
   /** False if the register belongs to no channel. */
   write(offset: number, value: number): boolean;
   read(offset: number): number | undefined;
-  /** Moves the block of a channel into shared memory; false if none begins at `offset`. */
-  moveBlock(offset: number, words: Int32Array): boolean;
+  /** Moves the block of a channel into shared memory, or back; false if none begins at `offset`. */
+  moveBlock(offset: number, words: Int32Array, isShared: boolean): boolean;
 }
 
 /** The registers of one card; offsets count from CFG_BASE. */
@@ -155,7 +155,7 @@ export class RegisterFile {
     const words = new Int32Array(memory.buffer);
     const manager = this.#managers.find((each) => each.profile.sobObj === offset || each.cqOffset === offset);
     if (manager !== undefined) moveManaged(manager, offset, words);
-    else if (this.channels?.moveBlock(offset, words) !== true) this.#moveToShared(words, offset, byteLength);
+    else if (this.channels?.moveBlock(offset, words, true) !== true) this.#moveToShared(words, offset, byteLength);
     this.#shared.set(offset, { fd, ownsFile: place === undefined, memory, offset, words, manager });
     return fd;
   }
@@ -167,7 +167,7 @@ export class RegisterFile {
   unshare(): void {
     for (const { offset, words, manager } of this.#shared.values()) {
       if (manager !== undefined) moveManaged(manager, offset, new Int32Array(words.length));
-      else if (this.channels?.moveBlock(offset, new Int32Array(words.length)) === true) continue;
+      else if (this.channels?.moveBlock(offset, new Int32Array(words.length), false) === true) continue;
       else this.#moveFromShared(words, offset);
     }
     this.close();

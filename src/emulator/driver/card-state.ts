@@ -19,6 +19,8 @@ import { CsCounters, type Submission, type SubmissionTable, TimeoutWatch } from 
 
 /** Pause between two passes of the command processors if their work takes more than one. */
 const CONTINUE_PAUSE_NS = 1e6;
+/** Interval of looks at register blocks that a program shares. */
+const SHARED_LOOK_NS = 1e6;
 /** Time limit for engines to finish. After it an engine counts as hung: a thread cannot be interrupted during a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
@@ -83,6 +85,8 @@ export abstract class CardState {
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   /** The next pass of the command processors, if their work takes more than one. */
   #continuation: Timer | undefined;
+  /** The next look at shared register blocks. */
+  #sharedWatch: Timer | undefined;
   readonly #engines: DmaEngines;
   readonly #timeouts: TimeoutWatch;
 
@@ -120,6 +124,7 @@ export abstract class CardState {
       inlineBytesMax: config.inlineBytesMax,
       isStrict: config.strict,
       faults: this.records,
+      onSubmission: (hold) => this.faults.strike(hold),
       onWorkLeft: () => this.#continueSoon(),
       onInterrupt: (vector) => this.raiseInterrupt(vector),
     });
@@ -218,6 +223,8 @@ export abstract class CardState {
     this.#timeouts.cancel();
     this.#continuation?.cancel();
     this.#continuation = undefined;
+    this.#sharedWatch?.cancel();
+    this.#sharedWatch = undefined;
     this.watchdog?.cancel();
     this.watchdog = undefined;
   }
@@ -228,6 +235,16 @@ export abstract class CardState {
     this.log.error(`malfunction: ${reason}`);
     this.cancelTimers();
     this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+  }
+
+  /** Looks at register blocks that a program shares, from now on until it has none: the card cannot see the stores. */
+  watchSharedRegisters(): void {
+    if (this.device.channels?.hasShared !== true) return;
+    this.#sharedWatch ??= this.config.clock.setTimer(SHARED_LOOK_NS, () => {
+      this.#sharedWatch = undefined;
+      this.progress();
+      this.watchSharedRegisters();
+    });
   }
 
   /** Runs the command processors again after other work of this thread. */

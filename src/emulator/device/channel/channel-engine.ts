@@ -27,7 +27,7 @@ import { WorkBudget } from '../queue/cp-state.ts';
 import { EngineAccess, type FaultListener } from '../queue/engine-access.ts';
 import { PacketFetch } from '../queue/packet-fetch.ts';
 import type { TransferStream } from '../queue/stream.ts';
-import { PdmaChannel } from './pdma-channel.ts';
+import { PdmaChannel, type SubmissionHold } from './pdma-channel.ts';
 import { PqmExecutor, type PqmOutcome } from './pqm-executor.ts';
 
 /** Bytes of the longest packet but for bulks, whose values are executed one by one. */
@@ -48,6 +48,8 @@ export interface ChannelEngineOptions {
   readonly isStrict: boolean;
   /** Writes a register as user code of the card, at an offset from the configuration base; false if it may not. */
   readonly writeRegister: (offset: number, value: number) => boolean;
+  /** Called when packets are submitted: may hold them. */
+  readonly onSubmission: (hold: SubmissionHold) => void;
   /** Called when a pass ends before all work is done: {@link ChannelEngine.pump} must be called soon. */
   readonly onWorkLeft: () => void;
 }
@@ -72,6 +74,7 @@ export class ChannelEngine {
   /** Channels to run, in this pass; and channels that wait. */
   readonly #ready: Set<PdmaChannel> = new Set();
   readonly #waiting: Set<PdmaChannel> = new Set();
+  readonly #shared: Set<PdmaChannel> = new Set();
   #running = false;
   readonly #place: Place = { channel: 0, block: 'a', offset: 0 };
 
@@ -137,7 +140,10 @@ export class ChannelEngine {
     const channel = this.#channels[place.channel]!;
     if (place.block === 'b') channel.writeB(place.offset, value);
     else if (!channel.writeA(place.offset, value)) this.#fail(channel);
-    else this.#run(channel);
+    else {
+      if (PdmaChannel.isSubmission(place.offset)) this.#options.onSubmission(channel.hold);
+      this.#run(channel);
+    }
     return true;
   }
 
@@ -152,16 +158,28 @@ export class ChannelEngine {
     return place.block === 'a' ? channel.readA(place.offset) : channel.readB(place.offset);
   }
 
-  /** Moves block A of a channel into memory that a user shares; returns false if no channel has its block at this offset. */
-  moveBlock(offset: number, words: Int32Array): boolean {
+  /**
+   * Moves block A of a channel into memory that a user shares, or back; returns false if no channel has its block at this offset. Stores of the user are seen
+   * by {@link pump} only, and those to registers that act on the store (FENCE_INC, a repeated DESC_SUBMIT_FIFO_CFG) have no effect.
+   */
+  moveBlock(offset: number, words: Int32Array, isShared: boolean): boolean {
     const { channels } = this.#options;
     const channel = this.#channels.find(({ number }) => channelBlockA(channels, number) === offset);
-    channel?.moveBlock(words);
-    return channel !== undefined;
+    if (channel === undefined) return false;
+    channel.moveBlock(words, isShared);
+    if (isShared) this.#shared.add(channel);
+    else this.#shared.delete(channel);
+    return true;
   }
 
-  /** Retries every channel that waits. */
+  /** Whether a user shares the block of a channel, so that somebody must look for its stores. */
+  get hasShared(): boolean {
+    return this.#shared.size > 0;
+  }
+
+  /** Retries every channel that waits, and looks at those whose block a user shares. */
   pump(): void {
+    for (const channel of this.#shared) if (!channel.idle) this.#waiting.add(channel);
     if (this.#waiting.size === 0) return;
     for (const channel of this.#waiting) this.#ready.add(channel);
     this.#waiting.clear();
@@ -210,6 +228,7 @@ export class ChannelEngine {
     const position = channel.job.position;
     let outcome: PqmOutcome = 'next';
     this.#fetch.begin();
+    if (channel.hold.hung) outcome = 'blocked';
     while (outcome === 'next' && !channel.stopped && channel.hasRing && channel.producer !== channel.consumer) {
       outcome = this.#budget.take(1) ? this.#step(channel) : 'blocked';
     }

@@ -25,13 +25,20 @@ const MESSAGE_LOW: number = PdmaChannelA.ECMPLTN_Q_LBW_ADDR_L >>> 2;
 const MESSAGE_HIGH: number = PdmaChannelA.ECMPLTN_Q_LBW_ADDR_H >>> 2;
 const MESSAGE_DATA: number = PdmaChannelA.ECMPLTN_Q_LBW_PAYLD >>> 2;
 const COMPLETION_HIGH: number = PdmaChannelA.WR_COMP0_ADDR_HI >>> 2;
-const COMMIT: number = PdmaChannelA.COMMIT >>> 2;
 
 /** High word of the addresses of registers, and reset value of WR_COMP0_ADDR_HI. */
 const REGISTERS_HIGH = 0x0300_007f;
 /** Bits of FENCE_INC that add. */
 const FENCE_INC_MASK = 0xf;
 const MESSAGES_MASK: number = RING_SLOTS - 1;
+
+/** An injected fault of what was submitted: the channel does not run it, or its completion is not counted. */
+export interface SubmissionHold {
+  /** Number of the submission; the object is reused for later ones. */
+  seq: number;
+  withheld: boolean;
+  hung: boolean;
+}
 
 /** Progress of a LIN_PDMA, in the order of its effects. */
 export const TransferStep = { FENCE: 0, DATA: 1, WRITE_COMPLETION: 2, COUNTER: 3 } as const;
@@ -40,15 +47,17 @@ export type TransferStep = (typeof TransferStep)[keyof typeof TransferStep];
 export class PdmaChannel extends TransferStream {
   readonly number: number;
   readonly job: Job = new Job();
+  readonly hold: SubmissionHold = { seq: 0, withheld: false, hung: false };
   step: TransferStep = TransferStep.FENCE;
   /** Remaining 64-bit values of a CH_WREG_BULK, and the register of the next one in block A, or in block B if above it. */
   bulkLeft = 0;
   bulkRegister = 0;
-  /** The completion counter; read from memory before the first completion after a change of its registers. */
+  /** The completion counter, while counts are on their way to memory; else memory has it. */
   counterLow = 0;
   counterHigh = 0;
   isCounterLoaded = false;
-  /** Block A; in memory that a user shares, once it is mapped by another program. */
+  /** Whether block A is in memory that a user shares, whose stores are seen by looking only. */
+  isShared = false;
   #words: Int32Array = new Int32Array(BLOCK_WORDS);
   readonly #blockB: Int32Array = new Int32Array(BLOCK_WORDS);
   /** Positions in the channel to the DMA engines after which a completion message is due. */
@@ -194,6 +203,7 @@ export class PdmaChannel extends TransferStream {
     words[index] = value;
     if (index === FIFO_CFG) this.#clearRing();
     else if (index >= COMPLETION_CFG && index <= COUNTER_HIGH) this.isCounterLoaded = false;
+    else if (index === PI) this.hold.seq += 1;
     else if (index >= FENCES && index < FENCES + PDMA_FENCES) words[index] = value & PDMA_FENCE_MAX;
     return true;
   }
@@ -202,21 +212,25 @@ export class PdmaChannel extends TransferStream {
     this.#blockB[offset >>> 2] = value;
   }
 
-  /** Whether a write of block A starts a transfer by registers. */
-  static isCommit(offset: number, value: number): boolean {
-    return offset >>> 2 === COMMIT && (value & 1) !== 0;
-  }
-
-  /** Moves block A into other memory, such as a mapping that a user shares. */
-  moveBlock(words: Int32Array): void {
+  /** Moves block A into other memory: a mapping that a user shares, or back. */
+  moveBlock(words: Int32Array, isShared: boolean): void {
     words.set(this.#words);
     this.#words = words;
+    this.isShared = isShared;
+  }
+
+  /** Whether a write of block A submits packets. */
+  static isSubmission(offset: number): boolean {
+    return offset >>> 2 === PI;
   }
 
   /** Drops what was submitted. Descriptors that the DMA engines have are executed. */
   drop(): void {
     this.#words[PI] = this.#words[CI]!;
     this.#messagesTaken = this.#messagesAdded;
+    this.hold.seq += 1;
+    this.hold.withheld = false;
+    this.hold.hung = false;
     this.#abandon();
   }
 

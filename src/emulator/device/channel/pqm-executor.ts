@@ -176,6 +176,7 @@ export class PqmExecutor {
 
   /** Adds 1 to the completion counter, after the data, and sends the message of the completion. */
   #count(channel: PdmaChannel): PqmOutcome {
+    if (channel.hold.withheld) return 'blocked';
     const { access, engines, words } = this.#options;
     const { map } = access;
     const low = channel.counterAddressLow;
@@ -185,7 +186,7 @@ export class PqmExecutor {
     const queue = channel.drained ? undefined : channel.job.channelOf(channel, engines);
     // Two words, if the low one wraps.
     if (queue !== undefined && queue.room < 2) return 'blocked';
-    if (!channel.isCounterLoaded) {
+    if (queue === undefined || !channel.isCounterLoaded) {
       channel.counterLow = words.read(memory, offset);
       channel.counterHigh = words.read(memory, offset + 4);
       channel.isCounterLoaded = true;

@@ -66,6 +66,7 @@ export class WordAccess {
 
   /** Reads a 32-bit value as a signed number. */
   read(memory: PhysicalMemory, offset: number): number {
+    if (memory.hasWindows && (offset & 3) === 0) return memory.window(offset).words[windowIndex(offset) >>> 2]!;
     this.#scratch.words[0] = 0;
     fetchBytes(memory, offset, this.#scratch.address, 4);
     return this.#scratch.words[0]! | 0;

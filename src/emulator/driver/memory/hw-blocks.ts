@@ -44,6 +44,7 @@ export class HwBlocks {
     const handle = this.#mmapFile.cookie(HandleType.HW_BLOCK, page);
     const place = { fd: this.#mmapFile.fd, offset: handle };
     this.#card.device.registers.shareBlock(Number(address - profile.cfg.start), byteLength, place);
+    this.#card.watchSharedRegisters();
     return { handle, byteLength };
   }
 
@@ -66,6 +67,7 @@ export class HwBlocks {
     const { profile, device } = this.#card;
     const block = this.#block(byteLength, id);
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
+    this.#card.watchSharedRegisters();
     return new SharedPages(fd, 0, block.size);
   }
 
