@@ -1,6 +1,6 @@
 /** Runs the contract of driver files on the emulated node, in process and in a node server, and on the cards of this machine if it has any. */
 
-import { afterAll } from 'vitest';
+import { afterAll, describe } from 'vitest';
 import { KernelNode } from '../../../src/driver/kernel/kernel-node.ts';
 import { connectEmulatedNode, createEmulatedNode } from '../../../src/emulator/index.ts';
 import { getDeviceName, openControl } from '../../../src/hlthunk/index.ts';
@@ -8,6 +8,7 @@ import { useErrnoRecord } from '../../fixtures/driver/errno-record.ts';
 import { TestNodeServer } from '../../fixtures/processes/node-server.ts';
 import { ENGINE_THREADS } from '../uct/uct-implementations.ts';
 import { driverFileContract } from './driver-file.ts';
+import { channelCases } from './driver-file-channels.ts';
 
 useErrnoRecord();
 
@@ -26,6 +27,22 @@ for (const asic of EMULATED) {
   // Resources that a process creates once for all sockets are not leaks.
   connectEmulatedNode(server.socketPath).close();
   driverFileContract(`${asic} of a node server`, asic, () => connectEmulatedNode(server.socketPath));
+}
+
+const CHANNEL_NODE = { asic: 'gaudi3', cards: 1, strict: true } as const;
+for (const dmaThreads of EMULATED.length === 0 ? [] : [0, 1]) {
+  describe(`driver file: emulated gaudi3, ${dmaThreads} engine threads`, () => {
+    channelCases(() => createEmulatedNode({ ...CHANNEL_NODE, dmaThreads }));
+  });
+}
+
+if (EMULATED.length > 0) {
+  const server = await TestNodeServer.start(CHANNEL_NODE);
+  afterAll(() => server.stop());
+  connectEmulatedNode(server.socketPath).close();
+  describe('driver file: gaudi3 of a node server', () => {
+    channelCases(() => connectEmulatedNode(server.socketPath));
+  });
 }
 
 const node = new KernelNode();
