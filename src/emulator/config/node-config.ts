@@ -50,7 +50,7 @@ export interface EmulatedNodeOptions {
   readonly strict?: boolean | undefined;
   /** The PDMA channels of users on gaudi3, bit n for channel n: driver versions differ. Default 0x7fffff. */
   readonly channelMask?: number | undefined;
-  /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it, upstream does not. Default true. */
+  /** Whether MEMORY REG_DMABUF_FD exists: the vendor's driver has it on gaudi and gaudi2, upstream does not. Default true; false on gaudi3. */
   readonly importDmabuf?: boolean | undefined;
   /**
    * Whether HW_IP_INFO reports the masks of the NIC ports, as the vendor's newest driver does; upstream kernels report none. Default true.
@@ -176,7 +176,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
     dmaSpinNs: options.dmaSpinNs ?? 100_000,
     inlineBytesMax: options.inlineBytesMax ?? 4096,
     strict: options.strict ?? false,
-    importDmabuf: options.importDmabuf ?? true,
+    importDmabuf: options.importDmabuf ?? profile.capabilities.importDmabuf,
     reportNicPorts: options.reportNicPorts ?? true,
     ioctlFamily: options.ioctlFamily ?? 'drm',
     absentLinks: options.absentLinks ?? [],

@@ -129,6 +129,7 @@ export const GAUDI_PROFILE: AsicProfile = {
     firstUserInterrupt: NO_USER_RESOURCE,
     userInterruptCount: 0,
     tpcInterrupt: NO_USER_RESOURCE,
+    firstDecoderVector: 0,
     msixDoorbell: undefined,
     virtualDoorbell: undefined,
   },
@@ -171,5 +172,8 @@ export const GAUDI_PROFILE: AsicProfile = {
     onDemandPaging: false,
     eventStatistics: true,
     nicPortMasks: true,
+    importDmabuf: true,
+    vendorDriver: false,
+    firmwareRequests: 1,
   },
 };

@@ -136,6 +136,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
     firstUserInterrupt: 48,
     userInterruptCount: 64,
     tpcInterrupt: 46,
+    firstDecoderVector: 0,
     msixDoorbell: 0x1000007ffcc17000n,
     virtualDoorbell: 0xfff077ffffff0000n,
   },
@@ -178,5 +179,8 @@ export const GAUDI2_PROFILE: AsicProfile = {
     onDemandPaging: false,
     eventStatistics: true,
     nicPortMasks: true,
+    importDmabuf: true,
+    vendorDriver: false,
+    firmwareRequests: 1,
   },
 };

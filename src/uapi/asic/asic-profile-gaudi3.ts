@@ -127,6 +127,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
     firstUserInterrupt: 71,
     userInterruptCount: 256,
     tpcInterrupt: NO_USER_RESOURCE,
+    firstDecoderVector: 3,
     msixDoorbell: 0x0300007ffc417000n,
     virtualDoorbell: undefined, // channels write to registers at their device addresses
   },
@@ -172,6 +173,9 @@ export const GAUDI3_PROFILE: AsicProfile = {
     engineCommands: true,
     onDemandPaging: true,
     eventStatistics: false,
+    importDmabuf: false,
+    vendorDriver: true,
+    firmwareRequests: 4,
     nicPortMasks: false, // the ports belong to another kernel module; older drivers report them
   },
 };

@@ -47,6 +47,12 @@ export interface AsicCapabilities {
   readonly onDemandPaging: boolean;
   /** Numbers of hardware events (INFO HW_EVENTS and HW_EVENTS_AGGREGATE). */
   readonly eventStatistics: boolean;
+  /** MEMORY REG_DMABUF_FD: the header of the vendor has it, and its public driver for gaudi3 does not. */
+  readonly importDmabuf: boolean;
+  /** Only the vendor's driver supports the generation. Its INFO and its close differ from Linux 6.12. */
+  readonly vendorDriver: boolean;
+  /** Number of requests that FW_GENERIC_REQ passes to the firmware. */
+  readonly firmwareRequests: number;
   /** The vendor's driver reports the masks of the NIC ports in HW_IP_INFO. */
   readonly nicPortMasks: boolean;
 }
@@ -169,6 +175,8 @@ export interface InterruptProfile {
   readonly userInterruptCount: number;
   /** The interrupt that a TPC raises by an assertion; 0xFFFF for none. */
   readonly tpcInterrupt: number;
+  /** Vector of the first decoder; the interrupt id of a decoder is its number. */
+  readonly firstDecoderVector: number;
   /** Device address of the MSI-X doorbell: writing n raises interrupt n. Undefined if user code cannot write to it. */
   readonly msixDoorbell: bigint | undefined;
   /** Address in the host range that the driver maps to the doorbell, for engines that reach only virtual addresses; undefined for none. */

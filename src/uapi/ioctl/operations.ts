@@ -139,6 +139,8 @@ export const HL_MEM = {
   USERPTR: 0x04,
   /** Fail if the hint is not available. */
   FORCE_HINT: 0x08,
+  /** Map host memory without pinning it (on-demand paging). Vendor's header only. */
+  ODP: 0x20,
   PREFETCH: 0x40,
 } as const;
 
@@ -188,6 +190,10 @@ export const HL_DEBUG_OP = {
   TIMESTAMP: 6,
   /** `enable` switches debug mode; the other ops need it. */
   SET_MODE: 7,
+  /** Copies a trace. This and the next ones are in the vendor's header only. */
+  FETCH_TRACE: 8,
+  READMEM: 1024,
+  MEMCPY: 1025,
 } as const;
 
 /** One of the values of {@link HL_DEBUG_OP}. */

@@ -33,10 +33,16 @@ const PARAMETER_BYTES: ReadonlyMap<number, number> = new Map<number, number>([
   [HL_DEBUG_OP.TIMESTAMP, 0],
 ]);
 
+/**
+ * Ops of the vendor's driver with a known errno. Of SCHED_SUBMIT_BUF (1031), which the driver gives to the CPU of the card, and READBLOCK (1032), the
+ * effects are unknown: they are EINVAL like unknown ops.
+ */
+const VENDOR_OPS: ReadonlySet<number> = new Set([HL_DEBUG_OP.FETCH_TRACE, HL_DEBUG_OP.READMEM, HL_DEBUG_OP.MEMCPY]);
+
 /** Limit of the output: the largest allocation of kzalloc with 4 KiB pages. */
 const MAX_OUTPUT_BYTES = 4 << 20;
 
-/** Number of units per op, by generation: the lengths of the debug_*_regs tables. */
+/** Number of units per op, by generation: the lengths of the debug_*_regs tables. Those of gaudi3 were not collected: it has those of gaudi2. */
 const UNITS: Readonly<Record<'gaudi' | 'gaudi2', ReadonlyMap<number, number>>> = {
   gaudi: new Map<number, number>([
     [HL_DEBUG_OP.ETF, 48],
@@ -70,10 +76,16 @@ export function debugIoctl(context: Context, block: ArgumentBlock): number {
   if (card.status !== HL_DEVICE_STATUS.OPERATIONAL) return -Errno.EBUSY;
   const op = words[ARGS.op]!;
   if (op === HL_DEBUG_OP.SET_MODE) return setMode(context, words[ARGS.enable] !== 0);
+  if (card.profile.capabilities.vendorDriver && VENDOR_OPS.has(op)) return vendorOp(op, card.debugMode);
   const byteLength = PARAMETER_BYTES.get(op);
   if (byteLength === undefined) return -Errno.EINVAL;
   if (!card.debugMode) return -Errno.EFAULT;
   return debugCoresight(context, words, byteLength);
+}
+
+/** The emulated card has no traces to fetch; memory can be read and copied on simulated cards only. */
+function vendorOp(op: number, debugMode: boolean): number {
+  return op === HL_DEBUG_OP.FETCH_TRACE && debugMode ? 0 : -Errno.EFAULT;
 }
 
 function setMode({ card, traceSinks }: Context, enable: boolean): number {

@@ -13,6 +13,8 @@ import {
   HL_INFO_UNDEFINED_OPCODE_EVENT,
   HL_PAGE_FAULT_INFO,
   HL_USER_MAPPING,
+  type Struct,
+  type StructFields,
 } from '../../../uapi/index.ts';
 import { always, encode, type InfoOps, type InfoRequest, withoutData } from './info-op.ts';
 
@@ -32,9 +34,19 @@ function csTimeout({ card }: InfoRequest): Uint8Array {
   });
 }
 
-function razwi({ card }: InfoRequest): Uint8Array {
-  const record = card.records.lastRazwi;
-  if (record === undefined) return encode(HL_INFO_RAZWI_EVENT, {});
+/** Without a record, the vendor's driver does not write to the buffer. */
+function withoutRecord<F extends StructFields>({ card }: InfoRequest, struct: Struct<F>): Uint8Array | number {
+  return card.profile.capabilities.vendorDriver ? 0 : encode(struct, {});
+}
+
+/** Whether the buffer is too small for a record that the vendor's driver copies only as a whole. */
+function isTooSmall({ card, returnSize }: InfoRequest, { size }: { readonly size: number }): boolean {
+  return card.profile.capabilities.vendorDriver && returnSize < size;
+}
+
+function razwi(request: InfoRequest): Uint8Array | number {
+  const record = request.card.records.lastRazwi;
+  if (record === undefined) return withoutRecord(request, HL_INFO_RAZWI_EVENT);
   return encode(HL_INFO_RAZWI_EVENT, {
     timestamp: BigInt(record.timestampNs),
     addr: record.address,
@@ -54,11 +66,13 @@ function undefinedOpcode({ card }: InfoRequest): Uint8Array {
   });
 }
 
-function pageFault({ card }: InfoRequest): Uint8Array {
-  const record = card.records.lastPageFault;
-  if (record === undefined) return encode(HL_PAGE_FAULT_INFO, {});
+function pageFault(request: InfoRequest): Uint8Array | number {
+  const { records, profile } = request.card;
+  const record = records.lastPageFault;
+  if (record === undefined) return withoutRecord(request, HL_PAGE_FAULT_INFO);
   // Gaudi2 does not report the engine.
-  return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address });
+  const engine_id = profile.capabilities.vendorDriver ? record.engineId : 0;
+  return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address, engine_id });
 }
 
 /** The mappings at the time of the page fault; the arguments return the required buffer length. */
@@ -75,21 +89,24 @@ function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | nu
   return bytes;
 }
 
-function engineError({ card }: InfoRequest): Uint8Array | number {
-  const record = card.records.lastEngineError;
+function engineError(request: InfoRequest): Uint8Array | number {
+  if (isTooSmall(request, HL_INFO_ENGINE_ERR_EVENT)) return Errno.ENOMEM;
+  const record = request.card.records.lastEngineError;
   if (record === undefined) return 0;
   const timestamp = BigInt(record.timestampNs);
   return encode(HL_INFO_ENGINE_ERR_EVENT, { timestamp, engine_id: record.engineId, error_count: 1 });
 }
 
-function hardwareError({ card }: InfoRequest): Uint8Array | number {
-  const record = card.records.lastHardwareError;
+function hardwareError(request: InfoRequest): Uint8Array | number {
+  if (isTooSmall(request, HL_INFO_HW_ERR_EVENT)) return Errno.ENOMEM;
+  const record = request.card.records.lastHardwareError;
   if (record === undefined) return 0;
   return encode(HL_INFO_HW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), event_id: record.event });
 }
 
-function firmwareError({ card }: InfoRequest): Uint8Array | number {
-  const record = card.records.lastFirmwareError;
+function firmwareError(request: InfoRequest): Uint8Array | number {
+  if (isTooSmall(request, HL_INFO_FW_ERR_EVENT)) return Errno.ENOMEM;
+  const record = request.card.records.lastFirmwareError;
   if (record === undefined) return 0;
   return encode(HL_INFO_FW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), err_type: record.type });
 }

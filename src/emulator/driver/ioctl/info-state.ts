@@ -32,8 +32,9 @@ const BUSY_MASK_WORDS = 4;
 /** hwmon reports microwatts, the ioctl milliwatts. */
 const MICROWATT_PER_MILLIWATT = 1000;
 
-function eventCounts(numOfEvents: number, counts: ReadonlyMap<number, number>): Uint8Array | number {
-  if (numOfEvents === 0) return 0;
+function eventCounts({ card }: InfoRequest, counts: ReadonlyMap<number, number>): Uint8Array | number {
+  const { numOfEvents, capabilities } = card.profile;
+  if (!capabilities.eventStatistics) return Errno.EOPNOTSUPP;
   const words = new Uint32Array(numOfEvents);
   for (const [event, count] of counts) if (event < numOfEvents) words[event] = count;
   return new Uint8Array(words.buffer);
@@ -134,8 +135,8 @@ function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | nu
 }
 
 export const STATE_OPS: InfoOps = [
-  [HL_INFO_OP.HW_EVENTS, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventCounts))],
-  [HL_INFO_OP.HW_EVENTS_AGGREGATE, always(({ card }) => eventCounts(card.profile.numOfEvents, card.eventTotals))],
+  [HL_INFO_OP.HW_EVENTS, always((request) => eventCounts(request, request.card.eventCounts))],
+  [HL_INFO_OP.HW_EVENTS_AGGREGATE, always((request) => eventCounts(request, request.card.eventTotals))],
   [HL_INFO_OP.DRAM_USAGE, always(dramUsage)],
   [HL_INFO_OP.HW_IDLE, operational(hwIdle)],
   [HL_INFO_OP.DEVICE_STATUS, always(({ card }) => encode(HL_INFO_DEVICE_STATUS, { status: card.status }))],

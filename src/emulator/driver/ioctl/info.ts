@@ -1,7 +1,8 @@
 /**
  * The INFO ioctl: its framing, the table of its ops, and those of the firmware.
  *
- * Source: drivers/accel/habanalabs/common/habanalabs_ioctl.c, Linux 6.12.
+ * Source: drivers/accel/habanalabs/common/habanalabs_ioctl.c, Linux 6.12. On gaudi3, TIME_SYNC_PER_DIE (39) and MODULE_PARAMS (255) of the vendor's driver
+ * are EINVAL like unknown ops, because the layouts of their results were not collected.
  */
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
@@ -116,13 +117,18 @@ const HARDWARE_OPS: InfoOps = [
   [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],
   [HL_INFO_OP.CLK_RATE, operational(clockRate)],
   [HL_INFO_OP.PLL_FREQUENCY, operational(pllFrequency)],
-  // None of the ASICs supports a choice of the page size.
-  [HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, always(() => encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, {}))],
+  [
+    HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES,
+    always(({ card }) => {
+      const page_order_bitmask = card.profile.dram.pageSizes.reduce((mask, size) => mask | size, 0n);
+      return encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, { page_order_bitmask });
+    }),
+  ],
 ];
 
 const ARGS = HL_INFO_ARGS.words;
-/** The only supported request of FW_GENERIC_REQ. */
-const HL_PASSTHROUGH_VERSIONS = 0;
+/** Largest buffer of FW_GENERIC_REQ. */
+const FIRMWARE_BYTES_MAX = 2 ** 20;
 /** Ops that the control node rejects before any other check (hl_info_ioctl_control). */
 const EVENT_FD_OPS: ReadonlySet<number> = new Set([
   HL_INFO_OP.REGISTER_EVENTFD,
@@ -131,6 +137,13 @@ const EVENT_FD_OPS: ReadonlySet<number> = new Set([
 ]);
 /** The number of HBM rows pending replacement is always 0, like the number of replaced rows. */
 const PENDING_ROWS_BYTES = 4;
+
+/** The emulated firmware does not support any request that the driver passes to it. */
+function firmwareRequest({ card, words, returnSize }: InfoRequest): number {
+  const { firmwareRequests, vendorDriver } = card.profile.capabilities;
+  if (words[ARGS.fw_sub_opcode]! >= firmwareRequests) return Errno.EINVAL;
+  return vendorDriver && returnSize > FIRMWARE_BYTES_MAX ? Errno.EINVAL : Errno.EOPNOTSUPP;
+}
 
 /** Ops that the driver passes to the firmware. The emulated firmware has no keys: its attestation is empty except for the nonce. */
 const FIRMWARE_OPS: InfoOps = [
@@ -141,13 +154,7 @@ const FIRMWARE_OPS: InfoOps = [
     operational(({ words }) => encode(HL_INFO_SEC_ATTEST, { nonce: words[ARGS.sec_attest_nonce]! })),
   ],
   [HL_INFO_OP.DEV_SIGNED, operational(({ words }) => encode(HL_INFO_SIGNED, { nonce: words[ARGS.sec_attest_nonce]! }))],
-  // The emulated firmware does not support any request that the driver passes to it.
-  [
-    HL_INFO_OP.FW_GENERIC_REQ,
-    withoutData(false, ({ words }) =>
-      words[ARGS.fw_sub_opcode] === HL_PASSTHROUGH_VERSIONS ? Errno.EOPNOTSUPP : Errno.EINVAL,
-    ),
-  ],
+  [HL_INFO_OP.FW_GENERIC_REQ, withoutData(false, firmwareRequest)],
 ];
 
 const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([

@@ -41,7 +41,11 @@ export function memoryIoctl(context: Context, block: ArgumentBlock): number {
 function allocate(context: Context, words: Uint32Array): number {
   const byteLength = readNumber(words, IN.alloc_mem_size);
   if (byteLength === 0) return -Errno.EINVAL;
-  const handle = context.deviceMemory.allocate(byteLength, words[IN.flags]!);
+  const { pageSize, pageSizes } = context.card.profile.dram;
+  const chosen = pageSizes.length === 0 ? 0 : readNumber(words, IN.alloc_page_size);
+  const isValid = chosen === 0 || pageSizes.includes(BigInt(chosen));
+  const pageBytes = chosen === 0 ? Number(pageSize) : chosen;
+  const handle = isValid ? context.deviceMemory.allocate(byteLength, pageBytes, words[IN.flags]!) : -Errno.EINVAL;
   clearWords(words, ARGS_WORDS);
   if (handle < 0) return handle;
   words[OUT.handle] = handle;

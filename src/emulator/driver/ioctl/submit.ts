@@ -4,8 +4,6 @@ import type { ArgumentBlock } from '../../../driver/port.ts';
 import { Errno } from '../../../sys/index.ts';
 import {
   engineIdOf,
-  GAUDI2_ENGINE_CORES,
-  GAUDI2_ENGINES,
   HL_CS_ARGS,
   HL_CS_CHUNK,
   HL_CS_CHUNK_FLAGS,
@@ -83,7 +81,6 @@ function checkType(context: Context, flags: number, chunks: number): number {
   const { card } = context;
   const { capabilities } = card.profile;
   if (card.status !== HL_DEVICE_STATUS.OPERATIONAL) return Errno.EBUSY;
-  if (!capabilities.submits) return Errno.EINVAL;
   if ((flags & STAGED) !== 0 && !capabilities.staged) return Errno.EPERM;
   const type = flags & TYPE_FLAGS;
   if ((type & (type - 1)) !== 0) return Errno.EINVAL;
@@ -297,7 +294,7 @@ function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, h
 const NAMED_TPCS = 6;
 
 /**
- * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halts and runs the cores of the engines; stalls and resumes engines of gaudi2.
+ * CS with ENGINE_CORE_COMMAND or ENGINES_COMMAND: halts and runs the cores of the engines; stalls and resumes engines.
  *
  * No core runs a program here, so halting one is checked but has no effect. A stalled EDMA starts no transfers, a stalled MME has its queue manager
  * stopped; TPCs have no kernels to stall. Source: drivers/accel/habanalabs/common/command_submission.c (cs_ioctl_engine_cores, cs_ioctl_engines) and
@@ -316,7 +313,8 @@ function runCommand(context: Context, block: ArgumentBlock, isOfCores: boolean):
   const count = words[IN.num_engines]!;
   const command = words[IN.engine_command]!;
   const isCoreCommand = command === HL_ENGINE_COMMAND.CORE_HALT || command === HL_ENGINE_COMMAND.CORE_RUN;
-  if (count === 0 || count > (isOfCores || isCoreCommand ? GAUDI2_ENGINE_CORES : GAUDI2_ENGINES)) return Errno.EINVAL;
+  const { coreCount, idCount } = card.profile.engines;
+  if (count === 0 || count > (isOfCores || isCoreCommand ? coreCount : idCount)) return Errno.EINVAL;
   const isEngineCommand = command === HL_ENGINE_COMMAND.STALL || command === HL_ENGINE_COMMAND.RESUME;
   if (!isCoreCommand && (isOfCores || !isEngineCommand)) return Errno.EINVAL;
   if (!userMemory.readWords(block, words[IN.engines]!, words[IN.engines + 1]!, count)) return Errno.EFAULT;
@@ -326,10 +324,13 @@ function runCommand(context: Context, block: ArgumentBlock, isOfCores: boolean):
 }
 
 function setModes({ card, device }: Context, ids: Uint32Array, stalls: boolean): number {
-  const { queues, name } = card.profile;
+  const { queues, name, engines } = card.profile;
+  // Engines without queues run nothing here.
+  const hasNoQueue = (id: number): boolean =>
+    engines.stallable.some(({ first, count }) => id >= first && id < first + count);
   for (const id of ids) {
     const ofEngine = queues.filter((queue) => isStallable(queue) && engineIdOf(name, queue) === id);
-    if (ofEngine.length === 0) return Errno.EINVAL;
+    if (ofEngine.length === 0 && !hasNoQueue(id)) return Errno.EINVAL;
     for (const queue of ofEngine) device.stall(queue.id, stalls ? stallOf(queue) : Stall.NONE);
   }
   if (!stalls) {

@@ -20,6 +20,8 @@ interface Allocation {
   readonly handle: number;
   readonly runs: readonly MemoryRun[];
   readonly byteLength: number;
+  /** Alignment of its device addresses. */
+  readonly pageBytes: number;
   mappings: number;
   /** Exports whose descriptors may still be open. */
   readonly exports: Set<ExportedDmabuf>;
@@ -46,7 +48,6 @@ export class DeviceMemoryTable {
   /** User memory, as offsets after the reserved memory. */
   readonly #physical: RangeAllocator;
   readonly #firstByte: number;
-  readonly #pageBytes: number;
   readonly #allocations: Map<number, Allocation> = new Map();
   readonly #handles: HandleIds = new HandleIds();
   readonly #mappings: Map<bigint, DeviceMapping> = new Map();
@@ -59,7 +60,6 @@ export class DeviceMemoryTable {
     this.#card = card;
     this.#va = va;
     this.#firstByte = Number(card.profile.dram.reservedSize);
-    this.#pageBytes = Number(card.profile.dram.pageSize);
     this.#physical = new RangeAllocator(card.device.hbm.byteLength - this.#firstByte);
   }
 
@@ -79,23 +79,24 @@ export class DeviceMemoryTable {
 
   /**
    * Allocates device memory.
-   * @param flags of HL_MEM: CONTIGUOUS requires one run of pages
    * @param byteLength more than 0
+   * @param pageBytes a page size of the ASIC
+   * @param flags of HL_MEM: CONTIGUOUS requires one run of pages
    * @returns the handle (0 if the driver only counts), or a negative errno: ENOMEM
    */
-  allocate(byteLength: number, flags: number): number {
+  allocate(byteLength: number, pageBytes: number, flags: number): number {
     if (this.#va.dram === undefined) {
       this.#account(byteLength);
       return 0;
     }
     if (this.#card.faults.exhausts('hbm')) return -Errno.ENOMEM;
-    const pages = Math.ceil(byteLength / this.#pageBytes);
-    if (pages * this.#pageBytes > this.#physical.freeBytes) return -Errno.ENOMEM;
-    const runs = this.#allocateRuns(pages, (flags & HL_MEM.CONTIGUOUS) !== 0);
+    const pages = Math.ceil(byteLength / pageBytes);
+    const bytes = pages * pageBytes;
+    if (bytes > this.#physical.freeBytes) return -Errno.ENOMEM;
+    const runs = this.#allocateRuns(pages, pageBytes, (flags & HL_MEM.CONTIGUOUS) !== 0);
     if (runs === undefined) return -Errno.ENOMEM;
     const handle = this.#handles.take();
-    const bytes = pages * this.#pageBytes;
-    this.#allocations.set(handle, { handle, runs, byteLength: bytes, mappings: 0, exports: new Set() });
+    this.#allocations.set(handle, { handle, runs, byteLength: bytes, pageBytes, mappings: 0, exports: new Set() });
     this.#account(bytes);
     return handle;
   }
@@ -127,7 +128,8 @@ export class DeviceMemoryTable {
     const allocation = this.#allocations.get(handle);
     if (dram === undefined || allocation === undefined) return Errno.EINVAL;
     const force = (flags & HL_MEM.FORCE_HINT) !== 0;
-    const offset = dram.allocate({ byteLength: allocation.byteLength, alignment: this.#pageBytes, hint, force });
+    const alignment = Math.max(allocation.pageBytes, dram.pageBytes);
+    const offset = dram.allocate({ byteLength: allocation.byteLength, alignment, hint, force });
     if (offset < 0) return Errno.ENOMEM;
     let mapped = offset;
     for (const run of allocation.runs) {
@@ -191,18 +193,18 @@ export class DeviceMemoryTable {
   }
 
   /** Allocates pages as runs in ascending order: one run if possible, otherwise single pages, unless contiguous memory is required. */
-  #allocateRuns(pages: number, contiguous: boolean): MemoryRun[] | undefined {
-    const start = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
-    if (start >= 0) return [{ offset: this.#firstByte + start, byteLength: pages * this.#pageBytes }];
+  #allocateRuns(pages: number, pageBytes: number, contiguous: boolean): MemoryRun[] | undefined {
+    const start = this.#physical.allocate(pages * pageBytes, pageBytes);
+    if (start >= 0) return [{ offset: this.#firstByte + start, byteLength: pages * pageBytes }];
     if (contiguous) return undefined;
     const runs: MemoryRun[] = [];
     for (let page = 0; page < pages; page++) {
-      const offset = this.#physical.allocate(this.#pageBytes, this.#pageBytes);
+      const offset = this.#physical.allocate(pageBytes, pageBytes);
       if (offset < 0) {
         for (const run of runs) this.#physical.free(run.offset - this.#firstByte);
         return undefined;
       }
-      runs.push({ offset: this.#firstByte + offset, byteLength: this.#pageBytes });
+      runs.push({ offset: this.#firstByte + offset, byteLength: pageBytes });
     }
     return runs;
   }

@@ -67,11 +67,17 @@ export class UserInterrupts {
   /** Called when the card raises an interrupt: waiters for it, or for any interrupt of its kind, read their counters again. */
   raise(vector: number): void {
     this.#raised += 1;
-    this.#serve(vector);
     const { interrupts, engines } = this.#context.card.profile;
     const user = vector - interrupts.firstUserInterrupt;
-    if (user >= 0 && user < interrupts.userInterruptCount) this.#serve(ANY_CQ_ID);
-    else if (vector < engines.decoderCount) this.#serve(ANY_DECODER_ID);
+    if (user >= 0 && user < interrupts.userInterruptCount) {
+      this.#serve(vector);
+      this.#serve(ANY_CQ_ID);
+      return;
+    }
+    const decoder = vector - interrupts.firstDecoderVector;
+    if (decoder < 0 || decoder >= engines.decoderCount) return;
+    this.#serve(decoder);
+    this.#serve(ANY_DECODER_ID);
   }
 
   /** WAIT_CS with INTERRUPT. A rejected call does not change the arguments. */
