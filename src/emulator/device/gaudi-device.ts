@@ -207,10 +207,16 @@ export class GaudiDevice {
     for (const stream of this.#streams) if (stream !== undefined) yield stream;
   }
 
+  /** Ids of the engines that have work (INFO HW_IDLE). */
+  *busyEngines(): Iterable<number> {
+    for (const stream of this.usedStreams()) if (!stream.idle) yield stream.engineId;
+    if (this.channels !== undefined) for (const { engineId } of this.channels.busyChannels()) yield engineId;
+  }
+
   /** True if no queue has work (INFO HW_IDLE). */
   get idle(): boolean {
-    for (const stream of this.usedStreams()) if (!stream.idle) return false;
-    return this.channels?.idle ?? true;
+    for (const _busy of this.busyEngines()) return false;
+    return true;
   }
 
   /** Busy time of the card's engines in nanoseconds. Streams that share a channel are counted together. */

@@ -104,13 +104,9 @@ export class ChannelEngine {
     });
   }
 
-  /** Channels that were not idle at the last look, for INFO. */
+  /** Channels that have work. */
   *busyChannels(): Iterable<PdmaChannel> {
     for (const channel of this.#channels) if (!channel.idle) yield channel;
-  }
-
-  get idle(): boolean {
-    return this.#channels.every((channel) => channel.idle);
   }
 
   /** True if no descriptor of a channel waits or runs. */
@@ -139,11 +135,10 @@ export class ChannelEngine {
     }
     const channel = this.#channels[place.channel]!;
     if (place.block === 'b') channel.writeB(place.offset, value);
-    else if (!channel.writeA(place.offset, value)) this.#fail(channel);
-    else {
+    else if (channel.writeA(place.offset, value)) {
       if (PdmaChannel.isSubmission(place.offset)) this.#options.onSubmission(channel.hold);
       this.#run(channel);
-    }
+    } else if (this.#fail(channel)) this.#options.engines.requestProgressEvent();
     return true;
   }
 
@@ -224,12 +219,12 @@ export class ChannelEngine {
 
   /** Executes packets of a channel until it has none, or waits; returns whether it waits. */
   #advance(channel: PdmaChannel): boolean {
-    if (!this.#executor.sendDueMessages(channel)) return this.#fail(channel);
+    if (channel.isErrorDue || !this.#executor.sendDueMessages(channel)) return this.#fail(channel);
     const position = channel.job.position;
     let outcome: PqmOutcome = 'next';
     this.#fetch.begin();
     if (channel.hold.hung) outcome = 'blocked';
-    while (outcome === 'next' && !channel.stopped && channel.hasRing && channel.producer !== channel.consumer) {
+    while (outcome === 'next' && !channel.stopped && channel.hasRing && channel.pendingBytes > 0) {
       outcome = this.#budget.take(1) ? this.#step(channel) : 'blocked';
     }
     if (channel.job.channel !== undefined && channel.job.position !== position) channel.job.channel.publish();
@@ -239,7 +234,7 @@ export class ChannelEngine {
 
   /** Executes the packet at the head of the ring. */
   #step(channel: PdmaChannel): PqmOutcome {
-    const available = (channel.producer - channel.consumer) >>> 0;
+    const available = channel.pendingBytes;
     if (!hasValidRing(channel) || channel.producer < channel.consumer) return 'failed';
     const fetched = this.#fetchPacket(channel, Math.min(available, PACKET_BYTES_MAX));
     if (fetched === 0) return 'failed';
@@ -288,9 +283,15 @@ export class ChannelEngine {
     return 'failed';
   }
 
-  /** Stops a channel after an error, which the driver is told; returns false: it no longer waits. */
-  #fail(channel: PdmaChannel): false {
+  /** Stops a channel after an error. The driver learns of it when the channel moves no more data; until then it waits, which is returned. */
+  #fail(channel: PdmaChannel): boolean {
     channel.stopped = true;
+    if (!channel.drained) {
+      channel.isErrorDue = true;
+      this.#waiting.add(channel);
+      return true;
+    }
+    channel.isErrorDue = false;
     this.#options.faults.engineError(channel);
     return false;
   }

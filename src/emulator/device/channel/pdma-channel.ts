@@ -48,6 +48,8 @@ export class PdmaChannel extends TransferStream {
   readonly number: number;
   readonly job: Job = new Job();
   readonly hold: SubmissionHold = { seq: 0, withheld: false, hung: false };
+  /** Whether the driver has yet to learn of an error. */
+  isErrorDue = false;
   step: TransferStep = TransferStep.FENCE;
   /** Remaining 64-bit values of a CH_WREG_BULK, and the register of the next one in block A, or in block B if above it. */
   bulkLeft = 0;
@@ -102,9 +104,14 @@ export class PdmaChannel extends TransferStream {
     this.#words[CI] = (this.#words[CI]! + byteLength) | 0;
   }
 
+  /** Bytes submitted that were not consumed. */
+  get pendingBytes(): number {
+    return (this.producer - this.consumer) >>> 0;
+  }
+
   /** True if nothing is submitted that was not executed. */
   get idle(): boolean {
-    return (this.stopped || !this.hasRing || this.producer === this.consumer) && this.drained;
+    return (this.stopped || !this.hasRing || this.pendingBytes === 0) && this.drained;
   }
 
   /** Whether a predicate holds. Predicate 0 always does. */
@@ -243,6 +250,7 @@ export class PdmaChannel extends TransferStream {
     this.#blockB.fill(0);
     this.isCounterLoaded = false;
     this.stopped = false;
+    this.isErrorDue = false;
   }
 
   /** Effect of a write to DESC_SUBMIT_FIFO_CFG (gaudi3_pdma_reset_pqm_ch of the vendor's tests). */

@@ -2,7 +2,6 @@
 
 import { clockMonotonicRawNs, Errno } from '../../../sys/index.ts';
 import {
-  engineIdOf,
   HL_ENGINES_DATA_MAX_SIZE,
   HL_ENGINES_DATA_MIN_SIZE,
   HL_INFO_ARGS,
@@ -51,9 +50,7 @@ function dramUsage({ card, context }: InfoRequest): Uint8Array {
 /** Ids of busy engines, as bits of 64-bit words. */
 function busyEngines({ card }: InfoRequest): bigint[] {
   const mask = new Array<bigint>(BUSY_MASK_WORDS).fill(0n);
-  for (const stream of card.device.usedStreams()) {
-    if (stream.idle) continue;
-    const id = engineIdOf(card.profile.name, card.profile.queues[stream.queueId]!);
+  for (const id of card.device.busyEngines()) {
     const word = Math.floor(id / 64);
     if (word < BUSY_MASK_WORDS) mask[word] = mask[word]! | (1n << BigInt(id % 64));
   }
@@ -121,6 +118,9 @@ export function engineStatusText(card: CardState): string {
   const lines = ['', 'QUEUE                 is_idle  pending'];
   for (const stream of card.device.usedStreams()) {
     lines.push(`${stream.name.padEnd(22)}${(stream.idle ? 'Y' : 'N').padEnd(9)}${stream.pending.length}`);
+  }
+  for (const { number, pendingBytes } of card.device.channels?.busyChannels() ?? []) {
+    lines.push(`${`PDMA channel ${number}`.padEnd(22)}${'N'.padEnd(9)}${pendingBytes} bytes`);
   }
   return `${lines.join('\n')}\n`;
 }
