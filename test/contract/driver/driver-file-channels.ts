@@ -122,7 +122,7 @@ export function channelCases(makeNode: () => DriverNode): void {
       expect(program.registers.read(PdmaChannelA.FENCE_CNT + 8)).toBe(2);
       expect(busyIds(fixture)).toEqual([]);
       // The fence of a transfer is its last word.
-      const waiting = [...copyPacket(8, TO_DEVICE | 0x20, fixture.hostVa, fixture.deviceVa), fence(1, 1, 1)[0]!, 0];
+      const waiting = [...copyPacket(8, TO_DEVICE | 0x20, fixture.hostVa, fixture.deviceVa), 0, fence(1, 1, 1)[0]!];
       const raise = channelRegister(4, PdmaChannelA.FENCE_INC + 4);
       program.submit(completedCopy(copyPacket(0, TO_DEVICE, 0n, 0n), raise, 1), waiting);
       program.await(3n);
