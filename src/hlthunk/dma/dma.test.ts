@@ -26,6 +26,8 @@ const SETTINGS = [
   { asic: 'gaudi2', dmaThreads: 1 },
   { asic: 'gaudi', dmaThreads: 0 },
   { asic: 'gaudi', dmaThreads: 1 },
+  { asic: 'gaudi3', dmaThreads: 0, strict: true },
+  { asic: 'gaudi3', dmaThreads: 1, strict: true },
 ] as const;
 
 describe.each(SETTINGS)('on $asic with $dmaThreads dma threads', (setting) => {
@@ -283,6 +285,42 @@ describe('faults', () => {
     expect(device.dma.errorOf(Status.TIMED_OUT).code).toBe(GaudiErrorCode.TIMEOUT);
     expect(device.dma.errorOf(Status.CANCELED).code).toBe(GaudiErrorCode.CHANNEL_FAILED);
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096))).toBe(Status.OK);
+  });
+
+  it('of a channel fail what is in flight, as the driver resets the card, and hang nothing', async () => {
+    const device = fixture.setUp({ asic: 'gaudi3', dmaThreads: 0, strict: true });
+    fixture.log.allow(/page_fault|engine_err/);
+    const { mapping, memory } = fixture.pin(device, 8192);
+    const address = 0xff70700000000000n;
+    const stray = new HostMapping(device.hostMemory, { card: device.card, address, byteLength: 4096 }, 0x1000);
+    const block = device.memory.allocate(4096);
+    memory.u8.fill(5, 0, 4096);
+    expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096))).toBe(Status.OK);
+    const back = device.dma.dmaDeviceToHostAsync(block, 0, mapping, 4096, 4096)!;
+    const failing = device.dma.dmaHostToDeviceAsync(stray, 0, block, 0, 4096)!;
+    const behind = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 8)!;
+    expect(await settle(device, failing)).toBe(Status.IO_ERROR);
+    for (const request of [behind, back]) expect(await settle(device, request)).toBe(Status.IO_ERROR);
+    // The copy in flight on another channel was executed before its request ended.
+    expect(memory.u8.subarray(4096)).toEqual(new Uint8Array(4096).fill(5));
+    expect(mapping.inFlight).toBe(0);
+    expect(device.events.lastFault?.events).toContain('DEVICE_RESET');
+    // The driver waits for the program to close the card.
+    expect(device.dma.failure).toBe(Status.IO_ERROR);
+  });
+
+  it('of a driver that does not report them show as a time-out of the channel', async () => {
+    const clock = new ManualClock();
+    const device = fixture.setUp({ asic: 'gaudi3', clock }, { dma: { clock } });
+    const { mapping } = fixture.pin(device, 4096);
+    const block = device.memory.allocate(4096);
+    fixture.node.inject(0, { kind: 'completion' });
+    const request = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096)!;
+    for (let poll = 0; poll < 256; poll++) device.dma.dmaPoll(request);
+    expect(request.status).toBe(Status.INPROGRESS);
+    clock.advance(30e9);
+    expect(await settle(device, request)).toBe(Status.TIMED_OUT);
+    expect(mapping.inFlight).toBe(0);
   });
 
   it('fails transfers behind a submission that timed out', async () => {

@@ -392,7 +392,9 @@ export class DeviceDma implements DmaQueueDevice {
   #faulted(fault: DeviceFault): void {
     if (this.#card.lostReason !== undefined) for (const queue of this.#queues) queue.lose();
     if (!doubtsData(fault)) return;
-    const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
+    // Only drivers of cards with channels fill in the engine of a page fault.
+    const isNamed = this.#channels !== undefined;
+    const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, isNamed, requests: queue.inFlight() }));
     const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
     for (const request of suspectsOf(fault, flights, isForeign)) request.outcome = Status.IO_ERROR;
     if (fault.engineErr !== undefined) for (const queue of this.#queues) queue.stoppedBy([fault.engineErr.engineId]);

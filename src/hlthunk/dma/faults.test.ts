@@ -26,10 +26,12 @@ const PUT = request(HOST + 0x10n, HBM, 0x2000);
 const GET = request(HBM + 0x10_0000n, HOST + 0x8000n, 8);
 const FOREIGN_GET = request(FOREIGN, HOST + 0x10_0000n, 8);
 const OWN: readonly QueueFlight[] = [
-  { engineId: PUT_ENGINE, requests: [PUT] },
-  { engineId: GET_ENGINE, requests: [GET] },
+  { engineId: PUT_ENGINE, isNamed: false, requests: [PUT] },
+  { engineId: GET_ENGINE, isNamed: false, requests: [GET] },
 ];
-const MIXED: readonly QueueFlight[] = [OWN[0]!, { engineId: GET_ENGINE, requests: [GET, FOREIGN_GET] }];
+const MIXED: readonly QueueFlight[] = [OWN[0]!, { engineId: GET_ENGINE, isNamed: false, requests: [GET, FOREIGN_GET] }];
+/** Of a card with channels, whose driver names the engine in every record. */
+const NAMED: readonly QueueFlight[] = OWN.map((flight) => ({ ...flight, isNamed: true }));
 const isForeign = (address: bigint): boolean => address >= FOREIGN;
 
 const NO_RECORD = {
@@ -44,8 +46,11 @@ function fault(mask: number, records: Partial<DeviceFault> = {}): DeviceFault {
   return { sequence: 1, signals: 1, mask, events: [], ...NO_RECORD, ...records };
 }
 
-const pageFaultAt = (addr: bigint): Partial<DeviceFault> => ({
-  pageFault: { timestamp, addr, engineId: 0xffff, pad: new Uint8Array(6) },
+const pageFaultAt = (addr: bigint, engineId = 0xffff): Partial<DeviceFault> => ({
+  pageFault: { timestamp, addr, engineId, pad: new Uint8Array(6) },
+});
+const engineErrOf = (engineId: number): Partial<DeviceFault> => ({
+  engineErr: { timestamp, engineId, errorCount: 1, pad: 0 },
 });
 const razwiOf = (engineIds: readonly number[]): Partial<DeviceFault> => ({
   razwi: { timestamp, addr: 0n, engineIds, flags: HL_RAZWI.HBW },
@@ -90,6 +95,34 @@ describe('the suspects of a fault', () => {
     ],
     ['all, after an unknown error of an engine', fault(USER_ENGINE_ERR), MIXED, [PUT, GET, FOREIGN_GET]],
     ['all, after an error of the hardware', fault(GENERAL_HW_ERR | PAGE_FAULT, pageFaultAt(HOST)), OWN, [PUT, GET]],
+    [
+      'of the engine that a page fault names, wherever its address is',
+      fault(PAGE_FAULT | USER_ENGINE_ERR, pageFaultAt(HOST, GET_ENGINE)),
+      NAMED,
+      [GET],
+    ],
+    [
+      'of the engines that the records name, as many as there are signals',
+      fault(PAGE_FAULT | USER_ENGINE_ERR | DEVICE_RESET, {
+        signals: 2,
+        ...pageFaultAt(0n, GET_ENGINE),
+        ...engineErrOf(GET_ENGINE),
+      }),
+      NAMED,
+      [GET],
+    ],
+    [
+      'all, where more engines may have faulted than are on record',
+      fault(USER_ENGINE_ERR, { signals: 2, ...engineErrOf(GET_ENGINE) }),
+      NAMED,
+      [PUT, GET],
+    ],
+    [
+      'all of a card with channels, after another error',
+      fault(GENERAL_HW_ERR, engineErrOf(GET_ENGINE)),
+      NAMED,
+      [PUT, GET],
+    ],
     ['all, after events that could not be read', fault(0), MIXED, [PUT, GET, FOREIGN_GET]],
   ])('are those %s', (_, report, flights, expected) => {
     expect(suspectsOf(report, flights, isForeign)).toEqual(expected);

@@ -37,6 +37,8 @@ const PAGE_MASK = ~0xfffn;
 export interface QueueFlight {
   /** The engine of the queue, with its id in fault records. */
   readonly engineId: number;
+  /** Whether every record of the driver names the engine, that of a page fault too. */
+  readonly isNamed: boolean;
   readonly requests: readonly DmaRequest[];
 }
 
@@ -60,6 +62,12 @@ export function suspectsOf(
   const ofEngines = (ids: readonly number[]): readonly DmaRequest[] =>
     flights.filter(({ engineId }) => ids.includes(engineId)).flatMap(({ requests }) => requests);
   const { pageFault, razwi, undefinedOpcode, engineErr } = fault;
+  if (flights.length > 0 && flights.every(({ isNamed }) => isNamed)) {
+    const records = [pageFault, razwi, engineErr].filter((record) => record !== undefined);
+    const isNamed = data !== 0 && (data & ~ACCESS_FAULTS) === 0 && fault.signals <= records.length;
+    const ids = [pageFault?.engineId, engineErr?.engineId, ...(razwi?.engineIds ?? [])];
+    return isNamed ? ofEngines(ids.filter((id) => id !== undefined)) : all;
+  }
   const isOne = fault.signals === 1;
   // An undefined opcode is also an error of its engine (gaudi_handle_eqe and gaudi2_handle_eqe, Linux 6.12).
   if (

@@ -46,6 +46,8 @@ export class DmaQueue {
   readonly #flying: Ring<DmaRequest>;
   readonly #batches: Batches;
   #polls = 0;
+  /** Whether a fault has stopped the engine. */
+  #isStopped = false;
   readonly #transientErrors: TransientErrors = new TransientErrors();
   readonly #activity: DmaActivity;
   /** The failure that ended this queue, or OK: every later request fails with it. */
@@ -223,9 +225,11 @@ export class DmaQueue {
     this.#route.close();
   }
 
-  /** Ends the requests in flight if one of these engines, which have stopped, is that of the queue: no batch will complete. */
+  /** If one of these engines, which have stopped, is that of the queue, the next progress ends the requests in flight: no batch will complete. */
   stoppedBy(engineIds: readonly number[]): void {
-    if (this.busy && this.#route.isStoppedBy(engineIds)) this.#fail(-Errno.EIO);
+    if (!this.busy || !this.#route.isStoppedBy(engineIds)) return;
+    this.#isStopped = true;
+    this.device.wake();
   }
 
   /** Takes a request for a short transfer, with the data area of the next slot. It needs the slot for itself, so earlier requests must not be waiting. */
@@ -327,12 +331,17 @@ export class DmaQueue {
 
   /** Counts an unsuccessful poll; sometimes polls the driver, to detect time-outs and resets. */
   #fruitless(): number {
+    if (this.#isStopped) return this.#failAll(-Errno.EIO);
     if (this.#waiting.length > 0 && this.#batches.isSlotFree) this.submitWaiting();
     this.#polls += 1;
     if (this.#transientErrors.isExhausted) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || !this.busy) return 0;
     const result = this.#route.poll(this.#batches.oldestSlot);
-    if (result >= 0 || isTransient(result)) return 0;
+    return result >= 0 || isTransient(result) ? 0 : this.#failAll(result);
+  }
+
+  /** Fails the queue; returns the number of requests that ended. */
+  #failAll(result: number): number {
     const ended = this.outstanding;
     this.#fail(result);
     return ended;

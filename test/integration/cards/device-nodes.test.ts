@@ -85,6 +85,11 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect(onShared(['--', copy, second])).toEqual([1, '', `no card ${second}\n`]);
   });
 
+  it('run a C program that copies by a channel of a gaudi3 card which it maps', () => {
+    const program = folder.program('channel-copy', readFileSync(join(FIXTURES, 'channel-copy.c'), 'utf8'));
+    expect(run(['--asic', 'gaudi3', '--', program])).toEqual([0, 'equal, counter 2, consumed 48\n', '']);
+  });
+
   it('pass on exit code, standard input and signals, and end with the program', async () => {
     expect(onShared(['--', 'sh', '-c', 'cat; exit 7'], {}, 'text')).toEqual([7, 'text', '']);
     const killed = ['run', '--socket', shared.socketPath, '--', 'sh', '-c', 'kill -TERM $$'];
