@@ -1,25 +1,10 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { drive, manyOperationsContract, settle } from '../../../test/contract/ucp/ucp-many-operations.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../../../test/fixtures/contexts.ts';
 import { nativeWorker } from '../../../test/fixtures/libucp/native-engine.ts';
 import { type Request, Status, type Worker } from '../../index.ts';
 
 const fixture = useContexts();
-const PUTS = 6000;
-
-/** Drives a worker until `isDone`. The event loop turns meanwhile, so that the time-out of the test ends what never is. */
-async function drive({ worker }: Pick<Stack, 'worker'>, isDone: () => boolean): Promise<void> {
-  for (let turn = 0; !isDone(); turn++) {
-    if (worker.progress() === 0 && turn % 1024 === 1023) await new Promise(setImmediate);
-  }
-}
-
-async function settle(stack: Pick<Stack, 'worker'>, request: Status | Request): Promise<Status> {
-  if (typeof request === 'number') return request;
-  await drive(stack, () => request.isCompleted);
-  const { status } = request;
-  request.free();
-  return status;
-}
 
 describe('requests', () => {
   it('call back once, inside progress, with the request and its status', async () => {
@@ -152,96 +137,8 @@ describe('requests', () => {
   });
 });
 
-describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThreads) => {
-  it('queue up beyond the resources, and every put arrives', async () => {
-    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '4096' } } });
-    const { endpoint, worker } = stack;
-    const remote = device(stack, PUTS * 16);
-    const rkey = rkeyOf(stack, remote);
-    const source = new Uint8Array(PUTS * 16);
-    for (let i = 0; i < source.length; i++) source[i] = (i * 7 + (i >> 8)) & 255;
-    const ended: number[] = [];
-    let refused = 0;
-    for (let i = 0; i < PUTS; ) {
-      const request = endpoint.putNbx(source, i * 16, 16, rkey, i * 16, {
-        userData: i,
-        callback: (done, status) => {
-          expect(status).toBe(Status.OK);
-          ended.push(done.userData as number);
-          done.free();
-        },
-      });
-      if (request === Status.NO_RESOURCE) {
-        refused += 1;
-        worker.progress();
-      } else i += 1;
-    }
-    expect(refused).toBeGreaterThan(0);
-    expect(await settle(stack, endpoint.flushNbx())).toBe(Status.OK);
-    expect(new Set(ended).size).toBe(ended.length);
-    // Those that waited started in their order.
-    expect(ended).toEqual([...ended].sort((left, right) => left - right));
-    const target = new Uint8Array(source.length);
-    await endpoint.get(target, rkey);
-    expect(Buffer.compare(source, target)).toBe(0);
-    expect(worker.requestsInUse).toBe(0);
-  });
-
-  it('settle exactly once as promises, more than there are requests', async () => {
-    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '4096' } } });
-    const remote = device(stack, PUTS * 8);
-    const rkey = rkeyOf(stack, remote);
-    const source = new Uint8Array(PUTS * 8);
-    for (let i = 0; i < source.length; i++) source[i] = (i * 13 + (i >> 7)) & 255;
-    let settled = 0;
-    const promises = Array.from({ length: PUTS }, async (_, i) => {
-      const at = i * 8;
-      await stack.endpoint.put(source, rkey, { offset: at, remoteOffset: at, byteLength: 8 });
-      settled += 1;
-    });
-    await Promise.all(promises);
-    expect(settled).toBe(PUTS);
-    const target = new Uint8Array(source.length);
-    await stack.endpoint.get(target, rkey);
-    expect(Buffer.compare(source, target)).toBe(0);
-    expect(stack.worker.requestsInUse).toBe(0);
-  });
-
-  it('give the request that an operation has not needed to the next that waits', async () => {
-    const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: '16' } } });
-    const { endpoint, worker } = stack;
-    const rkey = rkeyOf(stack, device(stack, 40 * 4096));
-    const source = Uint8Array.from({ length: 40 * 4096 }, (_, i) => (i * 31 + (i >> 8)) & 255);
-    const puts = Array.from({ length: 80 }, (_, i) => {
-      const at = (i >> 1) * 4096;
-      // Those of no bytes end without a request.
-      return endpoint.put(source, rkey, { offset: at, remoteOffset: at, byteLength: i % 2 === 0 ? 0 : 4096 });
-    });
-    await Promise.all(puts);
-    const target = new Uint8Array(source.length);
-    await endpoint.get(target, rkey);
-    expect(Buffer.compare(source, target)).toBe(0);
-    expect(worker.requestsInUse).toBe(0);
-  });
-
-  it('keep the order of puts to one place when they had to wait', async () => {
-    const stack = await fixture.open({ node: { dmaThreads } });
-    const { endpoint, worker } = stack;
-    const rkey = rkeyOf(stack, device(stack, 4));
-    const source = new Uint8Array(PUTS * 4);
-    new Uint32Array(source.buffer).forEach((_, i, words) => {
-      words[i] = i + 1;
-    });
-    for (let i = 0; i < PUTS; ) {
-      const status = endpoint.putNbx(source, i * 4, 4, rkey, 0, { callback: (request) => request.free() });
-      if (status === Status.NO_RESOURCE) worker.progress();
-      else i += 1;
-    }
-    expect(await settle(stack, worker.flushNbx())).toBe(Status.OK);
-    const target = new Uint8Array(4);
-    await endpoint.get(target, rkey);
-    expect(new Uint32Array(target.buffer)[0]).toBe(PUTS);
-  });
+describe.each([0, 1])('many operations with %s engine threads', (dmaThreads) => {
+  manyOperationsContract(fixture, { dmaThreads, puts: 600, requestsMax: 400 });
 });
 
 describe('cancelling', () => {
