@@ -140,6 +140,7 @@ export const UCS_BASE: Area = {
       before: 'if (state.every((word) => word === 0)) state[0] = 1;',
       after: '',
       breaks: 'the state is never all zero',
+      equivalent: 'the words are images of different numbers under a bijection, so that at most one of them is 0',
     },
     {
       file: 'src/ucs/sys/file-name.ts',

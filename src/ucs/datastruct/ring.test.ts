@@ -27,6 +27,13 @@ describe('Ring', () => {
     expect([ring.peek(), ring.at(0), ring.isEmpty]).toEqual([undefined, undefined, true]);
   });
 
+  it('has no first item after it was full and emptied one by one', () => {
+    const ring = new Ring<string>(2);
+    for (const item of ['a', 'b']) ring.push(item);
+    expect([ring.shift(), ring.shift()]).toEqual(['a', 'b']);
+    expect([ring.peek(), ring.isEmpty]).toEqual([undefined, true]);
+  });
+
   it('rejects capacities that are not a power of two', () => {
     for (const bad of [0, -2, 3, 1.5, 2 ** 31, Number.NaN]) expect(() => new Ring(bad)).toThrow(/capacity/);
   });

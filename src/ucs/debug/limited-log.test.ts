@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
 import { ManualClock } from '../sys/clock.ts';
 import { LimitedLog, WARNINGS_MAX, WINDOW_NS } from './limited-log.ts';
+import { LogLevel } from './log.ts';
 
 describe('a limited log', () => {
   it('writes a limited number of warnings in a window, then the number of the others', () => {
@@ -22,5 +23,18 @@ describe('a limited log', () => {
     expect(written()).toHaveLength(WARNINGS_MAX + 2);
     log.diag('of no concern');
     expect(written().at(-1)).toBe('of no concern');
+  });
+
+  it('writes each line at its level', () => {
+    const test = createTestLog();
+    const log = new LimitedLog(test.log, new ManualClock());
+    log.warn('one');
+    log.error('two');
+    log.debug('three');
+    expect(test.records.map(({ level, message }) => [level, message])).toEqual([
+      [LogLevel.WARN, 'one'],
+      [LogLevel.ERROR, 'two'],
+      [LogLevel.DEBUG, 'three'],
+    ]);
   });
 });

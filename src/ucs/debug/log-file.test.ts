@@ -72,6 +72,19 @@ describe('openLogSink', () => {
     expect(() => openLogSink({ file: folder, ...UNBOUNDED })).toThrow(/EISDIR/);
   });
 
+  it('keeps a file in its folder when the program changes to another one', () => {
+    const home = process.cwd();
+    process.chdir(folder);
+    try {
+      const sink = openLogSink({ file: 'log', ...UNBOUNDED });
+      process.chdir(home);
+      sink(LogLevel.WARN, 'c', 'later');
+    } finally {
+      process.chdir(home);
+    }
+    expect(read('log')).toMatch(/later\n$/);
+  });
+
   it('falls back to standard error when the file cannot be written any more', () => {
     mkdirSync(join(folder, 'inner'));
     const sink = openLogSink({ file: join(folder, 'inner', 'log'), ...UNBOUNDED });
@@ -101,6 +114,17 @@ describe('a bounded file', () => {
     expect(readdirSync(folder)).toEqual(['log']);
     expect(records('log').at(-1)).toBe('<3>');
     expect(Buffer.byteLength(read('log'))).toBeLessThanOrEqual(250);
+  });
+
+  it('is as long as its bytes, not as its characters', () => {
+    const record = (sizeMax: number): void =>
+      openLogSink({ file: join(folder, 'log'), sizeMax, rotate: 1 })(LogLevel.WARN, 'c', '\u00e9'.repeat(100));
+    record(Number.POSITIVE_INFINITY);
+    const line = read('log');
+    // One more record would fit if a character were a byte.
+    record(Buffer.byteLength(line) + line.length);
+    expect(readdirSync(folder).sort()).toEqual(['log', 'log.1']);
+    expect(read('log.1')).toBe(line);
   });
 
   it('keeps the latest files', () => {

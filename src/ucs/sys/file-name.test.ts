@@ -1,7 +1,8 @@
-import { hostname, userInfo } from 'node:os';
+import { syncBuiltinESMExports } from 'node:module';
+import os, { hostname, userInfo } from 'node:os';
 import { basename } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { expandFileName } from './file-name.ts';
 
 describe('expandFileName', () => {
@@ -11,6 +12,17 @@ describe('expandFileName', () => {
     expect(expandFileName('%u/%e')).toBe(`${userInfo().username}/${basename(process.execPath)}`);
     expect(expandFileName('%i')).toBe(String(process.geteuid!()));
     expect(expandFileName('cpu%c')).toMatch(/^cpu\d{2,}$/);
+  });
+
+  it('names the host without its domain', () => {
+    const spy = vi.spyOn(os, 'hostname').mockReturnValue('node7.cluster.example');
+    syncBuiltinESMExports();
+    try {
+      expect(expandFileName('%h.log')).toBe('node7.log');
+    } finally {
+      spy.mockRestore();
+      syncBuiltinESMExports();
+    }
   });
 
   it('writes the local time so that names sort by it', () => {

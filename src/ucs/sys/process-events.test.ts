@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/tools/built.ts';
+import { atSignal } from './process-events.ts';
 
 const MODULE = builtSpecifier(new URL('./process-events.ts', import.meta.url));
 
@@ -48,5 +49,55 @@ describe('a signal', () => {
       setInterval(() => {}, 1000);
       process.kill(process.pid, 'SIGUSR2');`;
     expect(run(program)).toMatchObject({ status: null, signal: 'SIGUSR2', stdout: 'heard\n' });
+  });
+});
+
+describe('the callbacks of a signal', () => {
+  const heard: string[] = [];
+  const stops: (() => void)[] = [];
+  const note = (name: string): (() => void) => {
+    const stop = atSignal('SIGPWR', () => heard.push(name));
+    stops.push(stop);
+    return stop;
+  };
+  afterEach(() => {
+    for (const stop of stops.splice(0)) stop();
+    heard.length = 0;
+    expect(process.listenerCount('SIGPWR')).toBe(0);
+  });
+
+  it('stay when another callback is removed', () => {
+    const stop = note('removed');
+    note('kept');
+    stop();
+    process.emit('SIGPWR', 'SIGPWR');
+    expect(heard).toEqual(['kept']);
+  });
+
+  it('have one listener of the process, which leaves with the last of them', () => {
+    const [first, second] = [note('one'), note('two')];
+    expect(process.listenerCount('SIGPWR')).toBe(1);
+    for (const stop of [first, second]) stop();
+    expect(process.listenerCount('SIGPWR')).toBe(0);
+  });
+
+  it('are heard after all earlier ones were removed', () => {
+    note('earlier')();
+    note('later');
+    process.emit('SIGPWR', 'SIGPWR');
+    expect(heard).toEqual(['later']);
+  });
+
+  it('all run if one of them throws, whose error is thrown at the end', () => {
+    const first = new Error('the first');
+    for (const error of [first, new Error('the second')]) {
+      const callback = (): never => {
+        throw error;
+      };
+      stops.push(atSignal('SIGPWR', callback));
+    }
+    note('behind');
+    expect(() => process.emit('SIGPWR', 'SIGPWR')).toThrow(first);
+    expect(heard).toEqual(['behind']);
   });
 });

@@ -35,6 +35,15 @@ describe('createRandom', () => {
     expect(random.below(2 ** 32)).toBeLessThan(2 ** 32);
   });
 
+  it('leaves out the numbers that would make small results likelier', () => {
+    // Three quarters of the numbers are below the bound; the others would be small results.
+    const bound = 3 * 2 ** 30;
+    const [numbers, results] = [createRandom(5), createRandom(5)];
+    const wanted = Array.from({ length: 100 }, () => numbers.nextU32()).filter((number) => number < bound);
+    expect(wanted.length).toBeLessThan(100);
+    expect(wanted.map(() => results.below(bound))).toEqual(wanted);
+  });
+
   it('makes bytes of any length', () => {
     for (const length of [0, 1, 3, 4, 5, 64]) {
       const bytes = createRandom(9).bytes(length);

@@ -1,9 +1,11 @@
 /** Text files that users name are read to their end and closed; devices are refused. */
 
 import { closeSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import tty from 'node:tty';
+import { expect, it, vi } from 'vitest';
 import { openOutputFile, readText } from './file-name.ts';
 
 it('leaves no descriptor open, and refuses devices by the name of the argument', () => {
@@ -20,6 +22,19 @@ it('leaves no descriptor open, and refuses devices by the name of the argument',
     expect(descriptors()).toBe(before);
   } finally {
     rmSync(folder, { recursive: true });
+  }
+});
+
+it('reads a terminal until the user ends the input', () => {
+  // /dev/null is a device whose input ends at once.
+  expect(() => readText('config', '/dev/null')).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
+  const spy = vi.spyOn(tty, 'isatty').mockReturnValue(true);
+  syncBuiltinESMExports();
+  try {
+    expect(readText('config', '/dev/null')).toBe('');
+  } finally {
+    spy.mockRestore();
+    syncBuiltinESMExports();
   }
 });
 

@@ -132,6 +132,15 @@ describe('distance', () => {
   });
 });
 
+it('the device with the wider path is nearer among those at one root', () => {
+  const narrow = device('narrow', `${ROOT}/0000:17:04.0/0000:20:00.0/0000:21:00.0/0000:22:00.0/0000:23:00.0`);
+  const order = byDistance(CARD, [narrow, SAME_ROOT]);
+  expect(order.map(({ device: { name }, distance: { kind } }) => [name, kind])).toEqual([
+    ['mlx5_2', 'PCI root'],
+    ['narrow', 'PCI root'],
+  ]);
+});
+
 describe('siblings', () => {
   it('share a switch, or are functions of the same card', () => {
     const second = device('mlx5_5', `${ROOT}/0000:17:01.0/0000:18:00.0/0000:1b:00.1`);

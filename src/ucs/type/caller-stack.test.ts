@@ -1,4 +1,7 @@
-import { describe, expect, it } from 'vitest';
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
 import { cutOwnFrames, ownFolders, startAtCaller } from './caller-stack.ts';
 
 const FOLDERS = ownFolders('file:///p/a%20b/dist/lib/type-x.js');
@@ -32,4 +35,23 @@ it('the package has its own frames only in the build', () => {
   const { stack } = error;
   startAtCaller(error);
   expect(error.stack).toBe(stack);
+});
+
+describe('in the build of the package', () => {
+  const root = mkdtempSync(join(tmpdir(), 'gaudi-ucx-stack-'));
+  afterAll(() => rmSync(root, { recursive: true }));
+
+  it('the stack of an error begins at the caller, and the limit of the program is kept', async () => {
+    mkdirSync(join(root, 'dist/lib'), { recursive: true });
+    const built = join(root, 'dist/lib/caller-stack.ts');
+    copyFileSync(join(import.meta.dirname, 'caller-stack.ts'), built);
+    const module = (await import(built)) as { startAtCaller: typeof startAtCaller };
+    const limit = Error.stackTraceLimit;
+    const error = new Error('x');
+    module.startAtCaller(error);
+    expect(Error.stackTraceLimit).toBe(limit);
+    // Frames are printed when the stack is read.
+    expect(Object.getOwnPropertyDescriptor(error, 'stack')!.get).toBeTypeOf('function');
+    expect(error.stack!.split('\n').slice(0, 2)).toEqual(['Error: x', expect.stringContaining('caller-stack.test.ts')]);
+  });
 });

@@ -44,4 +44,9 @@ describe('nearestName', () => {
     expect(nearestName('UCX_TLS', [])).toBeUndefined();
     expect(nearestName('ABCDEF', ['UVWXYZ'])).toBeUndefined();
   });
+
+  it('replaces a third of the characters at most', () => {
+    expect(nearestName('ABCDEF', ['ABCDXY'])).toBe('ABCDXY');
+    expect(nearestName('ABCDEF', ['ABCXYZ'])).toBeUndefined();
+  });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isFailure, Status, statusName, statusString } from './status.ts';
+import { isFailure, isLackOfResources, Status, statusName, statusString } from './status.ts';
 
 describe('Status', () => {
   it('has the values of ucs_status_t', () => {
@@ -30,5 +30,10 @@ describe('Status', () => {
       true,
       true,
     ]);
+  });
+
+  it('distinguishes a lack of memory or descriptors from other failures', () => {
+    const lacks = Object.values(Status).filter(isLackOfResources);
+    expect(lacks).toEqual([Status.NO_MEMORY, Status.EXCEEDS_LIMIT]);
   });
 });
