@@ -125,6 +125,7 @@ export const SYS_FILE: Area = {
       before: '      done += length;\n',
       after: '      done += pieceBytes;\n',
       breaks: 'a file is reserved in pieces',
+      equivalent: 'only the last piece is shorter than the others, and nothing follows it',
     },
     {
       file: 'src/sys/file/file-status.ts',

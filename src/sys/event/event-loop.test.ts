@@ -1,8 +1,9 @@
 /** Polled descriptors in the event loop: which of them keep the process alive. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { koffi } from '../base/libc.ts';
 import { EventFd } from './event-fd.ts';
+import { startPoll } from './event-loop.ts';
 import { EventAlarm, pollReadable } from './poll.ts';
 
 const POINTER = 'uint64_t';
@@ -44,6 +45,34 @@ describe('a polled descriptor', () => {
       after.push(keepers());
     }
     expect(after).toEqual([before + 1, before, before, before + 1, before]);
+  });
+
+  it('has no callback after its handle was closed, even if libuv still reports the descriptor', async () => {
+    const poll = vi.spyOn(koffi.node, 'poll');
+    using event = new EventFd();
+    using next = new EventFd();
+    let calls = 0;
+    const closed = startPoll(event.fd, () => {
+      calls += 1;
+    });
+    const handle = poll.mock.results[0]!.value as { close(): void };
+    poll.mockRestore();
+    const close = vi.spyOn(handle, 'close').mockReturnValue(undefined);
+    closed.close();
+    expect(close).toHaveBeenCalledTimes(1);
+    close.mockRestore();
+    event.signal();
+    next.signal();
+    // The loop reports both descriptors in the same turn.
+    await new Promise<void>((resolve) => {
+      const later = startPoll(next.fd, () => {
+        later.close();
+        resolve();
+      });
+    });
+    await new Promise(setImmediate);
+    handle.close();
+    expect(calls).toBe(0);
   });
 
   it('of an alarm does not keep the process alive, also when it is armed', () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -25,6 +25,17 @@ describe('fileStatus', () => {
     const other = open('/dev/null', OpenFlag.RDONLY);
     expect(fileStatus(other).kind).toBe(FileKind.OTHER);
     for (const fd of [file, fifo, other]) close(fd);
+  });
+
+  it('has the bits for another user, another group and a shared folder among the permissions', () => {
+    for (const mode of [0o4755, 0o2750, 0o1777]) {
+      const path = join(folder, `${mode}`);
+      mkdirSync(path);
+      chmodSync(path, mode);
+      const fd = open(path, OpenFlag.RDONLY);
+      expect(fileStatus(fd).mode).toBe(mode);
+      close(fd);
+    }
   });
 
   it('and the related functions report errors', () => {

@@ -1,7 +1,8 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import fs, { mkdtempSync, rmSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Errno } from '../base/errno.ts';
 import { memfdCreate } from '../memory/memfd.ts';
 import {
@@ -55,6 +56,42 @@ describe('open, read, write and close', () => {
     expect(pread(reader, new Uint8Array(1), 0)).toBe(-Errno.ESPIPE);
     close(reader);
     expect(write(writer, new Uint8Array(1))).toBe(-Errno.EPIPE);
+    close(writer);
+  });
+});
+
+describe('reading', () => {
+  it.each(['read', 'pread'] as const)('continues after a signal: %s', (name) => {
+    const { readSync } = fs;
+    const interrupted = Object.assign(new Error('EINTR: made up'), { code: 'EINTR', errno: -Errno.EINTR });
+    const spy = vi.spyOn(fs, 'readSync').mockImplementation(((...args: Parameters<typeof readSync>) => {
+      if (spy.mock.calls.length < 3) throw interrupted;
+      return readSync(...args);
+    }) as typeof readSync);
+    syncBuiltinESMExports();
+    const fd = memfdCreate('read');
+    try {
+      pwrite(fd, Buffer.from('bytes'), 0);
+      const target = new Uint8Array(5);
+      expect(name === 'read' ? read(fd, target) : pread(fd, target, 0)).toBe(5);
+      expect(Buffer.from(target).toString()).toBe('bytes');
+      expect(spy).toHaveBeenCalledTimes(3);
+    } finally {
+      close(fd);
+      spy.mockRestore();
+      syncBuiltinESMExports();
+    }
+  });
+});
+
+describe('a pipe', () => {
+  it('has the end for reading first', () => {
+    const [reader, writer] = pipe2(OpenFlag.CLOEXEC | OpenFlag.NONBLOCK);
+    expect(write(writer, Uint8Array.of(7))).toBe(1);
+    const target = new Uint8Array(2);
+    expect([read(reader, target), [...target]]).toEqual([1, [7, 0]]);
+    expect([write(reader, target), read(writer, target)]).toEqual([-Errno.EBADF, -Errno.EBADF]);
+    close(reader);
     close(writer);
   });
 });

@@ -1,5 +1,6 @@
-import { existsSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import fs, { existsSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import {
   addSeals,
@@ -37,6 +38,20 @@ describe('/dev/udmabuf', () => {
     const fd = memfd(PAGE_SIZE, SealFlag.SHRINK);
     expect(() => device.create(fd, 0, PAGE_SIZE)).toThrow(expect.objectContaining({ errno: Errno.ENOENT }));
     close(fd);
+  });
+
+  it('that this user may not write reports the errno', () => {
+    const spy = vi.spyOn(fs, 'accessSync').mockImplementation((path, mode = 0) => {
+      expect(path).toBe('/dev/null');
+      if ((mode & fs.constants.W_OK) !== 0) throw Object.assign(new Error('made up'), { errno: -Errno.EACCES });
+    });
+    syncBuiltinESMExports();
+    try {
+      expect(new Udmabuf('/dev/null').unavailableReason).toBe('this user cannot open /dev/null (EACCES)');
+    } finally {
+      spy.mockRestore();
+      syncBuiltinESMExports();
+    }
   });
 
   it('that is another device returns the errno of that device', () => {

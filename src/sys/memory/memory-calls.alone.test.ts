@@ -1,11 +1,13 @@
 /** Memory over scripted calls: copies that stop and go on, probes of pages, older kernels, and what is left when a call fails. */
 
 import { describe, expect, it, vi } from 'vitest';
+import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { protectPage } from '../../../test/fixtures/driver/protect-page.ts';
 import { failure, useScript } from '../../../test/fixtures/processes/scripted-calls.ts';
 import { script } from '../../../test/fixtures/processes/scripted-libc.ts';
 import { Errno } from '../base/errno.ts';
-import { mapAnonymous, PAGE_SIZE, viewAt } from '../base/mapped-memory.ts';
+import { mmap, munmap } from '../base/libc.ts';
+import { MapFlag, mapAnonymous, PAGE_SIZE, PROT_READ_WRITE, viewAt } from '../base/mapped-memory.ts';
 import { close, isCloexec } from '../file/file.ts';
 import { attachSegment, ForeignMemory } from './foreign-memory.ts';
 import { ftruncate, getSeals, memfdCreate, punchHole, textWrittenBy } from './memfd.ts';
@@ -242,6 +244,25 @@ describe('memory of a library', () => {
     foreign.close();
     expect(returned).toBe(1);
     expect(mapped).toEqual([[memory.address, PAGE_SIZE, 3, 0x10_4022, -1, 0]]);
+  });
+
+  it('has zero pages as long as its view, which are unmapped with it', async () => {
+    // Far from the memory of the process, so that nothing else is mapped there later.
+    const address = mmap(2 ** 40, PAGE_SIZE, PROT_READ_WRITE, MapFlag.PRIVATE | MapFlag.ANONYMOUS, -1, 0);
+    // A function, after whose end nothing refers to the view.
+    const closeViewed = (): void => {
+      const foreign = new ForeignMemory(address, PAGE_SIZE, () => munmap(address, PAGE_SIZE));
+      foreign.u8[9] = 5;
+      foreign.close();
+      expect(foreign.u8[9]).toBe(0);
+    };
+    closeViewed();
+    expect(isReadable(address, PAGE_SIZE)).toBe(true);
+    for (let turn = 0; turn < 100 && isReadable(address, PAGE_SIZE); turn++) {
+      collectGarbage();
+      await new Promise(setImmediate);
+    }
+    expect(isReadable(address, PAGE_SIZE)).toBe(false);
   });
 
   it.each([PAGE_SIZE + 8, 0, -PAGE_SIZE, 1.5])('does not begin at %s', (address) => {
