@@ -1,16 +1,18 @@
 /** Registrations of host memory of one memory domain over a fake cache, and the users of the cards of a context. */
 
+import { closeSync, openSync, readSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { FakeMemory } from '../../../../test/fixtures/driver/fake-card.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
 import { GaudiErrorCode, open as openDevice } from '../../../hlthunk/index.ts';
-import { mapAnonymous } from '../../../sys/index.ts';
+import { mapAnonymous, PAGE_SIZE } from '../../../sys/index.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import { Status } from '../../../ucs/type/status.ts';
+import type { LostDevice } from '../../api/memory-domain.ts';
 import { RawRange } from '../../base/host/memory.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 import type { HostPages, RegisteredMemory } from './memory.ts';
@@ -62,6 +64,15 @@ function cacheOf(caching = true, isBuffer = true) {
   const cards = [0, 1].map((index) => ({ index, device: {} }));
   const gaudi = { cards, rcache, registries: [], caching } as unknown as OpenGaudi;
   return { calls, mapping, region, gaudi, registry: new HostRegistry('gaudi_copy', true, gaudi) };
+}
+
+/** Whether a page of this process has memory, by its number. */
+function isPresent(page: number): boolean {
+  const fd = openSync('/proc/self/pagemap', 'r');
+  const entry = new BigUint64Array(1);
+  expect(readSync(fd, entry, 0, 8, page * 8)).toBe(8);
+  closeSync(fd);
+  return entry[0]! >> 63n === 1n;
 }
 
 describe('registered host memory', () => {
@@ -144,6 +155,19 @@ describe('registered host memory', () => {
     expect(registered.dmaOffset).toBe(bytes.byteOffset);
     registry.prepare(registered, 4096, 4096);
     expect(calls).toEqual(['map 0', 'map 1']);
+    memory.close();
+  });
+
+  it('has pages in the advised range, and in no other, when it is prepared', () => {
+    const { registry, region } = cacheOf();
+    const memory = mapAnonymous(8 * PAGE_SIZE);
+    Object.assign(region.registration, { address: memory.address });
+    // The buffer begins at the third page of the memory.
+    const bytes = new Uint8Array(new ArrayBuffer(8 * PAGE_SIZE), 2 * PAGE_SIZE, 4 * PAGE_SIZE);
+    registry.prepare(registry.register(bytes), PAGE_SIZE, 2 * PAGE_SIZE);
+    const first = memory.address / PAGE_SIZE;
+    const pages = Array.from({ length: 8 }, (_, page) => (isPresent(first + page) ? [page] : [])).flat();
+    expect(pages).toEqual([3, 4]);
     memory.close();
   });
 
@@ -235,12 +259,30 @@ describe('the cards of a context', () => {
     resources.release();
     // Nothing of the context hears of a reset from now on.
     node.inject(0, { kind: 'hard-reset' });
-    device.events.poll();
+    device.events.receive();
     expect(lost).toEqual([]);
     expect([aborts, device.closed]).toEqual([0, false]);
     device.dma.abort = abort;
     device.close();
     node.close();
+  });
+
+  it('that are reset are reported, and left out once', () => {
+    const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
+    const testLog = createTestLog();
+    testLog.allow(/reports device_reset/);
+    const resources = new GaudiResources({ node, mappingTable: undefined });
+    const lost: LostDevice[] = [];
+    const onDeviceLost = (each: LostDevice): void => void lost.push(each);
+    const gaudi = resources.acquire({ ...services(), log: testLog.log, onDeviceLost });
+    expect(gaudi.leftOut).toEqual([]);
+    node.inject(1, { kind: 'hard-reset' });
+    gaudi.cards[1]!.device.events.receive();
+    expect(lost.map(({ name, sysDevice }) => [name, sysDevice])).toEqual([['gaudi1', 1]]);
+    expect(gaudi.leftOut).toEqual([{ name: 'gaudi1', reason: lost[0]!.error.message }]);
+    resources.release();
+    node.close();
+    testLog.expectQuiet();
   });
 
   it('that a program passes are open devices of one node, each once', () => {

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
+import { GaudiErrorCode } from '../../../hlthunk/index.ts';
 import { close as closeFd } from '../../../sys/index.ts';
 import { loadConfig } from '../../../ucs/config/config.ts';
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
@@ -11,6 +12,7 @@ import { MemoryTypeCache } from '../../../ucs/memory/memory-type-cache.ts';
 import { systemClock } from '../../../ucs/sys/clock.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import type { GaudiMemory } from '../base/memory.ts';
 import { GaudiResources } from '../base/resources.ts';
 import { CopyMd } from './md.ts';
 
@@ -75,6 +77,18 @@ describe('an import', () => {
     expect([known(memory), md.detectMemoryType(memory.address, 1, 1)?.allocLength]).toEqual([true, 4096]);
     md.memDereg(memory);
     expect([known(memory), md.detectMemoryType(memory.address, 1, 1)]).toEqual([false, undefined]);
+  });
+
+  it('that a transfer uses stays, and can be ended after the transfer', () => {
+    const { md, imported, known } = open();
+    const memory = imported(4096) as GaudiMemory;
+    const used = memory.dmaIn();
+    used.retain();
+    expect(() => md.memDereg(memory)).toThrow(expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY }));
+    expect([memory.live, known(memory), md.memQuery(memory.address, 1, 1).allocLength]).toEqual([true, true, 4096]);
+    used.release();
+    md.memDereg(memory);
+    expect([memory.live, known(memory)]).toEqual([false, false]);
   });
 });
 
