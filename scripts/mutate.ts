@@ -268,4 +268,6 @@ if (argv[1] === fileURLToPath(import.meta.url)) {
     argv.slice(2).filter((word) => word.startsWith('--') === isOption),
   );
   await main(new Set(options), words!);
+  // A process that outlives the test that started it holds the output of vitest open, which would keep this process alive.
+  process.exit();
 }
