@@ -7,5 +7,5 @@ import { manyOperationsContract } from './ucp-many-operations.ts';
 const fixture = useContexts();
 
 describe.each([0, 1])('thousands of operations with %s engine threads', (dmaThreads) => {
-  manyOperationsContract(fixture, { dmaThreads, puts: 6000, requestsMax: 4096 });
+  manyOperationsContract(fixture, { dmaThreads, puts: 12_000, requestsMax: 10_000 });
 });

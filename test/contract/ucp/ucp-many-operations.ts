@@ -31,6 +31,23 @@ export async function settle(stack: Pick<Stack, 'worker'>, request: Status | Req
 /** Declares the tests. */
 export function manyOperationsContract(fixture: ContextFixture, many: ManyOperations): void {
   const { dmaThreads, puts, requestsMax } = many;
+
+  it('have a bounded number of requests: NO_RESOURCE beyond it, and again requests after some are freed', async () => {
+    const config = { TLS: 'self', REQUESTS_MAX: `${requestsMax}` };
+    const stack = await fixture.open({ context: { config } });
+    const rkey = rkeyOf(stack, stack.context.memMap({ allocate: 8 }));
+    const params = { noImmediateCompletion: true };
+    const put = (): Status | Request => stack.endpoint.putNbx(new Uint8Array(8), 0, 8, rkey, 0, params);
+    const requests: Request[] = [];
+    for (let i = 0; i < requestsMax; i++) requests.push(put() as Request);
+    expect(stack.worker.requestsInUse).toBe(requestsMax);
+    expect(put()).toBe(Status.NO_RESOURCE);
+    requests.pop()!.free();
+    (put() as Request).free();
+    for (const request of requests) request.free();
+    expect(stack.worker.requestsInUse).toBe(0);
+  });
+
   it('queue up beyond the resources, and every put arrives', async () => {
     const stack = await fixture.open({ node: { dmaThreads }, context: { config: { REQUESTS_MAX: `${requestsMax}` } } });
     const { endpoint, worker } = stack;
