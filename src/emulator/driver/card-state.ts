@@ -68,6 +68,8 @@ export abstract class CardState {
   debugMode = false;
   /** After a fault, the driver waits for the user to close the file, and runs nothing (release watchdog). */
   releasePending = false;
+  /** The file was closed, but mappings or dma-bufs of its context are still in use. */
+  releasing = false;
   /** Timer of the release watchdog. */
   watchdog: Timer | undefined = undefined;
   /** Unplugged: every file returns ENODEV. */
@@ -133,6 +135,8 @@ export abstract class CardState {
   }
 
   /** The mappings of the context in the MMU that translates an address. */
+  /** Completes a release for which {@link releasing} is set, if nothing is in use any more. */
+  protected abstract finishRelease(): void;
   protected abstract mappingsBeside(address: bigint): readonly UserMapping[];
   /** Called when the card raises a user interrupt. */
   protected abstract raiseInterrupt(vector: number): void;
@@ -161,6 +165,9 @@ export abstract class CardState {
     return this.submissions !== undefined;
   }
 
+  /** See {@link Context.hasMappedResources}. */
+  abstract get hasMappedResources(): boolean;
+
   /** Rejected submissions of all contexts of the card. */
   get dropTotals(): CsCounters {
     const totals = new CsCounters();
@@ -184,6 +191,7 @@ export abstract class CardState {
 
   /** Runs everything that can run, and handles time-outs and failed engines. */
   service(): void {
+    if (this.releasing) this.finishRelease();
     this.device.pump();
     if (this.#engines.failed) this.#fail('a DMA engine thread has failed');
     if (this.#timeouts.active) this.#checkTimeout();

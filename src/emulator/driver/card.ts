@@ -2,6 +2,7 @@
 
 import { Errno, SyscallError } from '../../sys/index.ts';
 import { HL_CS_FLAGS, HL_DEVICE_STATUS, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
+import type { Timer } from '../../ucs/sys/clock.ts';
 import type { LinkChoice } from '../config/links.ts';
 import type { UserMapping } from './base/error-records.ts';
 import { severityOf } from './base/firmware.ts';
@@ -13,9 +14,22 @@ import { OWN_PROCESS } from './memory/user-memory.ts';
 import { Resets } from './resets.ts';
 import type { Submission } from './submission/submission.ts';
 
+/** Interval of checks whether the mappings of a closed file were removed: the kernel does not report it for all of them. */
+const HELD_CHECK_NS = 10e6;
+
+/** A release that waits for the last mapping or dma-buf of the context. */
+interface HeldRelease {
+  readonly context: Context;
+  /** Whether the file was closed during a reset, which the release ends. */
+  readonly inReset: boolean;
+  timer: Timer;
+}
+
 export class Card extends CardState {
   readonly resets: Resets = new Resets(this);
   #file: PrimaryFile | undefined;
+  /** The release of a file whose context is held. */
+  #held: HeldRelease | undefined;
 
   /** The open primary node; undefined if it is closed. */
   get file(): PrimaryFile | undefined {
@@ -25,6 +39,10 @@ export class Card extends CardState {
   /** The compute context while the primary node is open. */
   get context(): Context | undefined {
     return this.resets.context;
+  }
+
+  get hasMappedResources(): boolean {
+    return this.context?.hasMappedResources ?? false;
   }
 
   protected mappingsBeside(address: bigint): readonly UserMapping[] {
@@ -53,6 +71,7 @@ export class Card extends CardState {
    * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the same cases as hl_device_open
    */
   open(owner: number = OWN_PROCESS, mmapFile?: MmapFile): PrimaryFile {
+    this.finishRelease();
     const errno = this.#openErrno();
     if (errno !== 0) throw new SyscallError('open', errno, `accel${this.place.minor} (${this.place.busId})`);
     this.records.clear();
@@ -101,7 +120,8 @@ export class Card extends CardState {
 
   /** Ends the card together with its node: an open file loses its context and returns ENODEV. The engines must still be running. */
   end(): void {
-    this.#file?.release();
+    if (this.#held === undefined) this.#file?.release();
+    if (this.#held !== undefined) this.#completeHeld(this.#held);
     this.removed = true;
   }
 
@@ -127,18 +147,57 @@ export class Card extends CardState {
     this.cancelTimers();
     const inReset = this.status === HL_DEVICE_STATUS.IN_RESET;
     this.device.pump();
-    const held = context.stillInUse;
+    const held = context.stillInUse || context.hasMappedResources;
     if (inReset || this.releasePending || held) this.device.dropPending();
     this.waitForEngines();
     const { idle } = this.device;
     this.openRecord.lastPeriodNs = this.config.clock.nowNs() - this.openRecord.openedAtNs;
+    this.debugMode = false;
+    if (held) this.log.info('user process closed fd but device still in use');
+    if (context.hasMappedResources && !this.removed) {
+      this.#hold(context, inReset);
+      return;
+    }
+    this.#dismiss(context);
+    this.resets.afterRelease(inReset, held, idle);
+    this.waiters.wakeAll();
+  }
+
+  /** Keeps the context, and requests a hard reset, which happens after the last munmap (hl_device_release of the vendor's driver). */
+  #hold(context: Context, inReset: boolean): void {
+    this.#held = { context, inReset, timer: this.#checkHeldLater() };
+    this.releasing = true;
+    if (this.status === HL_DEVICE_STATUS.OPERATIONAL) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
+    this.waiters.wakeAll();
+  }
+
+  #checkHeldLater(): Timer {
+    return this.config.clock.setTimer(HELD_CHECK_NS, () => {
+      this.finishRelease();
+      if (this.#held !== undefined) this.#held.timer = this.#checkHeldLater();
+    });
+  }
+
+  protected finishRelease(): void {
+    const held = this.#held;
+    if (held !== undefined && (this.removed || !held.context.hasMappedResources)) this.#completeHeld(held);
+  }
+
+  #completeHeld({ context, inReset, timer }: HeldRelease): void {
+    timer.cancel();
+    this.#held = undefined;
+    this.releasing = false;
+    this.waitForEngines();
+    this.#dismiss(context);
+    this.resets.afterRelease(inReset, true, true);
+    this.waiters.wakeAll();
+  }
+
+  #dismiss(context: Context): void {
     context.close();
     this.closedDrops.add(context.counters);
     this.#file = undefined;
     this.#setContext(undefined);
-    this.debugMode = false;
-    this.resets.afterRelease(inReset, held, idle);
-    this.waiters.wakeAll();
   }
 
   #setContext(context: Context | undefined): void {

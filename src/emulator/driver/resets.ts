@@ -92,7 +92,6 @@ export class Resets {
    */
   afterRelease(inReset: boolean, held: boolean, idle: boolean): void {
     const card = this.#card;
-    if (held) card.log.info('user process closed fd but device still in use');
     if (inReset) {
       card.device.resetState();
       card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);

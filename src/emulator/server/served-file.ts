@@ -186,7 +186,9 @@ export class ServedFile {
     if (this.#closed) return;
     this.#closed = true;
     this.file.close();
-    this.#shares.clear();
+    // The client does not report when it unmaps the memory of a closed file.
+    this.unshareAll();
+    for (const registers of this.#registers.values()) registers.close();
     this.#registers.clear();
     this.forgetMailboxFd();
     this.#mailbox.close();

@@ -111,6 +111,7 @@ describe('a query of a card', () => {
         lastOpenPeriodMs: 3300n,
         isComputeCtxActive: 1,
         computeCtxInRelease: 0,
+        computeCtxHasMappedResources: 0,
         pad: bytes(0, 6).fill(0),
       },
       {
@@ -118,6 +119,7 @@ describe('a query of a card', () => {
         lastOpenPeriodMs: 3301n,
         isComputeCtxActive: 0,
         computeCtxInRelease: 1,
+        computeCtxHasMappedResources: 0,
         pad: bytes(0, 6).fill(0),
       },
     ]);

@@ -235,6 +235,8 @@ const HL_OPEN_STATS_INFO_FIELDS = {
   is_compute_ctx_active: 'u8',
   compute_ctx_in_release: 'u8',
   pad: 'bytes[6]',
+  /** A mapping or dma-buf holds the context. Its place is inferred from the order of the vendor's driver. */
+  compute_ctx_has_mapped_resources: { kind: 'u8', at: 18, only: 'vendor' },
 } as const;
 
 /** Answer of OPEN_STATS. */

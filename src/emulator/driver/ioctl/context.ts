@@ -79,6 +79,12 @@ export class Context {
     return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.hasActive;
   }
 
+  /** Whether an open dma-buf, a mapped buffer or a mapped block of registers holds the context (`mapped_resource_cnt` of the vendor's driver). */
+  get hasMappedResources(): boolean {
+    if (!this.card.profile.capabilities.vendorDriver) return false;
+    return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.blocks.hasMappings;
+  }
+
   /**
    * The mappings in the MMU that translates an address: that of device memory, or that of host memory for all other addresses (hl_capture_user_mappings,
    * Linux 6.12).

@@ -95,12 +95,14 @@ function csCounters({ card, context }: InfoRequest): Uint8Array {
 }
 
 function openStats({ card }: InfoRequest): Uint8Array {
+  const { releasing, hasMappedResources } = card;
   const { opens, lastPeriodNs } = card.openRecord;
   return encode(HL_OPEN_STATS_INFO, {
     open_counter: BigInt(opens),
     last_open_period_ms: BigInt(Math.floor(lastPeriodNs / NS_PER_MS)),
     is_compute_ctx_active: card.hasContext ? 1 : 0,
-    compute_ctx_in_release: 0,
+    compute_ctx_in_release: releasing ? 1 : 0,
+    compute_ctx_has_mapped_resources: hasMappedResources ? 1 : 0,
   });
 }
 

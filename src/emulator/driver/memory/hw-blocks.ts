@@ -9,6 +9,7 @@ import type { DriverMapping, RegisterMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle, type UserBlock } from '../../../uapi/index.ts';
 import type { CardState } from '../card-state.ts';
+import { BufferMapping } from './buffer-table.ts';
 import { type MmapFile, SharedPages } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
@@ -20,7 +21,7 @@ export interface BlockHandle {
 /** The register blocks of one context. Their ids are indices in the profile. */
 export class HwBlocks {
   readonly #card: CardState;
-  /** Mapped blocks by id. */
+  /** Mappings of blocks. */
   readonly #mapped: Set<{ close(): void }> = new Set();
 
   readonly #mmapFile: MmapFile | undefined;
@@ -53,22 +54,21 @@ export class HwBlocks {
    * @throws SyscallError EINVAL for an unknown block or an incomplete range; ENOMEM
    */
   mmap(byteLength: number, id: number): DriverMapping {
-    const pages = this.share(byteLength, id);
-    const memory = mapFile(pages.fd, pages.byteLength, 0);
-    this.#mapped.add(memory);
-    return memory;
+    const { fd, size } = this.#shareFile(byteLength, id);
+    const mapping = new BufferMapping(mapFile(fd, size, 0), () => this.#mapped.delete(mapping));
+    this.#mapped.add(mapping);
+    return mapping;
   }
 
   /**
-   * Returns a whole block for another process. The card owns it until {@link close}, so it need not be released.
+   * Returns a whole block for another process. The card owns it until {@link close}; it counts as mapped until it is released.
    * @throws SyscallError like {@link mmap}
    */
   share(byteLength: number, id: number): SharedPages {
-    const { profile, device } = this.#card;
-    const block = this.#block(byteLength, id);
-    const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
-    this.#card.watchSharedRegisters();
-    return new SharedPages(fd, 0, block.size);
+    const { fd, size } = this.#shareFile(byteLength, id);
+    const mapping = { close: (): void => {} };
+    this.#mapped.add(mapping);
+    return new SharedPages(fd, 0, size, () => this.#mapped.delete(mapping));
   }
 
   /**
@@ -93,11 +93,24 @@ export class HwBlocks {
     if (byteLength !== size) throw wrongLength(id, size, byteLength);
   }
 
+  #shareFile(byteLength: number, id: number): { readonly fd: number; readonly size: number } {
+    const { profile, device } = this.#card;
+    const { address, size } = this.#block(byteLength, id);
+    const fd = device.registers.shareBlock(Number(address - profile.cfg.start), size);
+    this.#card.watchSharedRegisters();
+    return { fd, size };
+  }
+
   #block(byteLength: number, id: number): UserBlock {
     const block = this.#card.profile.userBlocks[id];
     if (block === undefined) throw new SyscallError('mmap', Errno.EINVAL, `register block ${id} does not exist`);
     if (Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) throw wrongLength(id, block.size, byteLength);
     return block;
+  }
+
+  /** True while the user has mapped a block. */
+  get hasMappings(): boolean {
+    return this.#mapped.size > 0 || this.#mmapFile?.hasBlocks === true;
   }
 
   /** Removes the mappings: the views of the user read zeros from now on, and those in other processes are no longer connected to a card. */

@@ -78,6 +78,11 @@ export class MmapFile {
     return this.#ranges().some(({ start }) => unpackHandle(start).type !== HandleType.HW_BLOCK);
   }
 
+  /** Whether any block of registers is mapped. */
+  get hasBlocks(): boolean {
+    return this.#ranges().some(({ start }) => unpackHandle(start).type === HandleType.HW_BLOCK);
+  }
+
   /** Returns a function that tells whether any page of a range of the file is mapped now. Inherited mappings and those of an earlier context do not count. */
   mapped(): (offset: bigint, byteLength: number) => boolean {
     const ranges = this.#ranges();
