@@ -5,6 +5,7 @@
 
 import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
 import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
+import type { ChannelEngine } from './channel/channel-engine.ts';
 import type { Stream } from './queue/stream.ts';
 import { SyncManager } from './sync-manager.ts';
 
@@ -48,15 +49,6 @@ interface SharedBlock {
   readonly manager: SyncManager | undefined;
 }
 
-/** Registers of PDMA channels, with their effects. */
-export interface ChannelRegisters {
-  /** False if the register belongs to no channel. */
-  write(offset: number, value: number): boolean;
-  read(offset: number): number | undefined;
-  /** Moves the block of a channel into shared memory, or back; false if none begins at `offset`. */
-  moveBlock(offset: number, words: Int32Array, isShared: boolean): boolean;
-}
-
 /** The registers of one card; offsets count from CFG_BASE. */
 export class RegisterFile {
   readonly #options: RegisterFileOptions;
@@ -66,7 +58,7 @@ export class RegisterFile {
   readonly #plain: Map<number, number> = new Map();
   readonly #shared: Map<number, SharedBlock> = new Map();
   /** Set once, after construction; undefined on a card without channels. */
-  channels: ChannelRegisters | undefined = undefined;
+  channels: Pick<ChannelEngine, 'write' | 'read' | 'moveBlock'> | undefined = undefined;
 
   constructor(options: RegisterFileOptions) {
     const { profile } = options;

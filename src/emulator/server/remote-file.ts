@@ -31,7 +31,7 @@ import {
   takenWord,
 } from '../driver/base/ioctl-request.ts';
 import { abortedWait } from '../driver/ioctl/wait.ts';
-import { BufferMapping } from '../driver/memory/buffer-table.ts';
+import { BufferMapping } from '../driver/memory/mmap-file.ts';
 import type { Reply, ServerConnection } from './connection.ts';
 import {
   ASYNC_SLOTS,

@@ -6,36 +6,13 @@
  */
 
 import type { DriverMapping, RegisterMapping } from '../../../driver/port.ts';
-import { Errno, isSyscallError, type MappedMemory, mapFile, SyscallError } from '../../../sys/index.ts';
+import { Errno, isSyscallError, mapFile, SyscallError } from '../../../sys/index.ts';
 import { HandleType, handleId, PAGE_SIZE, packHandle, unpackHandle } from '../../../uapi/index.ts';
 import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../../device/memory/physical-memory.ts';
 import { HandleIds, HOST_PAGE_BYTES, type VaRange } from './address-blocks.ts';
 import type { HwBlocks } from './hw-blocks.ts';
-import { BufferPages, type BufferRange, type MmapFile, SharedPages } from './mmap-file.ts';
-
-/** A mapped buffer for the driver port, with a callback on close. */
-export class BufferMapping implements DriverMapping {
-  readonly address: number;
-  readonly byteLength: number;
-  readonly buffer: ArrayBuffer;
-  readonly #memory: MappedMemory;
-  readonly #onClose: () => void;
-
-  constructor(memory: MappedMemory, onClose: () => void) {
-    this.address = memory.address;
-    this.byteLength = memory.byteLength;
-    this.buffer = memory.buffer;
-    this.#memory = memory;
-    this.#onClose = onClose;
-  }
-
-  close(): void {
-    if (this.#memory.closed) return;
-    this.#memory.close();
-    this.#onClose();
-  }
-}
+import { BufferMapping, BufferPages, type BufferRange, type MmapFile, SharedPages } from './mmap-file.ts';
 
 interface DriverBufferInit {
   readonly handle: bigint;

@@ -9,8 +9,7 @@ import type { DriverMapping, RegisterMapping } from '../../../driver/port.ts';
 import { Errno, mapFile, SyscallError } from '../../../sys/index.ts';
 import { type AsicProfile, HandleType, PAGE_SIZE, packHandle, type UserBlock } from '../../../uapi/index.ts';
 import type { CardState } from '../card-state.ts';
-import { BufferMapping } from './buffer-table.ts';
-import { type MmapFile, SharedPages } from './mmap-file.ts';
+import { BufferMapping, type MmapFile, SharedPages } from './mmap-file.ts';
 
 /** Result of MAP_BLOCK. */
 export interface BlockHandle {

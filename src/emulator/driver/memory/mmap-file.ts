@@ -6,6 +6,7 @@
  */
 
 import { readdirSync, readFileSync } from 'node:fs';
+import type { DriverMapping } from '../../../driver/port.ts';
 import {
   addSeals,
   close,
@@ -138,6 +139,29 @@ const PAGES_MAX = 2 ** 32;
 /** Pages per window: 4 MiB, twice the largest command buffer. A larger buffer has a separate window. */
 const WINDOW_PAGES = 1024;
 const WINDOW_BYTES: number = WINDOW_PAGES * PAGE_SIZE;
+
+/** A mapped buffer for the driver port, with a callback on close. */
+export class BufferMapping implements DriverMapping {
+  readonly address: number;
+  readonly byteLength: number;
+  readonly buffer: ArrayBuffer;
+  readonly #memory: MappedMemory;
+  readonly #onClose: () => void;
+
+  constructor(memory: MappedMemory, onClose: () => void) {
+    this.address = memory.address;
+    this.byteLength = memory.byteLength;
+    this.buffer = memory.buffer;
+    this.#memory = memory;
+    this.#onClose = onClose;
+  }
+
+  close(): void {
+    if (this.#memory.closed) return;
+    this.#memory.close();
+    this.#onClose();
+  }
+}
 
 /** Pages of the driver that another process maps. */
 export class SharedPages {
