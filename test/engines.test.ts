@@ -24,6 +24,7 @@ const THREADS = 'libucp keeps what a thread that ends without closing has open (
 
 /** The tests of one engine: a reason, or the file beside them, in `integration` or `contract`, that shows the same over libucx. */
 const NATIVE_ONLY: Readonly<Record<string, string>> = {
+  'contract/ucp/ucp-many-operations.test.ts': 'the bounds of requests and of rings are those of the native worker',
   'contract/ucp/ucp-pipeline.test.ts': MESSAGES,
   'contract/ucp/ucp-unexpected.test.ts': 'UCX_UNEXP_MAX_BYTES: libucp has no such limit (docs/guide/libucx.md)',
   'fuzz/connect.test.ts': MESSAGES,

@@ -209,14 +209,14 @@ export const DRIVER_BASE: Area = {
     {
       file: 'src/emulator/driver/base/error-records.ts',
       before:
-        'this.#recordRazwi(stream, address, writes);\n    this.#recordEngineError(NO_ENGINE);\n    this.#notifiers',
-      after: 'this.#recordEngineError(NO_ENGINE);\n    this.#notifiers',
+        '    this.#recordRazwi(stream, address, writes);\n    this.#recordEngineError(NO_ENGINE);\n    this.#options',
+      after: '    this.#recordEngineError(NO_ENGINE);\n    this.#options',
       breaks: 'a page fault is an access to an illegal address too',
     },
     {
-      file: 'src/emulator/driver/base/error-records.ts',
-      before: 'streamId: stream.lower === undefined ?',
-      after: 'streamId: stream.lower !== undefined ?',
+      file: 'src/emulator/device/queue/stream.ts',
+      before: 'this.number = isLower ? STREAMS_PER_QMAN : queue.stream;',
+      after: 'this.number = queue.stream;',
       breaks: 'the lower command processor is distinguished from the streams',
     },
     {

@@ -7,7 +7,7 @@ export const DRIVER_MEMORY: Area = {
   suites: ['test/contract/driver', 'src/emulator'],
   faults: [
     {
-      file: 'src/emulator/driver/memory/buffer-table.ts',
+      file: 'src/emulator/driver/memory/mmap-file.ts',
       before: 'this.#memory.close();\n    this.#onClose();',
       after: 'this.#memory.close();',
       breaks: 'the end of a mapping is reported',
@@ -98,15 +98,14 @@ export const DRIVER_MEMORY: Area = {
     },
     {
       file: 'src/emulator/driver/memory/device-memory-table.ts',
-      before: 'if (pages * this.#pageBytes > this.#physical.freeBytes) return -Errno.ENOMEM;',
+      before: '    if (bytes > this.#physical.freeBytes) return -Errno.ENOMEM;\n',
       after: '',
       breaks: 'more memory than there is is refused',
-      equivalent: 'The search for single pages finds none either.',
     },
     {
       file: 'src/emulator/driver/memory/device-memory-table.ts',
-      before: 'const pages = Math.ceil(byteLength / this.#pageBytes);',
-      after: 'const pages = Math.floor(byteLength / this.#pageBytes) + 1;',
+      before: 'const pages = Math.ceil(byteLength / pageBytes);',
+      after: 'const pages = Math.floor(byteLength / pageBytes) + 1;',
       breaks: 'memory is allocated in whole pages, exactly',
     },
     {

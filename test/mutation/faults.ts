@@ -10,11 +10,13 @@ import { DRIVER_MEMORY } from './driver-memory.ts';
 import { DRIVER_SIGNALS } from './driver-signals.ts';
 import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
+import { EMULATOR_CHANNELS } from './emulator-channels.ts';
 import { EMULATOR_PARTS } from './emulator-parts.ts';
 import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
 import { GAUDI_IPC } from './gaudi-ipc.ts';
+import { HLTHUNK_CHANNELS } from './hlthunk-channels.ts';
 import { HLTHUNK_DMA } from './hlthunk-dma.ts';
 import { HLTHUNK_MEMORY } from './hlthunk-memory.ts';
 import { HLTHUNK_OPEN } from './hlthunk-open.ts';
@@ -68,6 +70,8 @@ export const AREAS: readonly Area[] = [
   TCP_CONNECTION,
   TCP_FRAMES,
   UCT_BASE,
+  HLTHUNK_CHANNELS,
+  EMULATOR_CHANNELS,
   HLTHUNK_DMA,
   HLTHUNK_QUEUE,
   HLTHUNK_SUBMISSION,

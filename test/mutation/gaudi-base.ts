@@ -428,8 +428,8 @@ export const GAUDI_BASE: Area = {
     },
     {
       file: 'src/uct/gaudi/base/memory.ts',
-      before: 'return info.profile.capabilities.submits\n',
-      after: 'return info.profile.capabilities.submits || true\n',
+      before: 'return dma.limitation;',
+      after: "return dma === undefined ? '' : undefined;",
       breaks: 'a card whose driver does not support transfers is left out',
     },
   ],

@@ -107,8 +107,8 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: 'for (const queue of this.#queues) queue.abort(status);\n    this.#sleep.wake();',
-      after: 'for (const queue of this.#queues) queue.abort(status);',
+      before: '      queue.disconnect();\n    }\n    this.#sleep.wake();',
+      after: '      queue.disconnect();\n    }',
       breaks: 'closing wakes those that sleep',
     },
     {
@@ -167,8 +167,8 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: 'request.outcome = Status.IO_ERROR;\n  }',
-      after: 'void request;\n  }',
+      before: 'request.outcome = Status.IO_ERROR;\n    if',
+      after: 'void request;\n    if',
       breaks: 'a transfer that a fault may have spoiled fails',
     },
     {
@@ -257,8 +257,8 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: 'this.#card.checkOpen();\n    this.#card.checkUsable();\n    if (this.#submissionsMax',
-      after: 'if (this.#submissionsMax',
+      before: '    this.#card.checkOpen();\n    this.#card.checkUsable();\n    const { packetBytesMax }',
+      after: '    const { packetBytesMax }',
       breaks: 'no queue is opened on a card that cannot be used',
     },
     {

@@ -80,8 +80,8 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'if (this.busy) this.#wait.start(this.oldestSeq, timeoutNs);',
-      after: 'if (this.busy) this.#wait.start(this.#ioctls.seqOf(this.#batches.nextSlot), timeoutNs);',
+      before: 'if (this.busy) this.#route.watch(this.#batches.oldestSlot, timeoutNs);',
+      after: 'if (this.busy) this.#route.watch(this.#batches.nextSlot, timeoutNs);',
       breaks: 'a watch waits for the oldest batch in flight',
     },
     {
@@ -187,8 +187,8 @@ export const HLTHUNK_QUEUE: Area = {
       breaks: 'a batch that is submitted during a sleep wakes the sleepers',
     },
     {
-      file: 'src/hlthunk/dma/queue.ts',
-      before: 'ring.useArea(area, batch);',
+      file: 'src/hlthunk/dma/command-route.ts',
+      before: '    if (result === 0) this.#ring.useArea(this.#area, batch);\n',
       after: '',
       breaks: 'a long area is not overwritten while its batch is in flight',
     },
@@ -242,8 +242,8 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'if (result >= 0 || isTransient(result)) return 0;',
-      after: 'if (result >= 0) return 0;',
+      before: 'return result >= 0 || isTransient(result) ? 0',
+      after: 'return result >= 0 ? 0',
       breaks: 'a poll that is interrupted fails nothing',
     },
     {
@@ -272,8 +272,8 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'this.device.wake();',
-      after: '',
+      before: '&& this.busy) this.#fail(result);\n    this.device.wake();',
+      after: '&& this.busy) this.#fail(result);',
       breaks: 'the end of a wait wakes the sleepers',
     },
     {
@@ -314,8 +314,8 @@ export const HLTHUNK_QUEUE: Area = {
     },
     {
       file: 'src/hlthunk/dma/queue.ts',
-      before: 'if (this.#ioctls.seqOf(this.#batches.slotInFlight(i)) === seq) return true;',
-      after: 'if (this.#ioctls.seqOf(i) === seq) return true;',
+      before: 'if (this.#route.seqOf(this.#batches.slotInFlight(i)) === seq) return true;',
+      after: 'if (this.#route.seqOf(i) === seq) return true;',
       breaks: 'only batches in flight are compared with the time-out',
     },
   ],

@@ -164,7 +164,7 @@ export const HLTHUNK_SUBMISSION: Area = {
       breaks: 'the destination of a packet carries into its high word',
     },
     {
-      file: 'src/hlthunk/dma/command-ring.ts',
+      file: 'src/hlthunk/dma/queue.ts',
       before: 'target.byteLength < targetOffset + byteLength',
       after: 'target.byteLength < byteLength',
       breaks: 'a target that has shrunk receives nothing',

@@ -191,7 +191,7 @@ export class ChannelRoute implements DmaRoute {
     // Transfers of a channel complete in order, so that the last one stands for all.
     this.#words[this.#lastControl] = this.#control | LinPdmaCtl.ADVANCE_COUNTER;
     this.#submitted = this.#written;
-    // The first batch after a pause: what was seen before it does not count for its time-out.
+    // The first batch after a pause: the time before it does not count for its time-out.
     if ((this.#count | 0) === this.completed) this.#seenNs = -1;
     this.#count += 1;
     this.#counts[slot] = this.#count;

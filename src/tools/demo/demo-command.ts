@@ -4,6 +4,7 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { labelsEmulation } from '../../assembly/open-node.ts';
+import { ASIC_PROFILES, type AsicName } from '../../uapi/index.ts';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../base/command-line.ts';
@@ -11,6 +12,7 @@ import { runExchange } from './exchange.ts';
 import { describeExchange } from './exchange-report.ts';
 import { describeOneCard, runOneCard } from './one-card.ts';
 
+const ASICS = Object.keys(ASIC_PROFILES) as readonly AsicName[];
 const COUNT_MIN = 2;
 const COUNT_MAX = 8;
 const REPETITIONS_MAX = 10_000;
@@ -43,13 +45,14 @@ export function demoCommand(): Command {
     .option('--json', 'as JSON')
     .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;
-      const [cards, nodes, bytesMax, repetitions] = readArguments(command, () => [
+      const [asic, cards, nodes, bytesMax, repetitions] = readArguments(command, () => [
+        asicOf(options.asic),
         countOf('cards', options.cards),
         nodesOf(options),
         bytesOf(options.bytes),
         repetitionsOf(options.repetitions),
       ]);
-      if (options.asic !== undefined) useEmulatedCards(options.asic);
+      if (asic !== undefined) useEmulatedCards(asic);
       const isText = options.json !== true;
       labelsEmulation();
       const barOutput = isText ? output : process.stderr;
@@ -66,10 +69,15 @@ export function demoCommand(): Command {
     });
 }
 
+function asicOf(name: string | undefined): AsicName | undefined {
+  const asic = ASICS.find((known) => known === name);
+  if (asic === undefined && name !== undefined) throw invalidParam('asic', `must be ${ASICS.join(', ')}`, name);
+  return asic;
+}
+
 /** Selects emulated cards for this process and those that it starts. */
-function useEmulatedCards(asic: string): void {
-  process.env['UCX_GAUDI_DRIVER'] = 'emulator';
-  process.env['UCX_GAUDI_EMULATOR_ASIC'] = asic;
+function useEmulatedCards(asic: AsicName): void {
+  Object.assign(process.env, { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_ASIC: asic });
 }
 
 function nodesOf({ nodes, cards }: DemoOptions): number | undefined {

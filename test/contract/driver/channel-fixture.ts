@@ -138,7 +138,7 @@ export class ChannelProgram {
     return this;
   }
 
-  /** Submits what was written. */
+  /** Submits the packets that were written, and these. */
   submit(...packets: readonly (readonly number[])[]): this {
     this.write(...packets);
     this.registers.write(PdmaChannelA.MSQ_PI, this.#written);

@@ -181,7 +181,7 @@ export class ChannelEngine {
     this.#runReady();
   }
 
-  /** Drops what was submitted, for a reset. */
+  /** Drops all submitted packets, for a reset. */
   dropPending(): void {
     for (const channel of this.#channels) channel.drop();
     this.#ready.clear();

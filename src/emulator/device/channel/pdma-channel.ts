@@ -32,7 +32,7 @@ const REGISTERS_HIGH = 0x0300_007f;
 const FENCE_INC_MASK = 0xf;
 const MESSAGES_MASK: number = RING_SLOTS - 1;
 
-/** An injected fault of what was submitted: the channel does not run it, or its completion is not counted. */
+/** An injected fault of submitted packets: the channel does not run them, or their completion is not counted. */
 export interface SubmissionHold {
   /** Number of the submission; the object is reused for later ones. */
   seq: number;
@@ -231,7 +231,7 @@ export class PdmaChannel extends TransferStream {
     return offset >>> 2 === PI;
   }
 
-  /** Drops what was submitted. Descriptors that the DMA engines have are executed. */
+  /** Drops the submitted packets. Descriptors that the DMA engines have are executed. */
   drop(): void {
     this.#words[PI] = this.#words[CI]!;
     this.#messagesTaken = this.#messagesAdded;

@@ -1,0 +1,82 @@
+/** Faults of emulated PDMA channels. */
+
+import type { Area } from './fault.ts';
+
+export const EMULATOR_CHANNELS: Area = {
+  name: 'emulator-channels',
+  suites: ['test/contract/driver/driver-file'],
+  faults: [
+    {
+      file: 'src/emulator/device/channel/pdma-channel.ts',
+      before: "    if (count < decrement) return 'underflow';\n",
+      after: '',
+      breaks: 'a fence does not become negative',
+    },
+    {
+      file: 'src/emulator/device/channel/pdma-channel.ts',
+      before: 'return sum <= PDMA_FENCE_MAX;',
+      after: 'return true;',
+      breaks: 'a fence that overflows is an error',
+    },
+    {
+      file: 'src/emulator/device/channel/pdma-channel.ts',
+      before: 'if (index === FIFO_CFG) this.#clearRing();\n    else if (index >= COMPLETION_CFG',
+      after: 'if (index >= COMPLETION_CFG',
+      breaks: 'a write of the mode clears the ring',
+    },
+    {
+      file: 'src/emulator/device/channel/pdma-channel.ts',
+      before: 'this.#words[COMPLETION_HIGH] = REGISTERS_HIGH;',
+      after: '',
+      breaks: 'the high word of write completions has its reset value',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: 'if ((control & LinPdmaCtl.COMMIT) === 0 || ',
+      after: 'if (',
+      breaks: 'a transfer without its commit bit is refused',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: "        if (!channel.drained) return 'blocked';\n        const isInRegister",
+      after: '        const isInRegister',
+      breaks: 'a write completion follows the data',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: "if (!isStrict && !channel.drained) return 'blocked';",
+      after: "if (!channel.drained) return 'blocked';",
+      breaks: 'messages overtake data on a strict card',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: "if (channel.stopped) return 'failed';",
+      after: '',
+      breaks: 'a fault stops the channel',
+    },
+    {
+      file: 'src/emulator/device/channel/channel-engine.ts',
+      before: '|| channel.producer < channel.consumer',
+      after: '',
+      breaks: 'an index that goes backwards is an error',
+    },
+    {
+      file: 'src/emulator/device/channel/channel-engine.ts',
+      before: "    if (bytes > available) return 'blocked';\n",
+      after: '',
+      breaks: 'a packet is executed when all of it is submitted',
+    },
+    {
+      file: 'src/emulator/device/channel/channel-engine.ts',
+      before: '    if (!channel.drained) {\n      channel.isErrorDue = true;',
+      after: '    if (false as boolean) {\n      channel.isErrorDue = true;',
+      breaks: 'an error is reported when the channel moves no more data',
+    },
+    {
+      file: 'src/emulator/device/register-file.ts',
+      before: ': !manager.isOfUsers(offset)',
+      after: ': false',
+      breaks: 'packets do not write sync objects of the driver',
+    },
+  ],
+};
