@@ -56,8 +56,8 @@ export const DRIVER_INFO: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/info.ts',
-      before: 'if (words[ARGS.pll_index]! >= card.profile.pllCount)',
-      after: 'if (words[ARGS.pll_index]! > card.profile.pllCount)',
+      before: 'if (words[ARGS.pll_index]! >= card.profile.pllCount) return Errno.EINVAL;',
+      after: 'if (words[ARGS.pll_index]! > card.profile.pllCount) return Errno.EINVAL;',
       breaks: 'a PLL that is not there is refused',
     },
     {
@@ -153,14 +153,14 @@ export const DRIVER_INFO: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/info-state.ts',
-      before: 'eventCounts(request, request.card.eventCounts))',
-      after: 'eventCounts(request, request.card.eventTotals))',
+      before: 'eventCounts(request, request.card.eventCounts))],',
+      after: 'eventCounts(request, request.card.eventTotals))],',
       breaks: 'events since the last reset are told from all',
     },
     {
-      file: 'src/emulator/device/gaudi-device.ts',
-      before: 'for (const stream of this.usedStreams()) if (!stream.idle) yield stream.engineId;',
-      after: 'for (const stream of this.usedStreams()) yield stream.engineId;',
+      file: 'src/emulator/driver/ioctl/info-state.ts',
+      before: 'if (stream.idle) continue;',
+      after: '',
       breaks: 'an idle engine is not busy',
     },
     {

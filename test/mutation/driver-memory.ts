@@ -7,6 +7,30 @@ export const DRIVER_MEMORY: Area = {
   suites: ['test/contract/driver', 'src/emulator'],
   faults: [
     {
+      file: 'src/emulator/driver/ioctl/memory.ts',
+      before: 'const isValid = chosen === 0 || pageSizes.includes(BigInt(chosen));',
+      after: 'const isValid = true;',
+      breaks: 'only the page sizes of the card can be chosen',
+    },
+    {
+      file: 'src/emulator/driver/memory/device-memory-table.ts',
+      before: 'Math.max(allocation.pageBytes, dram.pageBytes)',
+      after: 'dram.pageBytes',
+      breaks: 'device addresses are aligned to the pages of the allocation',
+    },
+    {
+      file: 'src/emulator/driver/memory/hw-blocks.ts',
+      before: 'return this.#mapped.size > 0 ||',
+      after: 'return',
+      breaks: 'a mapped block holds the context',
+    },
+    {
+      file: 'src/emulator/driver/card.ts',
+      before: 'if (context.hasMappedResources && !this.removed) {',
+      after: 'if (context.hasMappedResources && this.removed) {',
+      breaks: 'a held context stays after the close',
+    },
+    {
       file: 'src/emulator/driver/memory/mmap-file.ts',
       before: 'this.#memory.close();\n    this.#onClose();',
       after: 'this.#memory.close();',
@@ -98,9 +122,10 @@ export const DRIVER_MEMORY: Area = {
     },
     {
       file: 'src/emulator/driver/memory/device-memory-table.ts',
-      before: '    if (bytes > this.#physical.freeBytes) return -Errno.ENOMEM;\n',
+      before: 'if (bytes > this.#physical.freeBytes) return -Errno.ENOMEM;',
       after: '',
       breaks: 'more memory than there is is refused',
+      equivalent: 'The search for single pages finds none either.',
     },
     {
       file: 'src/emulator/driver/memory/device-memory-table.ts',

@@ -194,7 +194,7 @@ export const DRIVER_SUBMIT: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/submit.ts',
-      before: '    if (ofEngine.length === 0 && !hasNoQueue(id)) return Errno.EINVAL;\n',
+      before: 'if (ofEngine.length === 0 && !hasNoQueue(id)) return Errno.EINVAL;',
       after: '',
       breaks: 'an engine that cannot be stalled is refused',
     },

@@ -90,3 +90,20 @@ describe.each(['gaudi', 'gaudi2'] as const)('the attributes of %s', (asic) => {
     expect(read('status')).toBe('Operational');
   });
 });
+
+describe('the device type', () => {
+  it.each([
+    ['gaudi', undefined, 'GAUDI'],
+    ['gaudi2', undefined, 'GAUDI2'],
+    ['gaudi3', undefined, 'GAUDI3'],
+    ['gaudi3', 0x1063, 'GAUDI3 HL-338'],
+  ] as const)('of %s with PCI device id %s is %s', (asic, pciDeviceId, name) => {
+    const emulated = new EmulatedCard({ asic });
+    const card = emulated.node.card(0);
+    const { profile } = card;
+    const changed = { ...profile, pciDeviceId: pciDeviceId ?? profile.pciDeviceId };
+    Object.defineProperty(card, 'profile', { value: changed });
+    expect(readCardAttribute(card, 'device_type')).toBe(name);
+    emulated.close();
+  });
+});

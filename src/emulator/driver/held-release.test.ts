@@ -121,6 +121,7 @@ describe.each(HOLDS)('a context held by %s', (_what, hold) => {
     const release = hold(client, client.file);
     client.file.close();
     card.node.close();
+    expect(card.node.card(0).context).toBeUndefined();
     release();
   });
 
@@ -163,6 +164,7 @@ describe('a held context', () => {
     const mapping = client.file.mmap(size, handle);
     client.file.close();
     card.node.inject(0, { kind: 'unplug' });
+    expect(card.node.card(0).context).not.toBeUndefined();
     card.node.close();
     mapping.close();
   });
