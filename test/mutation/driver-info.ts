@@ -158,9 +158,9 @@ export const DRIVER_INFO: Area = {
       breaks: 'events since the last reset are told from all',
     },
     {
-      file: 'src/emulator/driver/ioctl/info-state.ts',
-      before: 'if (stream.idle) continue;',
-      after: '',
+      file: 'src/emulator/device/gaudi-device.ts',
+      before: 'if (!stream.idle) yield stream.engineId;',
+      after: 'yield stream.engineId;',
       breaks: 'an idle engine is not busy',
     },
     {
