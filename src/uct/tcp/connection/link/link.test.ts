@@ -1,6 +1,6 @@
 /** What a connection owes its peer and its endpoints: acknowledgements, flushes, the reason of its end, each once and in the call that is named. */
 
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../../../test/fixtures/leak-check.ts';
 import {
   amFrame,
@@ -410,6 +410,15 @@ describe('a heartbeat', () => {
     const { length } = blocked.link.transmitter;
     blocked.link.heartbeat(1234);
     expect(blocked.link.transmitter.length).toBe(length);
+  });
+
+  it('notes since when the host of the peer has to acknowledge it', () => {
+    const line = lines.up();
+    line.clock.advance(7e6);
+    const ask = vi.spyOn(line.link.inbound.liveness, 'ask');
+    line.link.heartbeat(9);
+    expect(ask.mock.calls).toEqual([[line.fd, 5007]]);
+    ask.mockRestore();
   });
 
   it('sends the batch first', () => {
