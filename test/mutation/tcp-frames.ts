@@ -361,6 +361,7 @@ export const TCP_FRAMES: Area = {
       'if (this.#isStalled && !this.#resume()) return 0;',
       'if (this.#isStalled) this.#resume();',
       'nothing is received while a message waits for a handler',
+      'the loop of reads does not begin while a message waits',
     ),
     inParser(
       'this.#sink.isUp && !this.#isStalled; poll++',
@@ -386,8 +387,14 @@ export const TCP_FRAMES: Area = {
       'if (behind > 0 && this.#sink.isUp) this.#consume',
       'if (behind > 0) this.#consume',
       'nothing behind a body is delivered after the end',
+      'parsing ends at once when the connection has ended',
     ),
-    inParser('count < run.left && free >= 2', 'count < run.left && free >= 0', 'a list of pieces has an end'),
+    inParser(
+      'count < run.left && free >= 2',
+      'count < run.left && free >= 0',
+      'a list of pieces has an end',
+      'a run of 30 puts has fewer ranges than a list',
+    ),
     inParser(
       'byteLength === 0 ? 0 : this.#sink.placeOfPut',
       'byteLength < 0 ? 0 : this.#sink.placeOfPut',
@@ -397,6 +404,7 @@ export const TCP_FRAMES: Area = {
       'if (!this.#sink.hasHandler || !this.#hasPartial) return false;',
       'if (!this.#hasPartial) return false;',
       'a stalled message waits for a handler',
+      'parsing finds again that there is none, and the message still waits',
     ),
     inParser(
       'transmitter.isCorked = isCorked;',
@@ -436,6 +444,7 @@ export const TCP_FRAMES: Area = {
       'this.#expectsEnd = false;\n    this.#beginNextOfRun();',
       'this.#beginNextOfRun();',
       'the puts of a run have no end',
+      'a run begins behind the end of an earlier body, which clears it',
     ),
     inParser('if (this.#padding > 0 || run.left', 'if (run.left', 'the next body of a run begins behind the padding'),
     inParser(

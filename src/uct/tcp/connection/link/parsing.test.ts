@@ -15,6 +15,7 @@ import { Errno, tcpUnreadBytes } from '../../../../sys/index.ts';
 import { Status } from '../../../../ucs/type/status.ts';
 import { TcpKey } from '../../key.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX, HEADER_BYTES, PUT_HEADER_BYTES, PUTS_MAX } from '../../layout.ts';
+import type { RecordStream } from '../../secure/session.ts';
 import { FrameParser } from '../parser.ts';
 
 expectNoLeaks();
@@ -84,9 +85,9 @@ describe('a violation', () => {
     progress(line, 1);
     expect(line.link.state).toBe('up');
     transmitter.length = PUTS_MAX + 1025;
-    line.write(put);
+    line.write(put, amFrame(3, EIGHT));
     progress(line, 1);
-    expect(line.link.state).toBe('down');
+    expect([line.link.state, line.messages]).toEqual(['down', []]);
     transmitter.length = 0;
   });
 
@@ -308,6 +309,29 @@ describe('a parser', () => {
     line.write(put.subarray(0, 16));
     while (parser.receive(1) > 0);
     expect(parser.signsOfLife).toBe(whole);
+  });
+
+  it('of an encrypted connection receives record after record, until a message waits for a handler', () => {
+    open();
+    const records = [1, 2, 3, 4].map((id) => amFrame(id, EIGHT));
+    const stream = {
+      receive(target: Uint8Array, at: number): number {
+        const record = records.shift();
+        if (record === undefined) return -Errno.EAGAIN;
+        target.set(record, at);
+        return record.byteLength;
+      },
+    };
+    const encrypted = new FrameParser(line.fd, line.shared.buffers, line.link.inbound, stream as RecordStream);
+    const recordBytes = records[0]!.byteLength;
+    expect(encrypted.receive(2)).toBe(2 * recordBytes);
+    expect(line.messages.map(([id]) => id)).toEqual([1, 2]);
+    const { handler } = line.shared;
+    line.shared.handler = undefined;
+    expect([encrypted.receive(16), records.length]).toEqual([recordBytes, 1]);
+    line.shared.handler = handler;
+    expect([encrypted.receive(16), encrypted.end]).toEqual([recordBytes, undefined]);
+    expect(line.messages.map(([id]) => id)).toEqual([1, 2, 3, 4]);
   });
 
   it('names how receiving has ended', () => {
