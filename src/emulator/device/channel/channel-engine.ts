@@ -213,8 +213,11 @@ export class ChannelEngine {
       if (this.#advance(channel)) this.#waiting.add(channel);
     }
     this.#running = false;
-    if (this.#budget.exhausted) this.#options.onWorkLeft();
-    else if (this.#waiting.size > 0) this.#options.engines.requestProgressEvent();
+    const { engines, onWorkLeft } = this.#options;
+    // Stores to registers are not ioctls: without engine threads, nothing else moves the data of a program that sleeps until its interrupt.
+    const needsPass = !engines.hasThreads && this.#waiting.size > 0 && !this.drained;
+    if (this.#budget.exhausted || needsPass) onWorkLeft();
+    else if (this.#waiting.size > 0) engines.requestProgressEvent();
   }
 
   /** Executes packets of a channel until it has none, or waits; returns whether it waits. */

@@ -284,6 +284,11 @@ export class DmaEngines {
     await Promise.all(this.#engines.map((engine) => engine.loaded));
   }
 
+  /** Whether threads execute the descriptors; otherwise {@link pump} does. */
+  get hasThreads(): boolean {
+    return this.#options.threads > 0;
+  }
+
   /** True if no descriptor waits or runs. */
   get idle(): boolean {
     return this.#engines.every((engine) => engine.idle);
