@@ -29,7 +29,7 @@ export class EmulatedCard {
 
   /** @param hostBytes bytes of host memory */
   constructor(options: EmulatedNodeOptions = {}, hostBytes: number = 4 * MIB) {
-    this.node = createEmulatedNode({ cards: 1, dmaThreads: 0, clock: this.clock, ...options });
+    this.node = createEmulatedNode({ cards: 1, dmaThreads: 0, strict: true, clock: this.clock, ...options });
     this.client = new DriverClient(this.node.open(0));
     this.host = mapAnonymous(hostBytes);
     this.hostVa = this.client.mapHost(this.host.address, hostBytes).out;

@@ -2,6 +2,7 @@
 
 import { expect } from 'vitest';
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../../src/emulator/index.ts';
+import type { AsicName } from '../../../src/uapi/index.ts';
 import { loadConfig } from '../../../src/ucs/config/config.ts';
 import { MemoryType } from '../../../src/ucs/memory/memory-type.ts';
 import { systemClock } from '../../../src/ucs/sys/clock.ts';
@@ -57,7 +58,7 @@ export function openGaudiCopy(
   node: EmulatedNodeOptions = {},
   config: Readonly<Record<string, string>> = {},
 ): MdUnderTest {
-  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
+  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, strict: true, log: log.log, ...node });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
   const loaded = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: config });
   const md = new CopyMd(shared, { log: log.log, clock: systemClock, config: loaded });
@@ -78,7 +79,7 @@ function dmabufOf(md: CopyMd, byteLength: number): DmabufExport {
 
 /** Opens gaudi_ipc with gaudi_copy, which allocates for it, on its own emulated node. */
 export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUnderTest {
-  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
+  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, strict: true, log: log.log, ...node });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
   const config = loadConfig([GAUDI_COPY_CONFIG_TABLE, GAUDI_IPC_CONFIG_TABLE]);
   const services = { log: log.log, clock: systemClock, config };
@@ -94,10 +95,12 @@ export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUn
   };
 }
 
-/** Generations and numbers of engine threads; the gate runs the older generation without threads only. */
-export const ENGINE_THREADS: readonly (readonly ['gaudi' | 'gaudi2', number])[] = [
+/** Generations and numbers of engine threads; the gate runs the oldest generation without threads only. */
+export const ENGINE_THREADS: readonly (readonly [AsicName, number])[] = [
   ['gaudi2', 0],
   ['gaudi2', 1],
+  ['gaudi3', 0],
+  ['gaudi3', 1],
   ['gaudi', 0],
   ...(IS_FULL ? ([['gaudi', 1]] as const) : []),
 ];
@@ -143,8 +146,8 @@ export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
     `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
     (log) => openGaudiCopy(log, { asic, dmaThreads }),
   ]),
-  ...(['gaudi2', 'gaudi'] as const).map((asic): readonly [string, MdSetup] => [
+  ...(['gaudi2', 'gaudi3', 'gaudi'] as const).map((asic): readonly [string, MdSetup] => [
     `gaudi_ipc on emulated ${asic}`,
-    (log) => openGaudiIpc(log, { asic, dmaThreads: asic === 'gaudi2' ? 1 : 0 }),
+    (log) => openGaudiIpc(log, { asic, dmaThreads: asic === 'gaudi' ? 0 : 1 }),
   ]),
 ];
