@@ -11,8 +11,12 @@ import { connectionKind } from '../fixtures/pair.ts';
 import { ucpContracts } from './ucp-contracts.ts';
 
 driverFileContract('emulated gaudi2', 'gaudi2', () => createEmulatedNode({ cards: 1, dmaThreads: 0 }));
+driverFileContract('emulated gaudi3', 'gaudi3', () =>
+  createEmulatedNode({ asic: 'gaudi3', cards: 1, dmaThreads: 0, strict: true }),
+);
 memoryDomainContract('gaudi_copy', (log) => openGaudiCopy(log));
 endpointRmaContract('gaudi_copy', (log) => openGaudiCopy(log));
+endpointRmaContract('gaudi_copy on gaudi3', (log) => openGaudiCopy(log, { asic: 'gaudi3' }));
 ownMemoryContract('native');
 pipelineContract('staging, posix');
 ucpContracts(connectionKind('all transports'));

@@ -1,6 +1,6 @@
 /**
- * One PDMA channel of a card (gaudi3) at the ioctl boundary: its block, mapped by MAP_BLOCK, a ring in host memory, and a completion counter. For tests of the
- * driver boundary only.
+ * Copies of a card without queues of users (gaudi3), by one PDMA channel at the ioctl boundary: for cases of the driver contract that move data, beside those
+ * of the channels themselves.
  */
 
 import { expect } from 'vitest';
@@ -39,7 +39,7 @@ export interface ChannelMemory {
 }
 
 export class ChannelClient {
-  readonly registers: RegisterMapping;
+  readonly #registers: RegisterMapping;
   readonly #client: DriverClient;
   readonly #profile: AsicProfile;
   readonly #memory: ChannelMemory;
@@ -53,36 +53,24 @@ export class ChannelClient {
     const address = profile.cfg.start + BigInt(channelBlockA(profile.channels!, channel));
     const { result, out } = client.memory({ op: HL_MEM_OP.MAP_BLOCK, map_block_block_addr: address });
     expect(result).toBe(0);
-    this.registers = client.file.mapRegisters(out.block_size, out.block_handle);
+    this.#registers = client.file.mapRegisters(out.block_size, out.block_handle);
     memory.counter.fill(0);
     this.count(memory.counterVa, this.#interrupt);
-    this.start();
+    this.#start();
   }
 
-  /** Number of completions that the channel has counted. */
-  get completed(): number {
-    return Atomics.load(this.#memory.counter, 0);
-  }
-
-  /** Bytes of the ring that the channel has consumed. */
-  get consumed(): number {
-    return this.registers.read(PdmaChannelA.MSQ_CI);
-  }
-
-  /** Starts the empty ring at its first byte. */
-  start(): void {
-    const { registers } = this;
+  #start(): void {
+    const registers = this.#registers;
     const { ringVa } = this.#memory;
     registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, RING_IN_MEMORY);
     registers.write(PdmaChannelA.MSQ_BASE_H, Number(ringVa >> 32n));
     registers.write(PdmaChannelA.MSQ_BASE_L, Number(ringVa & 0xffff_ffffn));
     registers.write(PdmaChannelA.MSQ_SIZE, RING_BYTES - 1);
-    this.#submitted = 0;
   }
 
   /** Counts the completions at a device address from now on, each with an interrupt. */
   count(counterVa: bigint, interrupt: number): void {
-    const { registers } = this;
+    const registers = this.#registers;
     const doorbell = this.#profile.interrupts.msixDoorbell!;
     registers.write(PdmaChannelA.ECMPLTN_Q_CH_CFG, 0);
     registers.write(PdmaChannelA.ECMPLTN_Q_BASE_LO, Number(counterVa & 0xffff_ffffn));
@@ -107,49 +95,34 @@ export class ChannelClient {
     ]);
   }
 
-  /** Writes a message of 32 bits to a register. */
-  message(address: bigint, value: number): void {
-    const control = PqmOpcode.MSG_LONG << OPCODE_SHIFT;
-    this.#put([value, control, Number(address & 0xffff_ffffn), Number(address >> 32n)]);
-  }
-
-  /** Raises an interrupt behind the earlier packets. */
+  /** Writes a message that raises an interrupt; it may overtake data. */
   raise(interrupt: number): void {
-    this.message(this.#profile.interrupts.msixDoorbell!, interrupt);
-  }
-
-  /** Writes packets by their words. */
-  words(words: readonly number[]): void {
-    this.#put(words);
+    const doorbell = this.#profile.interrupts.msixDoorbell!;
+    const control = PqmOpcode.MSG_LONG << OPCODE_SHIFT;
+    this.#put([interrupt, control, Number(doorbell & 0xffff_ffffn), Number(doorbell >> 32n)]);
   }
 
   /** Starts the packets that were written. */
   submit(): void {
-    this.registers.write(PdmaChannelA.MSQ_PI, this.#submitted);
+    this.#registers.write(PdmaChannelA.MSQ_PI, this.#submitted);
   }
 
   /** Copies and waits for it. */
   copy(source: bigint, destination: bigint, byteLength: number, bits = 0): void {
-    const target = this.completed + 1;
+    const target = Atomics.load(this.#memory.counter, 0) + 1;
     this.transfer(source, destination, byteLength, bits);
     this.submit();
-    expect(this.wait(target)).toEqual([0, HL_WAIT_CS_STATUS.COMPLETED]);
-  }
-
-  /** Waits until the channel has counted `target` completions; the result and the status. */
-  wait(target: number, timeoutUs: bigint = WAIT_US): [number, number] {
     const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (this.#interrupt << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
     const addr = BigInt(this.#memory.counterAddress);
-    const values = { flags, addr, target: BigInt(target), interrupt_timeout_us: timeoutUs };
-    const { result, out } = this.#client.waitCs(values);
-    return [result, out.status];
+    const { result, out } = this.#client.waitCs({ flags, addr, target: BigInt(target), interrupt_timeout_us: WAIT_US });
+    expect([result, out.status]).toEqual([0, HL_WAIT_CS_STATUS.COMPLETED]);
   }
 
   /** Stops the channel and removes the mapping of its block. */
   close(): void {
-    this.registers.write(PdmaChannelA.ECMPLTN_Q_CH_CFG, 0);
-    this.registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, 0);
-    this.registers.close();
+    this.#registers.write(PdmaChannelA.ECMPLTN_Q_CH_CFG, 0);
+    this.#registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, 0);
+    this.#registers.close();
   }
 
   get #interrupt(): number {

@@ -4,28 +4,27 @@ import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../../src/driver/port.ts';
 import { Errno, openFileDescriptors } from '../../../src/sys/index.ts';
 import {
+  type AsicName,
   HandleType,
   HL_CB_FLAGS,
   HL_CB_OP,
   HL_MAX_CB_SIZE,
   HL_MEM_OP,
-  msgLongCtl,
-  type PacketAsic,
   packHandle,
   TS_MAX_ELEMENTS_NUM,
   unpackHandle,
-  writeMsgLong,
 } from '../../../src/uapi/index.ts';
+import { timeLimit } from '../../fixtures/extent.ts';
 import { requires } from '../../fixtures/requires.ts';
 import { errnoOf } from './driver-file-open.ts';
-import { DriverFixture, halves } from './driver-fixture.ts';
+import { DriverFixture } from './driver-fixture.ts';
 
 const PAGE = 4096;
 /** Buffers of a program that submits from many queues: more than a server may have descriptors. Device nodes, where a call takes longer, give fewer. */
 const BUFFERS = 32_768;
 const BUFFERS_OF_NODE = 4096;
 
-export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+export function bufferCases(asic: AsicName, makeNode: () => DriverNode): void {
   describe('CB', () => {
     const fixture = new DriverFixture(asic, makeNode);
 
@@ -38,7 +37,9 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.createCommandBuffer(PAGE).out).toBe(one);
     });
 
-    it('gives thousands at the same time, for no descriptors, and takes them back in any order', () => {
+    it('gives thousands at the same time, for no descriptors, and takes them back in any order', {
+      timeout: timeLimit(BUFFERS / 10),
+    }, () => {
       const { client } = fixture;
       const count = fixture.isDeviceNode ? BUFFERS_OF_NODE : BUFFERS;
       // The context has one descriptor for all of its buffers.
@@ -118,7 +119,10 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.destroyCommandBuffer(out)).toBe(0);
       const query = { op: HL_CB_OP.INFO, cb_handle: out, flags: HL_CB_FLAGS.GET_DEVICE_VA };
       const { device_va } = client.commandBuffer(query).out;
-      fixture.run(0, (words) => writeMsgLong(words, 0, msgLongCtl(), 42, ...halves(device_va)));
+      fixture.host.words[0] = 42;
+      const device = fixture.deviceMemory();
+      fixture.copy(fixture.hostVa, device, 4);
+      fixture.copy(device, device_va, 4);
       expect(new Uint32Array(mapping.buffer)[0]).toBe(42);
       mapping.close();
       const next = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP).out;

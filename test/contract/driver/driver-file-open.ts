@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../../src/driver/port.ts';
 import { Errno, isSyscallError } from '../../../src/sys/index.ts';
 import {
+  type AsicName,
   DRM_IOCTLS,
   HABANALABS_IOCTLS,
   HL_CB_OP,
@@ -16,7 +17,6 @@ import {
   HL_OPEN_STATS_INFO,
   ioctlType,
   iowr,
-  type PacketAsic,
   PacketOpcode,
   packetCtl,
   writeNop,
@@ -35,7 +35,7 @@ export function errnoOf(call: () => unknown): number {
   return 0;
 }
 
-export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+export function openCases(asic: AsicName, makeNode: () => DriverNode): void {
   describe('open', () => {
     const fixture = new DriverFixture(asic, makeNode);
 
@@ -167,7 +167,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(-Errno.EFAULT);
       expect(client.debug({ op: HL_DEBUG_OP.TIMESTAMP })).toBe(0);
       expect(client.debug({ op: HL_DEBUG_OP.BMON, input_ptr: 16n, input_size: 80 })).toBe(-Errno.EFAULT);
-      expect(client.debug({ op: 8 })).toBe(-Errno.EINVAL);
+      expect(client.debug({ op: 9 })).toBe(-Errno.EINVAL);
       fixture.client.close();
       fixture.open();
       expect(fixture.client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);

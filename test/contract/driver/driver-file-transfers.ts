@@ -61,7 +61,7 @@ export function transferCases(asic: PacketAsic, makeNode: () => DriverNode): voi
   describe('transfers', () => {
     const fixture = new DriverFixture(asic, makeNode);
     if (asic === 'gaudi2') swapCases(fixture);
-    coreCases(fixture);
+    coreCases(asic, fixture);
   });
 }
 
@@ -130,8 +130,7 @@ function swapCases(fixture: DriverFixture): void {
   });
 }
 
-function coreCases(fixture: DriverFixture): void {
-  const { asic } = fixture;
+function coreCases(asic: PacketAsic, fixture: DriverFixture): void {
   const CORE = CORES[asic];
   /** Packets that write registers of the DMA core of their queue. */
   const writes = (words: Uint32Array, registers: readonly (readonly [number, number])[]): number => {

@@ -4,6 +4,8 @@ import { describe, expect, it, vi } from 'vitest';
 import type { DriverNode } from '../../../src/driver/port.ts';
 import { allocateScratch, Errno } from '../../../src/sys/index.ts';
 import {
+  ASIC_PROFILES,
+  type AsicName,
   fenceCfg,
   HL_CB_FLAGS,
   HL_CB_OP,
@@ -16,7 +18,6 @@ import {
   HL_WAIT_CS_STATUS,
   HL_WAIT_CS_STATUS_FLAG,
   msgLongCtl,
-  type PacketAsic,
   PacketOpcode,
   packetCtl,
   WAIT_CS_INTERRUPT_SHIFT,
@@ -27,10 +28,21 @@ import {
 import { requires } from '../../fixtures/requires.ts';
 import { DriverFixture, halves } from './driver-fixture.ts';
 
+/** Interrupts that users can wait for, and others, by generation. */
+const WAITABLE = {
+  gaudi: [],
+  gaudi2: [0, 9, 48, 111, 0xfff, 0xffe],
+  gaudi3: [0, 6, 8, 14, 71, 326, 0xfff, 0xffe],
+} as const satisfies Readonly<Record<AsicName, readonly number[]>>;
+const UNKNOWN = {
+  gaudi: [],
+  gaudi2: [10, 47, 112],
+  gaudi3: [70, 327],
+} as const satisfies Readonly<Record<AsicName, readonly number[]>>;
 const WAITS = 3000;
 const WAIT_BYTES = 128;
 
-export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+export function waitCases(asic: AsicName, makeNode: () => DriverNode): void {
   describe('WAIT_CS', () => {
     const fixture = new DriverFixture(asic, makeNode);
     const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
@@ -132,10 +144,6 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
 
     it('waits for the first of several on gaudi', () => {
       const { client } = fixture;
-      fixture.mapAll();
-      nop();
-      const { out } = fixture.submitCommands(8);
-      client.data.setBigUint64(512, out.seq, true);
       const multi = (seq_arr_len: number, timeout_us = 0n) => {
         const seq = BigInt(client.dataAddress + 512);
         return client.waitCs({ seq, seq_arr_len, timeout_us, flags: HL_WAIT_CS_FLAGS.MULTI_CS });
@@ -144,6 +152,10 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
         expect(multi(1).result).toBe(-Errno.EPERM);
         return;
       }
+      fixture.mapAll();
+      nop();
+      const { out } = fixture.submitCommands(8);
+      client.data.setBigUint64(512, out.seq, true);
       expect(multi(33).result).toBe(-Errno.EINVAL);
       const bad = { seq: 64n, seq_arr_len: 1, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
       expect(client.waitCs(bad).result).toBe(-Errno.EFAULT);
@@ -164,14 +176,17 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       }
     });
 
-    if (asic === 'gaudi') {
+    const { userInterrupts, staged } = ASIC_PROFILES[asic].capabilities;
+    if (userInterrupts) {
+      interruptCases(fixture);
+    } else {
       it('has no user interrupts', () => {
         expect(fixture.client.waitCs({ flags: HL_WAIT_CS_FLAGS.INTERRUPT }).result).toBe(-Errno.EPERM);
       });
+    }
+    if (staged) {
       stagedCases(fixture);
       internalStagedCases(fixture);
-    } else {
-      interruptCases(fixture);
     }
   });
 }
@@ -245,24 +260,30 @@ function internalStagedCases(fixture: DriverFixture): void {
   });
 }
 
+/** The first interrupt of users. */
+function firstOf({ profile }: DriverFixture): number {
+  return profile.interrupts.firstUserInterrupt;
+}
+
 function interruptCases(fixture: DriverFixture): void {
   const flagsOf = (id: number, more = 0): number =>
     (HL_WAIT_CS_FLAGS.INTERRUPT | more | (id << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
   const KERNEL_CQ = HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ;
 
   it('checks interrupt ids and counters', () => {
-    const { client, host } = fixture;
+    const { client, host, asic } = fixture;
     const addr = BigInt(host.address);
-    for (const id of [0, 9, 48, 111, 0xfff, 0xffe]) {
+    const first = firstOf(fixture);
+    for (const id of WAITABLE[asic]) {
       expect([id, client.waitCs({ flags: flagsOf(id), addr, target: 0n }).result]).toEqual([id, 0]);
     }
-    for (const id of [10, 47, 112]) {
+    for (const id of UNKNOWN[asic]) {
       expect([id, client.waitCs({ flags: flagsOf(id), addr, target: 0n }).result]).toEqual([id, -Errno.EINVAL]);
     }
-    expect(client.waitCs({ flags: flagsOf(48), addr: 64n, target: 0n }).result).toBe(-Errno.EFAULT);
-    expect(client.waitCs({ flags: flagsOf(48, KERNEL_CQ), cq_counters_handle: 5n }).result).toBe(-Errno.EINVAL);
+    expect(client.waitCs({ flags: flagsOf(first), addr: 64n, target: 0n }).result).toBe(-Errno.EFAULT);
+    expect(client.waitCs({ flags: flagsOf(first, KERNEL_CQ), cq_counters_handle: 5n }).result).toBe(-Errno.EINVAL);
     const { out } = client.createCommandBuffer(4096);
-    const outside = { flags: flagsOf(48, KERNEL_CQ), cq_counters_handle: out, cq_counters_offset: 512n };
+    const outside = { flags: flagsOf(first, KERNEL_CQ), cq_counters_handle: out, cq_counters_offset: 512n };
     expect(client.waitCs(outside).result).toBe(-Errno.EINVAL);
     expect(client.waitCs({ ...outside, cq_counters_offset: 511n })).toMatchObject({ result: 0, out: { status: 0 } });
     // The size that was requested counts, not that in pages.
@@ -272,24 +293,24 @@ function interruptCases(fixture: DriverFixture): void {
   });
 
   it('completes when the card raises a counter in memory of the user', async () => {
-    const { client, host, profile } = fixture;
+    const { client, host } = fixture;
     const hostVa = fixture.mapAll();
-    const wait = { flags: flagsOf(50), addr: BigInt(host.address + 8), target: 2n, interrupt_timeout_us: 60_000_000n };
+    const id = firstOf(fixture) + 2;
+    const wait = { flags: flagsOf(id), addr: BigInt(host.address + 8), target: 2n, interrupt_timeout_us: 60_000_000n };
     expect(client.waitCs({ ...wait, interrupt_timeout_us: 0n }).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
     const block = allocateScratch(HL_WAIT_CS_ARGS.size);
     HL_WAIT_CS_ARGS.in.encode(wait, block.view);
     const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, block);
-    let at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 2, ...halves(hostVa + 8n));
-    at = writeMsgLong(fixture.commands, at, msgLongCtl(), 50, ...halves(profile.va.reservedHost[0]!.start));
-    expect(fixture.submitCommands(at * 4).result).toBe(0);
+    fixture.raiseCounter(hostVa + 8n, 0, 2, id);
     expect(await waiting).toBe(0);
     expect(HL_WAIT_CS_ARGS.out.decode(block.view).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
     block.free();
   });
 
   it('wakes the waiters of the raised interrupt, and those of any', async () => {
-    const { client, host, profile } = fixture;
+    const { client, host } = fixture;
     const hostVa = fixture.mapAll();
+    const id = firstOf(fixture) + 2;
     const start = (id: number, target: bigint) => {
       const block = allocateScratch(HL_WAIT_CS_ARGS.size);
       const addr = BigInt(host.address + 8);
@@ -300,43 +321,38 @@ function interruptCases(fixture: DriverFixture): void {
         return [result, status];
       });
     };
-    const raise = (id: number, value: number) => {
-      fixture.run(0, (words) => {
-        const at = writeMsgLong(words, 0, msgLongCtl(), value, ...halves(hostVa + 8n));
-        return writeMsgLong(words, at, msgLongCtl(), id, ...halves(profile.va.reservedHost[0]!.start));
-      });
+    const raise = (interrupt: number, from: number, to: number) => {
+      fixture.raiseCounter(hostVa + 8n, from, to, interrupt);
     };
     const completed = [0, HL_WAIT_CS_STATUS.COMPLETED];
-    const [one, any, later, other] = [start(50, 1n), start(0xfff, 1n), start(50, 2n), start(51, 1n)];
-    raise(50, 1);
+    const [one, any, later, other] = [start(id, 1n), start(0xfff, 1n), start(id, 2n), start(id + 1, 1n)];
+    raise(id, 0, 1);
     expect(await Promise.all([one, any])).toEqual([completed, completed]);
-    raise(51, 1);
+    raise(id + 1, 1, 1);
     expect(await other).toEqual(completed);
-    raise(50, 2);
+    raise(id, 1, 2);
     expect(await later).toEqual(completed);
   });
 
   it('completes when the card raises the counter and the interrupt', () => {
-    const { client, profile } = fixture;
+    const { client } = fixture;
     fixture.mapAll();
+    const id = firstOf(fixture) + 2;
     const handle = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP).out;
     const info = { op: HL_CB_OP.INFO, cb_handle: handle, flags: HL_CB_FLAGS.GET_DEVICE_VA };
     const counter = client.commandBuffer(info).out.device_va;
     const stamps = client.memory({ op: HL_MEM_OP.TS_ALLOC, num_of_elements: 8 }).out.handle;
-    const wait = { flags: flagsOf(50, KERNEL_CQ), cq_counters_handle: handle, target: 3n };
+    const wait = { flags: flagsOf(id, KERNEL_CQ), cq_counters_handle: handle, target: 3n };
     const busy = { status: HL_WAIT_CS_STATUS.BUSY, flags: HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD };
     expect(client.waitCs(wait)).toMatchObject({ result: 0, out: busy });
     expect(client.waitCs({ ...wait, interrupt_timeout_us: 1000n }).out).toMatchObject({ ...busy, flags: 0 });
-    const register = { flags: flagsOf(50, KERNEL_CQ | HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT), timestamp_handle: stamps };
+    const register = { flags: flagsOf(id, KERNEL_CQ | HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT), timestamp_handle: stamps };
     const values = { ...wait, ...register, timestamp_offset: 2n };
     expect(client.waitCs({ ...values, timestamp_offset: 8n }).result).toBe(-Errno.EINVAL);
     expect(client.waitCs({ ...values, timestamp_handle: 1n }).result).toBe(-Errno.EINVAL);
     expect(client.waitCs(values).result).toBe(0);
-    let at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 3, ...halves(counter));
-    at = writeMsgLong(fixture.commands, at, msgLongCtl(), 50, ...halves(profile.va.reservedHost[0]!.start));
-    const { out } = fixture.submitCommands(at * 4);
-    expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
-    const done = client.waitCs({ ...wait, interrupt_timeout_us: 1_000_000n });
+    fixture.raiseCounter(counter, 0, 3, id);
+    const done = client.waitCs({ ...wait, interrupt_timeout_us: 10_000_000n });
     expect(done).toMatchObject({ result: 0, out: { status: 0, flags: HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD } });
     const mapping = client.file.mmap(4096, stamps);
     expect(new DataView(mapping.buffer).getBigUint64(16, true)).toBeGreaterThan(0n);

@@ -1,6 +1,6 @@
 /** Runs the contract of driver files on the emulated node, in process and in a node server, and on the cards of this machine if it has any. */
 
-import { afterAll, describe } from 'vitest';
+import { afterAll } from 'vitest';
 import { KernelNode } from '../../../src/driver/kernel/kernel-node.ts';
 import { connectEmulatedNode, createEmulatedNode } from '../../../src/emulator/index.ts';
 import { getDeviceName, openControl } from '../../../src/hlthunk/index.ts';
@@ -8,16 +8,15 @@ import { useErrnoRecord } from '../../fixtures/driver/errno-record.ts';
 import { TestNodeServer } from '../../fixtures/processes/node-server.ts';
 import { ENGINE_THREADS } from '../uct/uct-implementations.ts';
 import { driverFileContract } from './driver-file.ts';
-import { channelCases } from './driver-file-channels.ts';
 
 useErrnoRecord();
 
 /** With real cards, or device nodes of emulated ones, only those are asked for. */
-const EMULATED = process.env['UCX_GAUDI_DRIVER'] === 'kernel' ? [] : (['gaudi', 'gaudi2'] as const);
+const EMULATED = process.env['UCX_GAUDI_DRIVER'] === 'kernel' ? [] : (['gaudi', 'gaudi2', 'gaudi3'] as const);
 
 for (const [asic, dmaThreads] of EMULATED.length === 0 ? [] : ENGINE_THREADS) {
   driverFileContract(`emulated ${asic}, ${dmaThreads} engine threads`, asic, () => {
-    return createEmulatedNode({ asic, cards: 1, dmaThreads });
+    return createEmulatedNode({ asic, cards: 1, dmaThreads, strict: true });
   });
 }
 
@@ -29,22 +28,6 @@ for (const asic of EMULATED) {
   driverFileContract(`${asic} of a node server`, asic, () => connectEmulatedNode(server.socketPath));
 }
 
-const CHANNEL_NODE = { asic: 'gaudi3', cards: 1, strict: true } as const;
-for (const dmaThreads of EMULATED.length === 0 ? [] : [0, 1]) {
-  describe(`driver file: emulated gaudi3, ${dmaThreads} engine threads`, () => {
-    channelCases(() => createEmulatedNode({ ...CHANNEL_NODE, dmaThreads }));
-  });
-}
-
-if (EMULATED.length > 0) {
-  const server = await TestNodeServer.start(CHANNEL_NODE);
-  afterAll(() => server.stop());
-  connectEmulatedNode(server.socketPath).close();
-  describe('driver file: gaudi3 of a node server', () => {
-    channelCases(() => connectEmulatedNode(server.socketPath));
-  });
-}
-
 const node = new KernelNode();
 const card = node.cards()[0];
 if (card === undefined) {
@@ -53,7 +36,6 @@ if (card === undefined) {
   const control = openControl(node, card.minor);
   const asic = getDeviceName(control);
   control.close();
-  if (asic === 'gaudi3') console.log('contract of driver files on a real card skipped: gaudi3 takes no submissions');
-  else driverFileContract(`${asic} at ${card.busId}`, asic, () => new KernelNode());
+  driverFileContract(`${asic} at ${card.busId}`, asic, () => new KernelNode());
 }
 node.close();

@@ -13,11 +13,12 @@ import {
   scratchStatistics,
 } from '../../../src/sys/index.ts';
 import {
+  ASIC_PROFILES,
+  type AsicName,
   type AsicProfile,
-  GAUDI_PROFILE,
-  GAUDI2_PROFILE,
   HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
+  LinPdmaCtl,
   linDmaCtl,
   MSG_LONG_BYTES,
   msgLongCtl,
@@ -26,6 +27,8 @@ import {
   writeLinDma,
   writeMsgLong,
 } from '../../../src/uapi/index.ts';
+import { requires } from '../../fixtures/requires.ts';
+import { ChannelClient } from './channel-client.ts';
 import { type Chunk, DriverClient } from './driver-client.ts';
 
 /** Bytes of host memory of a case: enough for an aligned huge page. */
@@ -35,6 +38,11 @@ const COMMANDS_OFFSET: number = HOST_BYTES - 65536;
 /** Offset of the programs of {@link DriverFixture.chunk}, and bytes of one. */
 const PROGRAMS_OFFSET: number = COMMANDS_OFFSET + 8192;
 const PROGRAM_BYTES = 1024;
+/** Offsets of the counter and the ring of the channel. */
+const COUNTER_OFFSET: number = HOST_BYTES - 8192;
+const RING_OFFSET: number = HOST_BYTES - 4096;
+/** The channel: the last one of the first group, which the vendor's software does not use for copies. */
+const CHANNEL = 5;
 
 /** Bytes of a chunk of scratch memory. */
 const SCRATCH_CHUNK_BYTES = 65536;
@@ -53,7 +61,7 @@ function mappings(): number {
 
 /** One card, opened for every case. */
 export class DriverFixture {
-  readonly asic: PacketAsic;
+  readonly asic: AsicName;
   readonly profile: AsicProfile;
   node!: DriverNode;
   client!: DriverClient;
@@ -64,10 +72,13 @@ export class DriverFixture {
   #handle: bigint | undefined;
   #commandHandle: bigint | undefined;
   #programs = 0;
+  #channel: ChannelClient | undefined;
+  /** Device memory of the transfers of {@link raiseCounter}. */
+  #target: bigint | undefined;
 
-  constructor(asic: PacketAsic, makeNode: () => DriverNode) {
+  constructor(asic: AsicName, makeNode: () => DriverNode) {
     this.asic = asic;
-    this.profile = asic === 'gaudi' ? GAUDI_PROFILE : GAUDI2_PROFILE;
+    this.profile = ASIC_PROFILES[asic];
     let before = { fds: 0, mappings: 0 };
     beforeAll(() => {
       // One for all cases: V8 counts views of mapped memory as external, and collects garbage for every 64 MiB of new ones.
@@ -79,6 +90,8 @@ export class DriverFixture {
       this.open();
     });
     afterEach(async () => {
+      // A card that is closed with a mapped block is reset as a whole.
+      this.#channel?.close();
       this.client.close();
       // The next case finds zeros.
       expect(madvise(this.host.address, HOST_BYTES, MadviseAdvice.DONTNEED)).toBe(0);
@@ -107,6 +120,8 @@ export class DriverFixture {
     this.hw = this.client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out as StructValues<never> & HwIpInfo;
     this.#handle = undefined;
     this.#commandHandle = undefined;
+    this.#channel = undefined;
+    this.#target = undefined;
   }
 
   /** Maps all of the host memory for the card. */
@@ -138,13 +153,32 @@ export class DriverFixture {
     return new Uint32Array(this.host.buffer, COMMANDS_OFFSET, 1024);
   }
 
+  /** The channel of this fixture, on a generation without queues of users; the host memory is mapped. */
+  get channel(): ChannelClient {
+    this.#channel ??= new ChannelClient(this.client, this.profile, CHANNEL, {
+      ring: new Uint32Array(this.host.buffer, RING_OFFSET, 1024),
+      ringVa: this.hostVa + BigInt(RING_OFFSET),
+      counter: new Uint32Array(this.host.buffer, COUNTER_OFFSET, 2),
+      counterAddress: this.host.address + COUNTER_OFFSET,
+      counterVa: this.hostVa + BigInt(COUNTER_OFFSET),
+    });
+    return this.#channel;
+  }
+
+  /** The generation, for packets that users submit. Skips the test on one without queues of users. */
+  get packets(): PacketAsic {
+    const { capabilities, name } = this.profile;
+    requires(capabilities.submits, 'command submissions');
+    return name as PacketAsic;
+  }
+
   /** Submits {@link commands} in the form that the ASIC requires; `queue` accepts kernel buffers on gaudi. */
   submitCommands(
     byteLength: number,
     queue = 0,
     values: Parameters<DriverClient['submit']>[1] = {},
   ): ReturnType<DriverClient['submit']> {
-    if (this.asic === 'gaudi2') {
+    if (this.packets === 'gaudi2') {
       const cb = this.hostVa + BigInt(COMMANDS_OFFSET);
       return this.client.submit([{ queue, cb, byteLength }], values);
     }
@@ -173,6 +207,7 @@ export class DriverFixture {
    * @param write writes the packets and returns the number of words
    */
   chunk(queue: number, write: (words: Uint32Array) => number): Chunk {
+    requires(this.profile.capabilities.submits, 'command submissions');
     const offset = PROGRAMS_OFFSET + (this.#programs++ % 56) * PROGRAM_BYTES;
     const words = new Uint32Array(this.host.buffer, offset, PROGRAM_BYTES / 4);
     const byteLength = write(words) * 4;
@@ -191,11 +226,38 @@ export class DriverFixture {
     expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
   }
 
+  /**
+   * Lets the card raise a counter at a device address, and then an interrupt of the user.
+   * @param from the value of the counter, which the caller knows
+   */
+  raiseCounter(counter: bigint, from: number, to: number, interrupt: number): void {
+    if (this.profile.channels === undefined) {
+      const doorbell = this.profile.interrupts.virtualDoorbell!;
+      const at = writeMsgLong(this.commands, 0, msgLongCtl(), to, ...halves(counter));
+      const { result } = this.submitCommands(
+        4 * writeMsgLong(this.commands, at, msgLongCtl(), interrupt, ...halves(doorbell)),
+      );
+      expect(result).toBe(0);
+      return;
+    }
+    const { channel, hostVa } = this;
+    channel.count(counter, interrupt);
+    // Each transfer adds 1.
+    if (from < to) this.#target ??= this.deviceMemory();
+    for (let value = from; value < to; value++) channel.transfer(hostVa + 16n, this.#target!, 8);
+    if (from === to) channel.raise(interrupt);
+    channel.submit();
+  }
+
   /** Copies `byteLength` bytes between device addresses and waits for it. */
   copy(source: bigint, destination: bigint, byteLength: number, memset = false): void {
+    if (this.profile.channels !== undefined) {
+      this.channel.copy(source, destination, byteLength, memset ? LinPdmaCtl.MEMSET : 0);
+      return;
+    }
     const [sourceLow, sourceHigh] = halves(source);
     const [low, high] = halves(destination);
-    writeLinDma(this.commands, 0, linDmaCtl(this.asic, { memset }), byteLength, sourceLow, sourceHigh, low, high);
+    writeLinDma(this.commands, 0, linDmaCtl(this.packets, { memset }), byteLength, sourceLow, sourceHigh, low, high);
     const { result, out } = this.submitCommands(24);
     expect(result).toBe(0);
     expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
