@@ -177,6 +177,8 @@ export class ChannelFixture {
   /** First user interrupt. */
   interrupt = 0;
   readonly doorbell: bigint = GAUDI3_PROFILE.interrupts.msixDoorbell!;
+  /** Mapped blocks, which the driver counts as use of the card until they are unmapped. */
+  readonly #mapped: RegisterMapping[] = [];
 
   constructor(makeNode: () => DriverNode) {
     beforeEach(() => {
@@ -185,7 +187,7 @@ export class ChannelFixture {
       this.open();
     });
     afterEach(() => {
-      this.client.close();
+      this.#close();
       this.node.close();
       this.host.close();
       this.node = undefined as never;
@@ -209,7 +211,7 @@ export class ChannelFixture {
 
   /** Closes the card and opens it again: the driver resets it in between. */
   async reopen(): Promise<void> {
-    this.client.close();
+    this.#close();
     await vi.waitFor(() => this.open());
   }
 
@@ -219,7 +221,14 @@ export class ChannelFixture {
     expect(result).toBe(0);
     const size = this.profile.userBlocks.find(({ address }) => address === registerAt(offset))!.size;
     expect(out.block_size).toBe(size);
-    return this.client.file.mapRegisters(size, out.block_handle);
+    const mapping = this.client.file.mapRegisters(size, out.block_handle);
+    this.#mapped.push(mapping);
+    return mapping;
+  }
+
+  #close(): void {
+    for (const mapping of this.#mapped.splice(0)) mapping.close();
+    this.client.close();
   }
 
   /** A channel, not configured. */
