@@ -4,6 +4,8 @@ import { createEmulatedNode } from '../../src/emulator/index.ts';
 import { driverFileContract } from '../contract/driver/driver-file.ts';
 import { ownMemoryContract } from '../contract/ucp/ucp-own-memory.ts';
 import { pipelineContract } from '../contract/ucp/ucp-pipeline.ts';
+import { putGetContract } from '../contract/ucp/ucp-put-get.ts';
+import { tagMatchingContract } from '../contract/ucp/ucp-tag.ts';
 import { endpointRmaContract } from '../contract/uct/endpoint-rma.ts';
 import { memoryDomainContract } from '../contract/uct/memory-domain.ts';
 import { openGaudiCopy } from '../contract/uct/uct-implementations.ts';
@@ -20,3 +22,5 @@ endpointRmaContract('gaudi_copy on gaudi3', (log) => openGaudiCopy(log, { asic: 
 ownMemoryContract('native');
 pipelineContract('staging, posix');
 ucpContracts(connectionKind('all transports'));
+putGetContract(connectionKind('gaudi3, all transports'));
+tagMatchingContract(connectionKind('gaudi3, all transports'));

@@ -101,7 +101,7 @@ export function forcedCloseContract(kind: ConnectionKind): void {
     });
 
     // A device keeps its keys for all peers, and the queue pair of the peer until it has read that the endpoint was closed.
-    const revocable = kind.name === 'RDMA' ? [] : MEMORIES.filter((memory) => memory !== 'gaudi' || kind.hasGaudi);
+    const revocable = kind.refusalsEnd === true ? [] : MEMORIES.filter((memory) => memory !== 'gaudi' || kind.hasGaudi);
 
     it.each(revocable)('a message from %s memory that was offered is not read after the close', async (memoryKind) => {
       const pair = await fixture.pair(kind);

@@ -75,10 +75,10 @@ function forged({ engine }: ConnectionKind, packed: Uint8Array): Uint8Array {
 }
 
 /** Whether a forged key is refused by the owner: its device, its frames or its worker. */
-function isGuarded({ name, engine }: ConnectionKind, memory: MappedKind): boolean {
+function isGuarded({ name, engine, tls }: ConnectionKind, memory: MappedKind): boolean {
   if (engine === 'libucx') return memory === 'gaudi' && name === 'libucx, staging';
   if (name === 'posix') return memory === 'registered';
-  return name === 'RDMA' || name.startsWith('tcp') || name === 'staging, tcp';
+  return /^(rc|tcp)\b/.test(tls);
 }
 
 /** Declares the tests of memory protection over a kind of connection. */
