@@ -14,6 +14,7 @@ import { benchDeviceNodes } from './device-nodes.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
 import { benchGarbage, benchGarbageOfTransports } from './garbage.ts';
+import { benchGenerations } from './generations.ts';
 import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchLists } from './lists.ts';
@@ -46,6 +47,7 @@ const ALL: Readonly<Record<string, Bench>> = {
   verbs: benchVerbs,
   scale: benchScale,
   'small-put': benchSmallPut,
+  generations: benchGenerations,
   garbage: benchGarbage,
   'garbage-of-transports': benchGarbageOfTransports,
   instrumentation: benchInstrumentation,

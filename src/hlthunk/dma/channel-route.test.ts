@@ -359,6 +359,8 @@ describe('the end of a batch', () => {
     submit();
     expect(route.poll()).toBe(0);
     complete();
+    // The completion has been seen, and then nothing for a long time.
+    expect(route.poll()).toBe(0);
     clock.advance(1e9);
     submit();
     expect(route.poll()).toBe(0);
