@@ -3,6 +3,7 @@
 import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { type LocalMemory, type MemoryHandle, MemoryType, type RemoteKey } from '../../src/index.ts';
+import type { AsicName } from '../../src/uapi/index.ts';
 import { catches } from '../fixtures/catches.ts';
 import { type ContextFixture, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { fillPattern } from '../fixtures/pattern.ts';
@@ -230,7 +231,7 @@ async function check(stack: Stack, seed?: number): Promise<void> {
   );
 }
 
-async function open(fixture: ContextFixture, asic: 'gaudi' | 'gaudi2', dmaThreads: number): Promise<Stack> {
+async function open(fixture: ContextFixture, asic: AsicName, dmaThreads: number): Promise<Stack> {
   return await fixture.open({ node: { cards: CARDS, asic, dmaThreads } });
 }
 
@@ -240,6 +241,8 @@ describe('memory of a program behaves like a byte array', () => {
   it.each([
     ['gaudi2', 0],
     ['gaudi2', 1],
+    ['gaudi3', 0],
+    ['gaudi3', 1],
     ['gaudi', 0],
     ['gaudi', 1],
   ] as const)('on emulated %s with %s engine threads', async (asic, dmaThreads) => {

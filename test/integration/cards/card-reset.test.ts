@@ -12,6 +12,7 @@ import {
   type RemoteNode,
 } from '../../../src/emulator/index.ts';
 import { Context, type EngineName, MemoryType, Status } from '../../../src/index.ts';
+import type { AsicName } from '../../../src/uapi/index.ts';
 import { device, failureOf, rkeyOf, useContexts } from '../../fixtures/contexts.ts';
 import { expectNoLeaks } from '../../fixtures/leak-check.ts';
 import { installedLibucp } from '../../fixtures/libucp/libucp.ts';
@@ -36,9 +37,9 @@ interface Machine {
   end(): Promise<void>;
 }
 
-async function startMachine(kind: string, asic: 'gaudi' | 'gaudi2'): Promise<Machine> {
+async function startMachine(kind: string, asic: AsicName): Promise<Machine> {
   if (kind === 'in process') {
-    const node = createEmulatedNode({ asic, cards: 2, dmaThreads: 0 });
+    const node = createEmulatedNode({ asic, cards: 2, dmaThreads: 0, strict: true });
     return { node, end: async () => node.close() };
   }
   const server = await TestNodeServer.start({ asic, cards: 2 });
@@ -51,7 +52,7 @@ async function startMachine(kind: string, asic: 'gaudi' | 'gaudi2'): Promise<Mac
 }
 
 describe.each(ENGINES)('engine %s', (engine) => {
-  describe.each(['gaudi', 'gaudi2'] as const)('%s', (asic) => {
+  describe.each(['gaudi', 'gaudi2', 'gaudi3'] as const)('%s', (asic) => {
     describe.each(['in process', 'on a node server'])('%s', { timeout: 30_000 }, (kind) => {
       expectNoLeaks();
       let machine: Machine | undefined;

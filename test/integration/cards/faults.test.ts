@@ -4,11 +4,19 @@ import { describe, expect, it } from 'vitest';
 import type { EmulatedNode } from '../../../src/emulator/index.ts';
 import { isUcxError, MemoryType, type Request, Status } from '../../../src/index.ts';
 import { Errno } from '../../../src/sys/index.ts';
+import { ASIC_PROFILES, type AsicName } from '../../../src/uapi/index.ts';
 import { ManualClock } from '../../../src/ucs/sys/clock.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../../fixtures/contexts.ts';
+import { requires } from '../../fixtures/requires.ts';
 
 const fixture = useContexts();
 const MEBIBYTE = 2 ** 20;
+const CARDS: readonly (readonly [AsicName, number])[] = [
+  ['gaudi2', 0],
+  ['gaudi2', 1],
+  ['gaudi3', 0],
+  ['gaudi3', 1],
+];
 
 /** The results of promises, as the status of their errors. */
 async function outcomes(promises: readonly Promise<unknown>[]): Promise<Status[]> {
@@ -56,11 +64,12 @@ function startMany({ endpoint }: Stack, rkey: ReturnType<typeof rkeyOf>): Promis
   });
 }
 
-describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads) => {
+describe.each(CARDS)('on %s with %s engine threads', { timeout: 10_000 }, (asic, dmaThreads) => {
   it('a transfer that hangs times out, and everything settles', async () => {
+    requires(ASIC_PROFILES[asic].capabilities.submits, 'faults of submissions');
     fixture.allow(/./);
     const clock = new ManualClock(1e9);
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads, clock } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads, clock } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
     hang(stack.node);
@@ -84,7 +93,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it('a transfer that hangs for a while completes', async () => {
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     const bytes = new Uint8Array(65536).fill(6);
     stack.node.inject(0, { kind: 'hang', delayNs: 2e6 });
@@ -95,8 +104,9 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it.each(['hard-reset', 'unplug'] as const)('%s ends everything in flight', async (kind) => {
+    requires(kind === 'unplug' || ASIC_PROFILES[asic].capabilities.submits, 'faults of submissions');
     fixture.allow(/./);
-    const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 2, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
     const other = rkeyOf(stack, device(stack, 65536, 1));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
@@ -125,8 +135,9 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it('a card that breaks between operations fails the next ones', async () => {
+    requires(ASIC_PROFILES[asic].capabilities.submits, 'faults of submissions');
     fixture.allow(/./);
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
     stack.node.inject(0, { kind: 'malfunction' });
@@ -141,8 +152,9 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it('a submission that the driver refuses ends its operations', async () => {
+    requires(ASIC_PROFILES[asic].capabilities.submits, 'command submissions');
     fixture.allow(/./);
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
     stack.node.inject(0, { kind: 'ioctl', ioctl: 'CS', errno: Errno.EIO });
@@ -153,7 +165,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it('a submission is retried when the driver has no room for it', async () => {
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     const bytes = new Uint8Array(65536).fill(8);
     for (let i = 0; i < 3; i++) stack.node.inject(0, { kind: 'ioctl', ioctl: 'CS', errno: Errno.EAGAIN });
@@ -164,7 +176,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 
   it('a node that closes before its users costs them what they had, without errors in the log', async () => {
-    const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 2, dmaThreads } });
     const [near, far] = [device(stack, 65536), device(stack, 65536, 1)];
     const rkey = rkeyOf(stack, near);
     await stack.endpoint.put(new Uint8Array(65536), rkey);
@@ -177,7 +189,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
 
   it.each([0, 1])('card %i of two that is removed fails transfers between them', async (gone) => {
     fixture.allow(/page_fault/);
-    const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 2, dmaThreads } });
     const far = device(stack, 65536, 1);
     const rkey = rkeyOf(stack, device(stack, 65536));
     await stack.endpoint.put(far, rkey);
@@ -189,7 +201,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   it.each([1, 2, 3])(
     'device addresses that are exhausted at request %i of a first get leave nothing in use',
     async (nth) => {
-      const stack = await fixture.open({ node: { cards: 1, dmaThreads }, context: { config: { TLS: 'gaudi' } } });
+      const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads }, context: { config: { TLS: 'gaudi' } } });
       const rkey = rkeyOf(stack, device(stack, 65536));
       const bytes = new Uint8Array(65536).fill(nth);
       await stack.endpoint.put(bytes, rkey);
@@ -204,7 +216,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
 
   it('close() settles everything on a removed card', async () => {
     fixture.allow(/./);
-    const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
+    const stack = await fixture.open({ node: { asic, cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
     hang(stack.node);

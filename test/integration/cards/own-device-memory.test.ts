@@ -53,6 +53,8 @@ const CASES: readonly (readonly [AsicName, string])[] = [
   ['gaudi', 'a block'],
   ['gaudi2', 'a block'],
   ['gaudi2', 'raw memory'],
+  ['gaudi3', 'a block'],
+  ['gaudi3', 'raw memory'],
 ];
 
 /** Bytes at an address of the own device, through the loopback. */

@@ -34,26 +34,29 @@ async function failuresOf(
 }
 
 describe('a team', () => {
-  it('reduces memory of cards and of the host together, in place and not, at any offset', async () => {
-    const ranks = await openTeam(fixture, 3);
-    const count = 300_000;
-    const memories = ranks.map(({ context }, rank) =>
-      rank === 1
-        ? context.memMap({ allocate: count * 4 + 4 })
-        : context.memMap({ allocate: count * 4 + 4, memoryType: MemoryType.GAUDI }),
-    );
-    await Promise.all(
-      memories.map((memory, rank) => memory.write(floats({ length: count, 0: rank, [count - 1]: 5 }), { offset: 4 })),
-    );
-    await Promise.all(memories.map((memory, rank) => memory.fill(rank, { offset: 4, byteLength: count * 4 })));
-    const options = { dtype: 'int32', op: 'max', count, sendOffset: 4, recvOffset: 4 } as const;
-    await onAll(ranks, ({ team }, rank) => team.allReduce(memories[rank]!, memories[rank]!, options));
-    for (const memory of memories) {
-      const bytes = await memory.read(undefined, { offset: 4 });
-      expect(bytes.every((byte) => byte === 2)).toBe(true);
-    }
-    await closeAll(ranks);
-  });
+  it.each(['gaudi2', 'gaudi3', 'gaudi'] as const)(
+    'reduces memory of cards of %s and of the host together, in place and not, at any offset',
+    async (asic) => {
+      const ranks = await openTeam(fixture, 3, undefined, { asic });
+      const count = 300_000;
+      const memories = ranks.map(({ context }, rank) =>
+        rank === 1
+          ? context.memMap({ allocate: count * 4 + 4 })
+          : context.memMap({ allocate: count * 4 + 4, memoryType: MemoryType.GAUDI }),
+      );
+      await Promise.all(
+        memories.map((memory, rank) => memory.write(floats({ length: count, 0: rank, [count - 1]: 5 }), { offset: 4 })),
+      );
+      await Promise.all(memories.map((memory, rank) => memory.fill(rank, { offset: 4, byteLength: count * 4 })));
+      const options = { dtype: 'int32', op: 'max', count, sendOffset: 4, recvOffset: 4 } as const;
+      await onAll(ranks, ({ team }, rank) => team.allReduce(memories[rank]!, memories[rank]!, options));
+      for (const memory of memories) {
+        const bytes = await memory.read(undefined, { offset: 4 });
+        expect(bytes.every((byte) => byte === 2)).toBe(true);
+      }
+      await closeAll(ranks);
+    },
+  );
 
   it('gathers blocks of cards in place, card to card', async () => {
     const ranks = await openTeam(fixture, 3);

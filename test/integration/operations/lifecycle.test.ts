@@ -263,7 +263,11 @@ describe('memory in use', () => {
 
 describe('several contexts in one process', () => {
   it('have nodes of their own', async () => {
-    const stacks = [await fixture.open(), await fixture.open(), await fixture.open({ node: { asic: 'gaudi' } })];
+    const stacks = [
+      await fixture.open(),
+      await fixture.open({ node: { asic: 'gaudi3' } }),
+      await fixture.open({ node: { asic: 'gaudi' } }),
+    ];
     const memory = stacks.map((stack) => ({ stack, rkey: rkeyOf(stack, device(stack, 65536)) }));
     await Promise.all(memory.map(({ stack, rkey }, i) => stack.endpoint.put(new Uint8Array(65536).fill(i + 1), rkey)));
     for (const [i, { stack, rkey }] of memory.entries()) {

@@ -63,6 +63,8 @@ async function settle({ worker }: Stack, request: Status | Request): Promise<Sta
 describe.each([
   ['gaudi2', 0],
   ['gaudi2', 1],
+  ['gaudi3', 0],
+  ['gaudi3', 1],
   ['gaudi', 0],
   ['gaudi', 1],
 ] as const)('put and get on emulated %s with %s engine threads', (asic, dmaThreads) => {
@@ -239,12 +241,12 @@ describe('memory at large offsets of a 96 GiB card', () => {
 
 describe('a card whose driver accepts no transfers', () => {
   const fixture = useContexts();
-  const WHY = 'the driver of gaudi3 does not support transfers';
+  const WHY = 'the driver of gaudi3 reports no DMA channel for users';
 
   it.each([8, 65536])(
     'refuses %i bytes to and from its memory at once, with the reasons that explain() has',
     async (size) => {
-      const node = fixture.node({ asic: 'gaudi3' });
+      const node = fixture.node({ asic: 'gaudi3', channelMask: 0 });
       const owner = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi0' } });
       const peer = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi1' } });
       const memory = device(owner, size);
