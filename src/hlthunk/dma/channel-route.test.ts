@@ -76,6 +76,7 @@ function open(options: Partial<ChannelRouteOptions> = {}) {
   const device = {
     clock,
     file,
+    checkFaults: () => undefined,
     mapHost: (address: number, byteLength: number) => {
       state.memory = new Uint32Array(viewAt(address, byteLength));
       const unmap = (): void => {

@@ -50,7 +50,9 @@ const RESTART_BYTES_MAX = 2 ** 31;
 const LOOK_NS = 1e6;
 
 /** What a route needs of its device. */
-export type ChannelRouteDevice = Pick<DmaQueueDevice, 'mapHost' | 'clock'> & { readonly file: DriverFile };
+export type ChannelRouteDevice = Pick<DmaQueueDevice, 'mapHost' | 'clock' | 'checkFaults'> & {
+  readonly file: DriverFile;
+};
 
 /** The channel of a route. */
 export interface ChannelRouteOptions {
@@ -93,6 +95,7 @@ export class ChannelRoute implements DmaRoute {
   readonly #statusAnswer: ScratchBlock;
   readonly #wait: CompletionWait;
   readonly #clock: ChannelRouteDevice['clock'];
+  readonly #device: Pick<ChannelRouteDevice, 'checkFaults'>;
   #onWatched: (result: number) => void = () => {};
   /** Bytes submitted since the ring started, and with the batch in preparation. */
   #submitted = 0;
@@ -122,6 +125,7 @@ export class ChannelRoute implements DmaRoute {
     this.#restartBytesMax = options.restart?.always ?? RESTART_BYTES_MAX;
     this.#file = device.file;
     this.#clock = device.clock;
+    this.#device = device;
     this.#ringBytes = Math.max(RING_BYTES_MIN, slots * SLOT_RING_BYTES);
     this.#ringOffset = HEADER_BYTES + Math.ceil((slots * SLOT_DATA_BYTES) / HEADER_BYTES) * HEADER_BYTES;
     this.#memory = mapShareable(this.#ringOffset + this.#ringBytes);
@@ -203,8 +207,12 @@ export class ChannelRoute implements DmaRoute {
     return this.#counts[slot]!;
   }
 
-  /** Reads the status of the card. A batch also fails if the channel makes no progress for the time-out; it fetches nothing more then. */
+  /**
+   * Reads the events of the card, one of which may end the batches ({@link isStoppedBy}), and its status. A batch also fails if the channel makes no
+   * progress for the time-out; it fetches nothing more then.
+   */
   poll(): number {
+    this.#device.checkFaults();
     const lost = this.#lostErrno();
     if (lost !== 0) return lost;
     const nowNs = this.#clock.nowNs();
