@@ -1,7 +1,8 @@
 /**
  * Which transfers fail when a card reports a fault, for all readers of events and all times: a transfer that may have faulted never ends with OK, one
  * that
- * cannot have faulted ends with OK. On both generations that have DMA.
+ * cannot have faulted ends with OK. On the generations whose queues continue
+ * after a fault; a channel of gaudi3 stops.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -15,12 +16,19 @@ import {
   open,
 } from '../../../src/hlthunk/index.ts';
 import { allocateScratch, close as closeFd, mapAnonymous } from '../../../src/sys/index.ts';
-import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../../src/uapi/index.ts';
+import { type AsicName, HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../../src/uapi/index.ts';
+import { isUcxError } from '../../../src/ucs/type/error.ts';
 import { Status } from '../../../src/ucs/type/status.ts';
 import { type PinnedMemory, settle, useEmulatedDevice } from '../../fixtures/driver/emulated-device.ts';
 import { fillPattern } from '../../fixtures/pattern.ts';
 
 const BYTES = 8192;
+/** Host addresses of the card that nothing is mapped at. */
+const STRAY: Readonly<Record<AsicName, bigint>> = {
+  gaudi: 0x1700000000000n,
+  gaudi2: 0xfff0700000000000n,
+  gaudi3: 0xff70700000000000n,
+};
 const ROUNDS = 4;
 const fixture = useEmulatedDevice();
 
@@ -50,11 +58,11 @@ interface Bench {
   readonly stray: HostMapping;
 }
 
-function setUp(asic: 'gaudi' | 'gaudi2'): Bench {
+function setUp(asic: AsicName): Bench {
   const device = fixture.setUp({ asic, inlineBytesMax: 0 });
   fixture.log.allow(/reports/);
   fixture.log.allow(/left out/);
-  const address = asic === 'gaudi' ? 0x1700000000000n : 0xfff0700000000000n;
+  const address = STRAY[asic];
   return {
     device,
     pinned: fixture.pin(device, BYTES),
@@ -79,6 +87,49 @@ async function contents({ device, block }: Bench): Promise<Uint8Array> {
   mapping.unmap();
   memory.close();
   return bytes;
+}
+
+describe('faults of gaudi3', () => {
+  describe.each(Object.entries(READERS))('with events read by %s', (name, read) => {
+    // If another reader takes the event of the fault, only the time-out of the queue is left, after 30 s.
+    const points = POINTS.filter((point) => name !== 'another reader of the file' || (point & 1) === 0);
+    it.each(points)('end the transfers of the channel, until the card is opened again (read at %s)', async (point) => {
+      const bench = setUp('gaudi3');
+      const { device, pinned } = bench;
+      fillPattern(pinned.memory.u8, point);
+      expect(await settle(device, put(bench))).toBe(Status.OK);
+      expect(await contents(bench)).toEqual(pinned.memory.u8);
+      const bad = point % 2 === 0 ? strayGet(bench) : strayPut(bench);
+      if (point & 1) read(device);
+      expect(await settle(device, bad)).toBe(Status.IO_ERROR);
+      if (point & 2) read(device);
+      // The same channel: it executes nothing more.
+      const later = point % 2 === 0 ? strayGet : put;
+      expect(await endOf(bench, later)).not.toBe(Status.OK);
+      if (point & 4) read(device);
+      device.close();
+      const again = open(fixture.node, {}, { log: fixture.log.log });
+      const other = { ...bench, device: again, block: again.memory.allocate(BYTES) };
+      const memory = mapAnonymous(BYTES);
+      fillPattern(memory.u8, 77);
+      const mapping = again.hostMemoryMap(memory.address, BYTES);
+      const there = again.dma.dmaHostToDeviceAsync(mapping, 0, other.block, 0, BYTES);
+      expect(await settle(again, there)).toBe(Status.OK);
+      expect(await contents(other)).toEqual(memory.u8);
+      again.close();
+      memory.close();
+    });
+  });
+});
+
+/** The status of a transfer, which may be rejected at once. */
+async function endOf(bench: Bench, start: (bench: Bench) => DmaRequest): Promise<Status> {
+  try {
+    return await settle(bench.device, start(bench));
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return error.status;
+  }
 }
 
 describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
