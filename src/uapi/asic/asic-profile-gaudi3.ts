@@ -8,6 +8,7 @@
 
 import { HL_SERVER_TYPE } from '../ioctl/device-status.ts';
 import { type AddressRange, type AsicProfile, NO_USER_RESOURCE, type SyncManagerProfile } from './asic-profile.ts';
+import { GAUDI3_ENGINE_CORES, GAUDI3_ENGINE_IDS } from './engine-ids.ts';
 import { GAUDI3_PDMA_CHANNELS } from './pdma-channels.ts';
 import {
   GAUDI3_CFG_BASE,
@@ -149,12 +150,12 @@ export const GAUDI3_PROFILE: AsicProfile = {
     rotatorMask: 0x77,
     mmeMask: 0xff,
     schedulerArcMask: 0xffff,
-    coreCount: 108,
-    idCount: 186,
+    coreCount: GAUDI3_ENGINE_CORES,
+    idCount: GAUDI3_ENGINE_IDS.SIZE,
     stallable: [
-      { first: 16, count: 8 }, // EDMA
-      { first: 24, count: 8 }, // MME
-      { first: 32, count: 64 }, // TPC
+      { first: GAUDI3_ENGINE_IDS.EDMA, count: 8 },
+      { first: GAUDI3_ENGINE_IDS.MME, count: 8 },
+      { first: GAUDI3_ENGINE_IDS.TPC, count: 64 },
     ],
   },
   userBlocks: gaudi3UserBlocks(GAUDI3_PDMA_CHANNELS.userMask),

@@ -5,6 +5,7 @@ import { GAUDI_PROFILE } from './asic-profile-gaudi.ts';
 import { GAUDI2_PROFILE } from './asic-profile-gaudi2.ts';
 import { GAUDI3_PROFILE } from './asic-profile-gaudi3.ts';
 import { ASIC_PROFILES, asicOfPciDeviceId } from './asic-profiles.ts';
+import { GAUDI3_ENGINE_IDS } from './engine-ids.ts';
 
 const contains = (outer: AddressRange, inner: AddressRange): boolean =>
   outer.start <= inner.start && inner.end <= outer.end;
@@ -169,6 +170,8 @@ describe('gaudi3', () => {
       engines.tpcCount,
     ]);
     expect(channels!.groups.length * channels!.perGroup).toBe(engines.pdmaCount);
+    expect(channels!.firstEngineId).toBe(GAUDI3_ENGINE_IDS.PDMA);
+    expect(GAUDI3_ENGINE_IDS.STLB - GAUDI3_ENGINE_IDS.PDMA).toBe(engines.pdmaCount);
   });
 
   it('is two cards in sysfs', () => {

@@ -1,7 +1,7 @@
 /**
- * The ids by which INFO names engines in masks and fault records (enum gaudi_engine_id, enum gaudi2_engine_id).
+ * The ids by which INFO names engines in masks and fault records (enum gaudi_engine_id, enum gaudi2_engine_id, enum gaudi3_engine_id).
  *
- * Source: drm/habanalabs_accel.h, Linux 6.12.
+ * Source: drm/habanalabs_accel.h, Linux 6.12; for gaudi3 that of Intel_Gaudi3_Software.
  */
 
 import { HL_RAZWI_NA_ENG_ID } from '../ioctl/operations.ts';
@@ -19,6 +19,25 @@ const GAUDI2_OUTSIDE = { DCORE0_TPC_6: 44, PDMA: 45, ROT: 47, NIC: 51 } as const
 export const GAUDI2_ENGINES = 79;
 /** Cores that an engine command can name (CPU_ID_MAX): 6 schedulers, those of 25 TPCs, 2 MMEs, 8 EDMAs, 2 PDMAs, 2 rotators and 24 NICs. */
 export const GAUDI2_ENGINE_CORES = 69;
+/** Gaudi3: the first id of each kind of engine, and the number of ids. NIC ids are those of macros; four spare ids follow the TPCs. */
+export const GAUDI3_ENGINE_IDS = {
+  DEC: 0,
+  EDMA: 16,
+  MME: 24,
+  TPC: 32,
+  NIC: 100,
+  ROT: 112,
+  PDMA: 120,
+  STLB: 144,
+  SM: 152,
+  ARC_FARM: 160,
+  PCIE: 176,
+  ETR: 178,
+  PDMA_DUP: 182,
+  SIZE: 186,
+} as const;
+/** Cores that an engine command can name. */
+export const GAUDI3_ENGINE_CORES = 108;
 /** Number of TPCs that every dcore has; dcore 0 has one more, whose id does not follow theirs. */
 const GAUDI2_DCORE_TPCS = 6;
 
