@@ -257,11 +257,11 @@ export class GaudiDevice {
     return target === Target.REGISTER ? this.registers.readRegister(map.offset) : 0;
   }
 
-  /** Drops waiting command buffers, for a reset. Descriptors that are in channels are executed. */
+  /** Drops waiting command buffers and stops PDMA channels, before a reset. Descriptors that the DMA engines have are executed. */
   dropPending(): void {
     this.processor.reset();
     for (const stream of this.usedStreams()) stream.dropPending();
-    this.channels?.dropPending();
+    this.channels?.halt();
   }
 
   /** Returns the memory behind a range of HBM to the system; it then reads as zeros. */

@@ -300,6 +300,16 @@ describe('the end of a batch', () => {
     expect([watched, waits.length]).toEqual([[0], 1]);
   });
 
+  it('fails at the end of a wait if the card is in reset', async () => {
+    const { route, submit, waits, watched, state, batches } = open();
+    submit();
+    route.watch(batches.oldestSlot, 1500);
+    state.status = HL_DEVICE_STATUS.IN_RESET;
+    waits[0]!.end(0);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(watched).toEqual([-Errno.EBUSY]);
+  });
+
   it.each([
     ['without interrupts', undefined],
     ['while the driver accepts no waits', { id: 326, doorbell: DOORBELL }],
@@ -352,6 +362,19 @@ describe('the end of a batch', () => {
     clock.advance(1000);
     registers.writes.length = 0;
     expect(route.poll()).toBe(-Errno.ETIMEDOUT);
+    expect(registers.writes).toEqual([['DESC_SUBMIT_FIFO_CFG', 0]]);
+  });
+
+  it('comes a second later at most on a card that the driver will reset', () => {
+    const { route, submit, clock, registers } = open({ timeoutNs: 30e9 });
+    submit();
+    expect(route.poll()).toBe(0);
+    route.lose();
+    clock.advance(1e9 - 1);
+    expect(route.poll()).toBe(0);
+    clock.advance(1);
+    registers.writes.length = 0;
+    expect(route.poll()).toBe(-Errno.EIO);
     expect(registers.writes).toEqual([['DESC_SUBMIT_FIFO_CFG', 0]]);
   });
 

@@ -49,6 +49,11 @@ const RESTART_BYTES_MAX = 2 ** 31;
 /** Interval of looks at the counter while the driver accepts no wait, or has no interrupts for users. */
 const LOOK_NS = 1e6;
 
+/**
+ * Time without progress after which batches end on a card that the driver will reset: at the close of the card or after 30 s, and a channel may hang until then.
+ */
+const LOST_NS = 1e9;
+
 /** What a route needs of its device. */
 export type ChannelRouteDevice = Pick<DmaQueueDevice, 'mapHost' | 'clock' | 'checkFaults'> & {
   readonly file: DriverFile;
@@ -111,6 +116,7 @@ export class ChannelRoute implements DmaRoute {
   #seenCount = 0;
   #seenNs = -1;
   #isLooking = false;
+  #isLost = false;
   #isConnected = true;
 
   constructor(device: ChannelRouteDevice, options: ChannelRouteOptions) {
@@ -222,9 +228,10 @@ export class ChannelRoute implements DmaRoute {
       this.#seenNs = nowNs;
       return 0;
     }
-    if (nowNs - this.#seenNs < this.#options.timeoutNs) return 0;
+    const timeoutNs = this.#isLost ? Math.min(LOST_NS, this.#options.timeoutNs) : this.#options.timeoutNs;
+    if (nowNs - this.#seenNs < timeoutNs) return 0;
     this.#registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, 0);
-    return -Errno.ETIMEDOUT;
+    return this.#isLost ? -Errno.EIO : -Errno.ETIMEDOUT;
   }
 
   watch(slot: number, timeoutNs: number): void {
@@ -238,6 +245,10 @@ export class ChannelRoute implements DmaRoute {
 
   isStoppedBy(engineIds: readonly number[]): boolean {
     return engineIds.includes(this.engineId);
+  }
+
+  lose(): void {
+    this.#isLost = true;
   }
 
   /** Stops the channel and unmaps its registers: a card that is closed with a mapped block is reset as a whole. */
@@ -319,8 +330,9 @@ export class ChannelRoute implements DmaRoute {
 
   /** A card that waits for the program to close it accepts no waits, but its channels run: the counter is read from time to time. */
   #waitEnded(result: number): void {
-    if (result < 0) this.#lookLater();
-    else this.#onWatched(0);
+    const lost = this.#lostErrno();
+    if (lost === 0 && result < 0) this.#lookLater();
+    else this.#onWatched(lost);
   }
 
   #lookLater(): void {

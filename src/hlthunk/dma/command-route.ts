@@ -99,6 +99,10 @@ export class CommandRoute implements DmaRoute {
     return false;
   }
 
+  lose(): void {
+    // The driver ends them.
+  }
+
   disconnect(): void {
     // The driver does not count mapped command buffers of the user as use of the card.
   }

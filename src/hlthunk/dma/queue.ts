@@ -201,6 +201,7 @@ export class DmaQueue {
   lose(): void {
     if (this.failure !== Status.OK) return;
     this.failure = Status.IO_ERROR;
+    this.#route.lose();
     for (let i = 0; i < this.#flying.length; i++) this.#flying.at(i)!.outcome = Status.IO_ERROR;
   }
 

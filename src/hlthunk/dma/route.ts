@@ -49,6 +49,8 @@ export interface DmaRoute {
   listen(onWatched: (result: number) => void): void;
   /** Whether a reported fault has stopped the engine, so that no batch in flight will complete. */
   isStoppedBy(engineIds: readonly number[]): boolean;
+  /** Called when the driver will reset the card: batches that make no progress end soon. */
+  lose(): void;
   /** Releases what the driver counts as use of the card. No further batches; those in flight are lost. */
   disconnect(): void;
   /** Releases the memory. The card must no longer access it. */

@@ -181,15 +181,15 @@ export class ChannelEngine {
     this.#runReady();
   }
 
-  /** Drops all submitted packets, for a reset. */
-  dropPending(): void {
-    for (const channel of this.#channels) channel.drop();
+  /** Stops all channels until a reset, which the driver does first. */
+  halt(): void {
+    for (const channel of this.#channels) channel.halt();
     this.#ready.clear();
     this.#waiting.clear();
   }
 
   reset(): void {
-    this.dropPending();
+    this.halt();
     for (const channel of this.#channels) channel.reset();
     for (const bases of this.#bases) bases.fill(0);
   }

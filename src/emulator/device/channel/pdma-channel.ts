@@ -231,8 +231,9 @@ export class PdmaChannel extends TransferStream {
     return offset >>> 2 === PI;
   }
 
-  /** Drops the submitted packets. Descriptors that the DMA engines have are executed. */
-  drop(): void {
+  /** Stops the channel, and drops the submitted packets, until a reset. Descriptors that the DMA engines have are executed. */
+  halt(): void {
+    this.stopped = true;
     this.#words[PI] = this.#words[CI]!;
     this.#messagesTaken = this.#messagesAdded;
     this.hold.seq += 1;
@@ -243,7 +244,7 @@ export class PdmaChannel extends TransferStream {
 
   /** Returns to the state after a reset. */
   reset(): void {
-    this.drop();
+    this.halt();
     this.#words.fill(0);
     this.#words[PREDICATES] = 1;
     this.#words[COMPLETION_HIGH] = REGISTERS_HIGH;
