@@ -76,10 +76,14 @@ export class RegisterFile {
 
   /** Writes a configuration register, at an offset from CFG_BASE. May add to fences of the device. */
   writeRegister(offset: number, value: number): void {
-    if (this.#writeManagers(offset, value) || this.channels?.write(offset, value) === true) return;
+    if (this.channels?.write(offset, value) === true) return;
+    if (offset === this.#doorbell) {
+      this.#options.onInterrupt(value);
+      return;
+    }
+    if (this.#writeManagers(offset, value)) return;
     const fence = this.#fences.get(offset);
     if (fence !== undefined) this.#addToFence(fence, value);
-    else if (offset === this.#doorbell) this.#options.onInterrupt(value);
     else if (this.#writeShared(offset, value)) return;
     else if (offset >= 0 && (this.#plain.size < PLAIN_REGISTERS_MAX || this.#plain.has(offset))) {
       this.#plain.set(offset, value);
@@ -91,15 +95,16 @@ export class RegisterFile {
    * driver.
    */
   writeAsUser(offset: number, value: number): boolean {
-    const manager = this.#managers.find((each) => each.contains(offset));
-    if (
-      manager === undefined
-        ? offset !== this.#doorbell && this.channels?.read(offset) === undefined
-        : !manager.isOfUsers(offset)
-    )
-      return false;
+    if (offset !== this.#doorbell && !this.#isOfUsers(offset)) return false;
     this.writeRegister(offset, value);
     return true;
+  }
+
+  #isOfUsers(offset: number): boolean {
+    for (let i = 0; i < this.#managers.length; i++) {
+      if (this.#managers[i]!.contains(offset)) return this.#managers[i]!.isOfUsers(offset);
+    }
+    return this.channels?.read(offset) !== undefined;
   }
 
   /** The value of a register; 0 for one that was never written. */

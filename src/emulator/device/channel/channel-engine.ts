@@ -17,6 +17,7 @@ import {
   pqmOpcode,
   pqmPacketBytes,
 } from '../../../uapi/index.ts';
+import { Ring } from '../../../ucs/datastruct/ring.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { LinearDma, SwappedDma } from '../command/linear-dma.ts';
 import type { DmaEngines } from '../engine/dma-engines.ts';
@@ -72,8 +73,8 @@ export class ChannelEngine {
   readonly #budget: WorkBudget = new WorkBudget();
   readonly #fetch: PacketFetch = new PacketFetch(PACKET_BYTES_MAX);
   /** Channels to run, in this pass; and channels that wait. */
-  readonly #ready: Set<PdmaChannel> = new Set();
-  readonly #waiting: Set<PdmaChannel> = new Set();
+  readonly #ready: ChannelList;
+  readonly #waiting: ChannelList;
   readonly #shared: Set<PdmaChannel> = new Set();
   #running = false;
   readonly #place: Place = { channel: 0, block: 'a', offset: 0 };
@@ -83,6 +84,8 @@ export class ChannelEngine {
     this.#options = options;
     const count = channels.groups.length * channels.perGroup;
     this.#channels = Array.from({ length: count }, (_, n) => new PdmaChannel(n, channels.firstEngineId + n));
+    this.#ready = new ChannelList(count);
+    this.#waiting = new ChannelList(count);
     this.#bases = channels.groups.map(() => new Int32Array(2 * PDMA_MESSAGE_BASES));
     const access = new EngineAccess(options.addressMap, stopping(options.faults));
     this.#access = access;
@@ -120,7 +123,7 @@ export class ChannelEngine {
 
   /** True if a channel waits, or has a completion to report. */
   get hasWaiting(): boolean {
-    return this.#waiting.size > 0;
+    return !this.#waiting.isEmpty;
   }
 
   /** Writes a register; returns false if it belongs to no channel. */
@@ -175,9 +178,10 @@ export class ChannelEngine {
   /** Retries every channel that waits, and looks at those whose block a user shares. */
   pump(): void {
     for (const channel of this.#shared) if (!channel.idle) this.#waiting.add(channel);
-    if (this.#waiting.size === 0) return;
-    for (const channel of this.#waiting) this.#ready.add(channel);
-    this.#waiting.clear();
+    if (this.#waiting.isEmpty) return;
+    for (let channel = this.#waiting.take(); channel !== undefined; channel = this.#waiting.take()) {
+      this.#ready.add(channel);
+    }
     this.#runReady();
   }
 
@@ -208,16 +212,15 @@ export class ChannelEngine {
   #runReady(): void {
     this.#running = true;
     this.#budget.begin();
-    for (const channel of this.#ready) {
-      this.#ready.delete(channel);
+    for (let channel = this.#ready.take(); channel !== undefined; channel = this.#ready.take()) {
       if (this.#advance(channel)) this.#waiting.add(channel);
     }
     this.#running = false;
     const { engines, onWorkLeft } = this.#options;
     // Stores to registers are not ioctls: without engine threads, nothing else moves the data of a program that sleeps until its interrupt.
-    const needsPass = !engines.hasThreads && this.#waiting.size > 0 && !this.drained;
+    const needsPass = !engines.hasThreads && !this.#waiting.isEmpty && !this.drained;
     if (this.#budget.exhausted || needsPass) onWorkLeft();
-    else if (this.#waiting.size > 0) engines.requestProgressEvent();
+    else if (!this.#waiting.isEmpty) engines.requestProgressEvent();
   }
 
   /** Executes packets of a channel until it has none, or waits; returns whether it waits. */
@@ -332,6 +335,39 @@ export class ChannelEngine {
       return index < perGroup ? place : undefined;
     }
     return undefined;
+  }
+}
+
+/** Channels in order, each at most once. Allocates nothing after construction. */
+class ChannelList {
+  readonly #channels: Ring<PdmaChannel>;
+  /** 1 for channels in the list, by number. */
+  readonly #has: Uint8Array;
+
+  constructor(count: number) {
+    this.#channels = new Ring(2 ** Math.ceil(Math.log2(count)));
+    this.#has = new Uint8Array(count);
+  }
+
+  get isEmpty(): boolean {
+    return this.#channels.isEmpty;
+  }
+
+  add(channel: PdmaChannel): void {
+    if (this.#has[channel.number] !== 0) return;
+    this.#has[channel.number] = 1;
+    this.#channels.push(channel);
+  }
+
+  /** Removes the first channel; undefined if there is none. */
+  take(): PdmaChannel | undefined {
+    const channel = this.#channels.shift();
+    if (channel !== undefined) this.#has[channel.number] = 0;
+    return channel;
+  }
+
+  clear(): void {
+    while (this.take() !== undefined) {}
   }
 }
 
