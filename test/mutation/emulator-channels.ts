@@ -74,9 +74,15 @@ export const EMULATOR_CHANNELS: Area = {
     },
     {
       file: 'src/emulator/device/register-file.ts',
-      before: ': !manager.isOfUsers(offset)',
-      after: ': false',
+      before: 'return this.#managers[i]!.isOfUsers(offset);',
+      after: 'return true;',
       breaks: 'packets do not write sync objects of the driver',
+    },
+    {
+      file: 'src/emulator/device/channel/pdma-channel.ts',
+      before: '  halt(): void {\n    this.stopped = true;\n',
+      after: '  halt(): void {\n',
+      breaks: 'a card that has failed moves no more data',
     },
   ],
 };

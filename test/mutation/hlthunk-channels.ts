@@ -68,8 +68,8 @@ export const HLTHUNK_CHANNELS: Area = {
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',
-      before: 'if (result < 0) this.#lookLater();\n    else this.#onWatched(0);',
-      after: 'this.#onWatched(0);',
+      before: '    if (lost === 0 && result < 0) this.#lookLater();\n    else this.#onWatched(lost);',
+      after: '    this.#onWatched(lost);',
       breaks: 'a driver that refuses waits is not asked in a loop',
     },
     {
@@ -80,8 +80,8 @@ export const HLTHUNK_CHANNELS: Area = {
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',
-      before: '    this.#registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, 0);\n    return -Errno',
-      after: '    return -Errno',
+      before: '    this.#registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, 0);\n    return this.#isLost',
+      after: '    return this.#isLost',
       breaks: 'a channel that timed out fetches nothing more',
     },
     {
@@ -119,6 +119,18 @@ export const HLTHUNK_CHANNELS: Area = {
       before: '&& fault.signals <= records.length',
       after: '',
       breaks: 'records of fewer faults than there were name not all suspects',
+    },
+    {
+      file: 'src/hlthunk/dma/channel-route.ts',
+      before: 'this.#isLost ? Math.min(LOST_NS, this.#options.timeoutNs) : this.#options.timeoutNs',
+      after: 'this.#options.timeoutNs',
+      breaks: 'a hung channel of a card that will be reset ends soon',
+    },
+    {
+      file: 'src/hlthunk/dma/channel-route.ts',
+      before: '    this.#device.checkFaults();\n',
+      after: '',
+      breaks: 'a poll reads the fault that stops the channel',
     },
   ],
 };
