@@ -304,3 +304,27 @@ describe('mmap', () => {
     expect(() => file.mmap(4096, 0n)).toThrow(SyscallError);
   });
 });
+
+describe('mapped registers', () => {
+  it('are words of the device memory, until they are unmapped', () => {
+    const fd = memfdCreate('card');
+    ftruncate(fd, 4096);
+    const init = { calls: linuxSystemCalls, clock: new ManualClock(), path: '/dev/accel/accel0', numbers: DRM_IOCTLS };
+    const file = new KernelFile({ ...init, fd, onClose: () => {} });
+    const registers = file.mapRegisters(4096, 0n);
+    const memory = file.mmap(4096, 0n);
+    const words = new Int32Array(memory.buffer);
+    registers.write(0x1f8, -8);
+    words[1] = 7;
+    expect([registers.byteLength, words[0x1f8 / 4], registers.read(0x1f8), registers.read(4)]).toEqual([
+      4096, -8, -8, 7,
+    ]);
+    registers.close();
+    registers.write(4, 9);
+    expect([registers.read(4), words[1]]).toEqual([0, 7]);
+    registers.close();
+    memory.close();
+    file.close();
+    expect(() => file.mapRegisters(4096, 0n)).toThrow(/EBADF/);
+  });
+});

@@ -121,11 +121,6 @@ export class ChannelEngine {
     return this.#channels.reduce((sum, channel) => sum + channel.busyNs, 0);
   }
 
-  /** True if a channel waits, or has a completion to report. */
-  get hasWaiting(): boolean {
-    return !this.#waiting.isEmpty;
-  }
-
   /** Writes a register; returns false if it belongs to no channel. */
   write(offset: number, value: number): boolean {
     const place = this.#find(offset);
