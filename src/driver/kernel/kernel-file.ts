@@ -180,6 +180,7 @@ class MappedRegisters implements RegisterMapping {
   readonly byteLength: number;
   readonly #mapping: DriverMapping;
   readonly #words: Int32Array;
+  #closed = false;
 
   constructor(mapping: DriverMapping) {
     this.byteLength = mapping.byteLength;
@@ -188,16 +189,18 @@ class MappedRegisters implements RegisterMapping {
   }
 
   read(offset: number): number {
-    return this.#words[offset >>> 2] ?? 0;
+    return this.#closed ? 0 : (this.#words[offset >>> 2] ?? 0);
   }
 
   write(offset: number, value: number): void {
+    if (this.#closed) return;
     // Earlier stores to memory are visible to the card before it sees this one (wmb).
     Atomics.add(fence, 0, 0);
     this.#words[offset >>> 2] = value;
   }
 
   close(): void {
+    this.#closed = true;
     this.#mapping.close();
   }
 }
