@@ -15,7 +15,7 @@ const UNABLE: Readonly<Record<string, RegExp>> = {
   'gaudi MAPPED_DMABUF':
     /^gaudi0 does not support .* gaudi exports physical memory only; set UCX_GAUDI_COPY_MAPPED_DMABUF=try to continue without$/,
   'gaudi HW_BLOCK_ACCESS': /^gaudi0 does not support .*EPERM/,
-  'gaudi3 HW_BLOCK_ACCESS': /^gaudi0 does not support .*EPERM/,
+  'gaudi3 NIC_SCALE_OUT': /^gaudi0 does not support .* the driver .*NIC ports/,
 };
 
 const ROWS = ASICS.flatMap((asic) => FIELDS.map((field): [AsicName, string] => [asic, field]));
