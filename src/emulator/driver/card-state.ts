@@ -134,9 +134,9 @@ export abstract class CardState {
     this.sensors = sensorFiles(profile, () => this.isOperational);
   }
 
-  /** The mappings of the context in the MMU that translates an address. */
   /** Completes a release for which {@link releasing} is set, if nothing is in use any more. */
   protected abstract finishRelease(): void;
+  /** The mappings of the context in the MMU that translates an address. */
   protected abstract mappingsBeside(address: bigint): readonly UserMapping[];
   /** Called when the card raises a user interrupt. */
   protected abstract raiseInterrupt(vector: number): void;

@@ -19,6 +19,7 @@ import {
 } from '../../../uapi/index.ts';
 import { Ring } from '../../../ucs/datastruct/ring.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
 import { LinearDma, SwappedDma } from '../command/linear-dma.ts';
 import type { DmaEngines } from '../engine/dma-engines.ts';
 import { type AddressMap, Target } from '../memory/address-map.ts';
@@ -159,7 +160,7 @@ export class ChannelEngine {
     const { channels } = this.#options;
     const channel = this.#channels.find(({ number }) => channelBlockA(channels, number) === offset);
     if (channel === undefined) return false;
-    channel.moveBlock(words, isShared);
+    channel.moveBlock(words);
     if (isShared) this.#shared.add(channel);
     else this.#shared.delete(channel);
     return true;
@@ -383,7 +384,7 @@ function headBytes(words: Int32Array, index: number): number {
 
 function addressAfter(high: number, low: number, bytes: number): [number, number] {
   const sum = (low >>> 0) + bytes;
-  return [((high >>> 0) + Math.floor(sum / 2 ** 32)) | 0, sum | 0];
+  return [((high >>> 0) + highOf(sum)) | 0, sum | 0];
 }
 
 /** A listener that stops the channel of a fault: stop-on-error is on. */

@@ -58,8 +58,7 @@ export class PdmaChannel extends TransferStream {
   counterLow = 0;
   counterHigh = 0;
   isCounterLoaded = false;
-  /** Whether block A is in memory that a user shares, whose stores are seen by looking only. */
-  isShared = false;
+  /** Block A. */
   #words: Int32Array = new Int32Array(BLOCK_WORDS);
   readonly #blockB: Int32Array = new Int32Array(BLOCK_WORDS);
   /** Positions in the channel to the DMA engines after which a completion message is due. */
@@ -220,10 +219,9 @@ export class PdmaChannel extends TransferStream {
   }
 
   /** Moves block A into other memory: a mapping that a user shares, or back. */
-  moveBlock(words: Int32Array, isShared: boolean): void {
+  moveBlock(words: Int32Array): void {
     words.set(this.#words);
     this.#words = words;
-    this.isShared = isShared;
   }
 
   /** Whether a write of block A submits packets. */

@@ -17,10 +17,8 @@ import {
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
 import type { LinearDma, SwappedDma } from '../command/linear-dma.ts';
-import type { DmaChannel, DmaEngines } from '../engine/dma-engines.ts';
-import { Opcode } from '../engine/dma-ring.ts';
+import type { DmaEngines } from '../engine/dma-engines.ts';
 import type { WordAccess } from '../memory/memory-access.ts';
-import { DIRECT, type PhysicalMemory } from '../memory/physical-memory.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
 import { type PdmaChannel, TransferStep } from './pdma-channel.ts';
 
@@ -200,8 +198,8 @@ export class PqmExecutor {
       if (!channel.sendsMessages) return 'next';
       return this.sendDueMessages(channel) && this.#sendMessage(channel) ? 'next' : 'failed';
     }
-    if (wraps) writeBehind(queue, memory, offset + 4, channel.counterHigh);
-    writeBehind(queue, memory, offset, channel.counterLow);
+    if (wraps) queue.writeWord(memory.space, channel.counterHigh, memory.address + offset + 4);
+    queue.writeWord(memory.space, channel.counterLow, memory.address + offset);
     channel.job.position = queue.position;
     if (channel.sendsMessages) channel.addMessage(queue.position);
     return 'next';
@@ -262,10 +260,4 @@ function fenceOutcome(channel: PdmaChannel, word: number): PqmOutcome {
 function ownRegister(control: number): number {
   const offset = (control >>> CH_REGISTER_SHIFT) & CH_REGISTER_MASK;
   return (control & CH_BLOCK_B) === 0 ? offset : offset + BLOCK_BYTES;
-}
-
-/** Writes a word to memory behind the data in a channel. */
-function writeBehind(queue: DmaChannel, memory: PhysicalMemory, offset: number, value: number): void {
-  if (memory.space !== DIRECT) queue.aimAt(memory.space);
-  queue.immediate(memory.space === DIRECT ? Opcode.WRITE32 : Opcode.WRITE32_TO, value, 0, memory.address + offset, 4);
 }

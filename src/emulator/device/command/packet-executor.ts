@@ -33,10 +33,8 @@ import {
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import type { DmaEngines } from '../engine/dma-engines.ts';
-import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import type { WordAccess } from '../memory/memory-access.ts';
-import { DIRECT } from '../memory/physical-memory.ts';
 import type { EngineAccess, EngineReader } from '../queue/engine-access.ts';
 import { type Job, Stall, type Stream } from '../queue/stream.ts';
 import type { RegisterFile } from '../register-file.ts';
@@ -183,10 +181,7 @@ export class PacketExecutor {
     }
     const channel = job.channelOf(stream, engines);
     if (channel.room === 0) return 'blocked';
-    const { space } = map.memory;
-    if (space !== DIRECT) channel.aimAt(space);
-    const write = space === DIRECT ? Opcode.WRITE32 : Opcode.WRITE32_TO;
-    channel.immediate(write, value, 0, map.memory.address + map.offset, 4);
+    channel.writeWord(map.memory.space, value, map.memory.address + map.offset);
     job.position = channel.position;
     return 'next';
   }

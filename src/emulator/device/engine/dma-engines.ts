@@ -18,6 +18,7 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { atExit } from '../../../ucs/sys/process-events.ts';
 import type { Random } from '../../../ucs/sys/random.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
+import { DIRECT } from '../memory/physical-memory.ts';
 import {
   busyWord,
   CHANNELS,
@@ -116,6 +117,12 @@ export class DmaChannel {
   /** Writes a descriptor with an immediate of 64 bits: a fill pattern or the value of a 32-bit write. */
   immediate(opcode: number, low: number, high: number, destination: number, byteLength: number): void {
     this.#write(opcode, low, high, destination, byteLength);
+  }
+
+  /** Writes a write of 32 bits to an address of an address space, which may be DIRECT. */
+  writeWord(space: number, value: number, destination: number): void {
+    if (space !== DIRECT) this.aimAt(space);
+    this.immediate(space === DIRECT ? Opcode.WRITE32 : Opcode.WRITE32_TO, value, 0, destination, 4);
   }
 
   /** Like {@link copy}, from or to an address of another address space: COPY_FROM or COPY_TO. */
