@@ -97,7 +97,6 @@ export {
   copyToProcess,
   isMapped,
   isProcessMemoryReadable,
-  isProcessMemoryWritable,
   isReadable,
   MadviseAdvice,
   madvise,
@@ -111,6 +110,7 @@ export {
   readAddressSpace,
   writeAddressSpace,
 } from './memory/memory.ts';
+export { type ProcessMapping, ProcessMaps } from './memory/process-maps.ts';
 export {
   type FileRange,
   mapLarge,

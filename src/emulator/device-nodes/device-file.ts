@@ -5,7 +5,6 @@ import {
   closeBacking,
   close as closeFd,
   Errno,
-  isProcessMemoryWritable,
   isSyscallError,
   openBacking,
   pidfdGetfd,
@@ -222,11 +221,11 @@ export class DeviceFiles {
    * Pinned pages are used after the ioctl, when the calling thread may have ended. So they are accessed through the address space of its process, and the
    * kernel populates them on access.
    */
-  #preparePinning({ file }: OpenDevice, words: Uint32Array): void {
-    const { tid } = this.#init.channel;
+  #preparePinning({ file, mmapFile }: OpenDevice, words: Uint32Array): void {
     const { address, byteLength } = pinnedPages(words);
-    file.userMemory.callingProcess = this.#callingProcess();
-    file.userMemory.foreignPages = isProcessMemoryWritable(tid, address, byteLength) ? POPULATED_PAGES : NO_PAGES;
+    const pid = this.#callingProcess();
+    file.userMemory.callingProcess = pid;
+    file.userMemory.foreignPages = mmapFile?.isWritable(pid, address, byteLength) ? POPULATED_PAGES : NO_PAGES;
   }
 
   #run(file: EmulatedFile, request: number, block: ArgumentBlock): number {

@@ -1,5 +1,6 @@
 /** Memory over scripted calls: copies that stop and go on, probes of pages, older kernels, and what is left when a call fails. */
 
+import { statSync } from 'node:fs';
 import { describe, expect, it, vi } from 'vitest';
 import { collectGarbage } from '../../../test/fixtures/collect-garbage.ts';
 import { protectPage } from '../../../test/fixtures/driver/protect-page.ts';
@@ -15,7 +16,6 @@ import {
   copyFromProcess,
   copyToProcess,
   isProcessMemoryReadable,
-  isProcessMemoryWritable,
   isReadable,
   OWN_ADDRESS_SPACE,
   openAddressSpace,
@@ -23,6 +23,7 @@ import {
   readAddressSpace,
   writeAddressSpace,
 } from './memory.ts';
+import { ProcessMaps } from './process-maps.ts';
 import { mapLarge, mapShareable, mapSharedWindow, unmapLarge } from './shared-window.ts';
 
 vi.mock('../base/libc.ts', async (original) => {
@@ -166,8 +167,38 @@ describe('a probe', () => {
     expect(populateWritable(memory.address, PAGE_SIZE)).toBe(true);
     expect(populateWritable(memory.address, 2 * PAGE_SIZE)).toBe(false);
     expect(populateWritable(memory.address, PAGE_SIZE)).toBe(false);
-    expect(isProcessMemoryWritable(process.pid, memory.address, PAGE_SIZE)).toBe(true);
-    expect(isProcessMemoryWritable(process.pid, memory.address + PAGE_SIZE, 1)).toBe(false);
+  });
+});
+
+describe('the mappings of a process', () => {
+  it('are read from the list before Linux 6.11', () => {
+    using memory = mapAnonymous(3 * PAGE_SIZE);
+    protectPage(memory.address + PAGE_SIZE, 'read');
+    using maps = new ProcessMaps(process.pid);
+    const isWritable = (first: number, count: number): boolean => {
+      script('ioctlCall', -Errno.ENOTTY);
+      return maps.isWritable(memory.address + first * PAGE_SIZE, count * PAGE_SIZE);
+    };
+    script('ioctlCall', -Errno.ENOTTY);
+    expect([isWritable(0, 1), isWritable(1, 1), isWritable(2, 1), isWritable(0, 2)]).toEqual([
+      true,
+      false,
+      true,
+      false,
+    ]);
+    script('ioctlCall', -Errno.ENOTTY);
+    const [read] = maps.ofFile(statSync(process.execPath).ino);
+    expect(read).toMatchObject({ writable: false, offset: 0n });
+    expect(maps.ofFile(read!.ino)).toContainEqual(read);
+  });
+
+  it('are an error if the kernel does not tell them', () => {
+    using maps = new ProcessMaps(process.pid);
+    script('ioctlCall', -Errno.EPERM, -Errno.EPERM);
+    expect(() => maps.exists).toThrow('EPERM');
+    script('openCall', -Errno.EMFILE);
+    using others = new ProcessMaps(process.pid);
+    expect(() => others.exists).toThrow('EMFILE');
   });
 });
 

@@ -13,7 +13,6 @@ import {
   copyFromProcess,
   copyToProcess,
   isMapped,
-  isProcessMemoryWritable,
   isReadable,
   MadviseAdvice,
   madvise,
@@ -23,6 +22,7 @@ import {
   memset,
   populateWritable,
 } from './memory.ts';
+import { ProcessMaps } from './process-maps.ts';
 import { mapLarge, unmapLarge } from './shared-window.ts';
 
 /** Three mapped pages whose middle one is a hole. */
@@ -144,10 +144,11 @@ describe('isMapped and isReadable', () => {
   });
 });
 
-describe('populateWritable and isProcessMemoryWritable', () => {
+describe('populateWritable and ProcessMaps.isWritable', () => {
+  using maps = new ProcessMaps(process.pid);
   const checks = (address: number, byteLength: number): readonly boolean[] => [
     populateWritable(address, byteLength),
-    isProcessMemoryWritable(process.pid, address, byteLength),
+    maps.isWritable(address, byteLength),
   ];
 
   it('refuse a range with a page that is read-only', () => {
@@ -166,10 +167,6 @@ describe('populateWritable and isProcessMemoryWritable', () => {
       expect(checks(address, 3 * PAGE_SIZE)).toEqual([false, false]);
       expect(checks(address + PAGE_SIZE, PAGE_SIZE)).toEqual([false, false]);
     });
-  });
-
-  it('refuse memory of a process that does not exist', () => {
-    expect(isProcessMemoryWritable(2 ** 22, PAGE_SIZE, PAGE_SIZE)).toBe(false);
   });
 });
 

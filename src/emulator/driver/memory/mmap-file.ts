@@ -5,7 +5,6 @@
  * The id of a handle is the number of the first page of its buffer, counted from the offset of the handle type. So the pages of two buffers must not overlap.
  */
 
-import { readdirSync, readFileSync } from 'node:fs';
 import type { DriverMapping } from '../../../driver/port.ts';
 import {
   addSeals,
@@ -16,6 +15,8 @@ import {
   type MappedMemory,
   mapFile,
   memfdCreate,
+  type ProcessMapping,
+  ProcessMaps,
   punchHole,
   SealFlag,
   SyscallError,
@@ -27,28 +28,26 @@ import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
 const TIMESTAMP_TYPE = 0x6 as HandleType;
 const FILE_BYTES: bigint = 2n ** 63n - BigInt(PAGE_SIZE);
 
-/** A mapped range of the file. */
-interface Range {
-  readonly start: bigint;
-  readonly end: bigint;
+/** A process that maps the file. */
+interface User {
+  readonly maps: ProcessMaps;
+  /** Mappings of the device node that existed before: inherited ones, or those of an earlier context. */
+  readonly earlier: ReadonlySet<string>;
 }
 
 export class MmapFile {
   readonly fd: number;
-  /**
-   * The processes that map the file, which are its owner and those that received the descriptor. For each, the /proc lines of mappings of the device node
-   * that existed before: inherited ones, or those of an earlier context.
-   */
-  readonly #earlier: Map<number, ReadonlySet<string>> = new Map();
-  readonly #inode: string;
+  /** The processes that map the file: its owner and those that received the descriptor. */
+  readonly #users: Map<number, User> = new Map();
+  readonly #ino: number;
 
   /**
    * @param owner the process that maps the file
-   * @param inode inode number of the device node that the process maps: /proc shows it instead of the inode of the file behind it
+   * @param ino inode number of the device node that the process maps: /proc shows it instead of the inode of the file behind it
    * @throws SyscallError EMFILE, ENFILE
    */
-  constructor(owner: number, inode: number) {
-    this.#inode = ` ${inode} `;
+  constructor(owner: number, ino: number) {
+    this.#ino = ino;
     this.fd = memfdCreate('gaudi-mmap');
     try {
       ftruncate(this.fd, FILE_BYTES);
@@ -71,67 +70,62 @@ export class MmapFile {
 
   /** Called before a process maps the file. */
   addProcess(pid: number): void {
-    if (!this.#earlier.has(pid)) this.#earlier.set(pid, new Set(mapsOf(pid).filter((line) => this.#isMapping(line))));
+    if (this.#users.has(pid)) return;
+    const maps = new ProcessMaps(pid);
+    this.#users.set(pid, { maps, earlier: new Set(maps.ofFile(this.#ino).map(identity)) });
+  }
+
+  /** Whether a range of a process is mapped writable. */
+  isWritable(pid: number, address: number, byteLength: number): boolean {
+    this.addProcess(pid);
+    return this.#users.get(pid)!.maps.isWritable(address, byteLength);
   }
 
   /** Whether any buffer is mapped. */
   get hasMappings(): boolean {
-    return this.#ranges().some(({ start }) => unpackHandle(start).type !== HandleType.HW_BLOCK);
+    return this.#mappings().some(({ offset }) => unpackHandle(offset).type !== HandleType.HW_BLOCK);
   }
 
   /** Whether any block of registers is mapped. */
   get hasBlocks(): boolean {
-    return this.#ranges().some(({ start }) => unpackHandle(start).type === HandleType.HW_BLOCK);
+    return this.#mappings().some(({ offset }) => unpackHandle(offset).type === HandleType.HW_BLOCK);
   }
 
   /** Returns a function that tells whether any page of a range of the file is mapped now. Inherited mappings and those of an earlier context do not count. */
   mapped(): (offset: bigint, byteLength: number) => boolean {
-    const ranges = this.#ranges();
-    return (offset, byteLength) => ranges.some(({ start, end }) => start < offset + BigInt(byteLength) && end > offset);
+    const mappings = this.#mappings();
+    return (offset, byteLength) =>
+      mappings.some((each) => each.offset < offset + BigInt(byteLength) && each.offset + lengthOf(each) > offset);
   }
 
-  #ranges(): readonly Range[] {
-    const ranges: Range[] = [];
-    for (const [pid, earlier] of this.#earlier) {
-      const lines = mapsOf(pid);
-      if (lines.length === 0) this.#earlier.delete(pid);
-      for (const line of lines) if (this.#isMapping(line) && !earlier.has(line)) ranges.push(rangeOf(line));
+  #mappings(): readonly ProcessMapping[] {
+    const found: ProcessMapping[] = [];
+    for (const [pid, { maps, earlier }] of this.#users) {
+      if (!maps.exists) this.#removeProcess(pid);
+      else found.push(...maps.ofFile(this.#ino).filter((each) => !earlier.has(identity(each))));
     }
-    return ranges;
+    return found;
   }
 
-  /** Whether a line of /proc describes a mapping of the device node. */
-  #isMapping(line: string): boolean {
-    return line.includes(this.#inode);
+  #removeProcess(pid: number): void {
+    this.#users.get(pid)!.maps.close();
+    this.#users.delete(pid);
   }
 
   /** Closes the file; its mappings stay. */
   close(): void {
+    for (const pid of [...this.#users.keys()]) this.#removeProcess(pid);
     close(this.fd);
   }
 }
 
-/** The range of the file that a line of /proc describes: addresses, permissions, offset. */
-function rangeOf(line: string): Range {
-  const [addresses = '', , offset] = line.split(' ');
-  const [from, to] = addresses.split('-').map((address) => BigInt(`0x${address}`));
-  const start = BigInt(`0x${offset}`);
-  return { start, end: start + to! - from! };
+function lengthOf({ start, end }: ProcessMapping): bigint {
+  return BigInt(end - start);
 }
 
-/** The lines of /proc/<pid>/maps; none for a process that has ended. Read from a running thread, because the first thread may have ended. */
-function mapsOf(pid: number): readonly string[] {
-  try {
-    const maps = readFileSync(`/proc/${pid}/maps`, 'latin1');
-    if (maps !== '') return maps.split('\n');
-    for (const tid of readdirSync(`/proc/${pid}/task`)) {
-      const lines = readFileSync(`/proc/${pid}/task/${tid}/maps`, 'latin1').split('\n');
-      if (lines.length > 1) return lines;
-    }
-    return [];
-  } catch {
-    return [];
-  }
+/** Equal for two listings of one mapping. */
+function identity({ start, end, offset }: ProcessMapping): string {
+  return `${start} ${end} ${offset}`;
 }
 
 /** Pages of the file: a buffer id is the number of its first page in an mmap file, and ids are 32-bit. */
