@@ -38,36 +38,20 @@ export const DRIVER_IOCTL: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/file.ts',
-      before:
-        'const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);\n      wait.writePoll(block);\n      const result = this.#pollWait(request, block, isFirst);',
-      after:
-        'wait.writePoll(block);\n      const result = this.#pollWait(request, block, isFirst);\n      const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);',
-      breaks: 'a wait is armed before it looks',
-      equivalent:
-        'Nothing runs between the two: the thread does not return to the event loop, and an engine that ends in between leaves its request.',
+      before: 'return wait.isOver(result, block) ? result : this.#sleep(wait, block, interruption);',
+      after: 'return this.#sleep(wait, block, interruption);',
+      breaks: 'a wait for a complete submission is answered at once',
     },
     {
       file: 'src/emulator/driver/ioctl/file.ts',
-      before: 'ticket.cancel();\n        if (holdsSlot) this.card.multiWaits -= 1;\n        return result;',
-      after: 'if (holdsSlot) this.card.multiWaits -= 1;\n        return result;',
-      breaks: 'a wait that is over leaves no timer',
+      before: '} finally {\n      if (wait.isMulti) this.card.multiWaits -= 1;',
+      after: '} finally {',
+      breaks: 'a multi-wait gives its place back',
     },
     {
       file: 'src/emulator/driver/ioctl/file.ts',
-      before: 'ticket.cancel();\n        if (holdsSlot) this.card.multiWaits -= 1;\n        return result;',
-      after: 'ticket.cancel();\n        return result;',
-      breaks: 'a multi-wait that ends gives its place back',
-    },
-    {
-      file: 'src/emulator/driver/ioctl/file.ts',
-      before: 'if (interruption?.raised === true) {\n        if (holdsSlot) this.card.multiWaits -= 1;',
-      after: 'if (interruption?.raised === true) {',
-      breaks: 'a multi-wait that is interrupted gives its place back',
-    },
-    {
-      file: 'src/emulator/driver/ioctl/file.ts',
-      before: 'this.card.multiWaits += 1;\n      }',
-      after: '}',
+      before: 'if (wait.isMulti) this.card.multiWaits += 1;',
+      after: '',
       breaks: 'a multi-wait takes a place',
     },
     {

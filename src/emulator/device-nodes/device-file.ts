@@ -23,7 +23,7 @@ import {
   pinsMemory,
   takenWord,
 } from '../driver/base/ioctl-request.ts';
-import type { EmulatedFile } from '../driver/ioctl/file.ts';
+import { type EmulatedFile, resultOrEio } from '../driver/ioctl/file.ts';
 import { Interruption } from '../driver/ioctl/wait.ts';
 import { MmapFile } from '../driver/memory/mmap-file.ts';
 import { NO_ADDRESS, NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
@@ -257,17 +257,21 @@ export class DeviceFiles {
 
   #wait({ file }: OpenDevice, request: number, words: Uint32Array, outSize: number): void {
     const unanswered = this.#init.channel.current;
-    const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
-    this.#init.yieldToEventLoop();
     const interruption = new Interruption();
+    const result = resultOrEio(
+      () => file.ioctlOrWait(request, { address: NO_ADDRESS, words }, interruption),
+      (error) => this.#init.log.warn(`unexpected error in a wait: ${asError(error).stack}`),
+    );
+    if (typeof result === 'number') {
+      this.#answer(unanswered, result, words, outSize);
+      return;
+    }
+    const key = keyOf(unanswered.uniqueLow, unanswered.uniqueHigh);
     this.#waits.set(key, interruption);
-    const settle = (result: number): void => {
+    this.#init.yieldToEventLoop();
+    void result.then((value) => {
       this.#waits.delete(key);
-      if (!this.#closed) this.#answer(unanswered, result, words, outSize);
-    };
-    file.ioctlAsync(request, { address: NO_ADDRESS, words }, interruption).then(settle, (error: unknown) => {
-      this.#init.log.warn(`unexpected error in a wait: ${asError(error).stack}`);
-      settle(-Errno.EIO);
+      if (!this.#closed) this.#answer(unanswered, value, words, outSize);
     });
   }
 

@@ -16,7 +16,7 @@ import {
   SealFlag,
 } from '../../sys/index.ts';
 import { argumentWords, DescriptorUse, descriptorUse, mayBlock } from '../driver/base/ioctl-request.ts';
-import type { EmulatedFile } from '../driver/ioctl/file.ts';
+import { type EmulatedFile, resultOrEio } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/mmap-file.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
@@ -261,15 +261,17 @@ export class ServedFile {
       this.#answer(slot, sequence, this.file.recordFailure(request, own, -Errno.EAGAIN), 0, own);
       return;
     }
-    this.#busy[slot] = 1;
     const settle = (result: number): void => {
       this.#events.onWaited();
       this.#answer(slot, sequence, result, argumentWords(request), own);
     };
-    this.file.ioctlAsync(request, own).then(settle, (error: unknown) => {
-      this.#events.onDefect(error);
-      settle(-Errno.EIO);
-    });
+    const result = resultOrEio(() => this.file.ioctlOrWait(request, own), this.#events.onDefect);
+    if (typeof result === 'number') {
+      settle(result);
+      return;
+    }
+    this.#busy[slot] = 1;
+    void result.then(settle);
   }
 
   /** @param changed number of words that the ioctl may have changed */

@@ -46,6 +46,44 @@ function driverNumber(request: number, block: ArgumentBlock, unknownErrno: numbe
   return ioctlType(request) === DRM_IOCTL_TYPE ? -unknownErrno : -Errno.ENOTTY;
 }
 
+/** Returns the result of a call, and passes it to a callback once it is known: -EIO if the driver throws, because the callers return EIO. */
+function whenKnown(call: () => number | Promise<number>, known: (result: number) => void): number | Promise<number> {
+  let result: number | Promise<number> = -Errno.EIO;
+  try {
+    result = call();
+  } finally {
+    if (typeof result === 'number') known(result);
+  }
+  if (typeof result === 'number') return result;
+  return result.then(
+    (value) => {
+      known(value);
+      return value;
+    },
+    (error: unknown) => {
+      known(-Errno.EIO);
+      throw error;
+    },
+  );
+}
+
+/** The result of a call; -EIO if the driver throws, which is reported. */
+export function resultOrEio(
+  call: () => number | Promise<number>,
+  report: (error: unknown) => void,
+): number | Promise<number> {
+  const fail = (error: unknown): number => {
+    report(error);
+    return -Errno.EIO;
+  };
+  try {
+    const result = call();
+    return typeof result === 'number' ? result : result.catch(fail);
+  } catch (error) {
+    return fail(error);
+  }
+}
+
 /** Base class of primary and control files. */
 export abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
@@ -88,32 +126,28 @@ export abstract class EmulatedFile implements DriverFile {
    * Like {@link ioctl}, but a wait does not block the thread.
    * @param interruption ends the wait early, like a signal
    */
-  ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+  async ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+    return this.ioctlOrWait(request, block, interruption);
+  }
+
+  /** Like {@link ioctlAsync}, but returns a result that is known at once, without a promise. */
+  ioctlOrWait(request: number, block: ArgumentBlock, interruption?: Interruption): number | Promise<number> {
     const short = shortArguments(request, block);
-    if (short === undefined) return this.#ioctlAsync(request, block, interruption);
-    return this.#ioctlAsync(request, short, interruption).finally(() => short.writeBack());
+    if (short === undefined) return this.#ioctlOrWait(request, block, interruption);
+    return whenKnown(
+      () => this.#ioctlOrWait(request, short, interruption),
+      () => short.writeBack(),
+    );
   }
 
-  #ioctlAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+  #ioctlOrWait(request: number, block: ArgumentBlock, interruption?: Interruption): number | Promise<number> {
     const { tracer } = this;
-    if (tracer === undefined) return this.executeAsync(request, block, interruption);
-    return this.#traceWait(tracer, request, block, () => this.executeAsync(request, block, interruption));
-  }
-
-  async #traceWait(
-    tracer: IoctlTracer,
-    request: number,
-    block: ArgumentBlock,
-    answer: () => Promise<number>,
-  ): Promise<number> {
+    if (tracer === undefined) return this.executeOrWait(request, block, interruption);
     const call = this.#begin(tracer, request, block);
-    let result: number = -Errno.EIO;
-    try {
-      result = await answer();
-    } finally {
-      tracer.end(call, block.words, result);
-    }
-    return result;
+    return whenKnown(
+      () => this.executeOrWait(request, block, interruption),
+      (result) => tracer.end(call, block.words, result),
+    );
   }
 
   /** Records an ioctl that failed before it reached the driver in the trace. Returns `result`. */
@@ -140,7 +174,11 @@ export abstract class EmulatedFile implements DriverFile {
   }
 
   protected abstract readonly isControl: boolean;
-  protected abstract executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number>;
+  protected abstract executeOrWait(
+    request: number,
+    block: ArgumentBlock,
+    interruption?: Interruption,
+  ): number | Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
   abstract mapRegisters(byteLength: number, offset: bigint): RegisterMapping;
   /**
@@ -173,39 +211,40 @@ export class PrimaryFile extends EmulatedFile {
    * WAIT_CS without blocking the thread: polls at once, then after every progress of the card, or, for a wait for an interrupt, after every such
    * interrupt, until the time-out.
    */
-  protected async executeAsync(request: number, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
+  protected executeOrWait(
+    request: number,
+    block: ArgumentBlock,
+    interruption?: Interruption,
+  ): number | Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== IoctlIndex.WAIT_CS) return this.execute(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
+    wait.writePoll(block);
+    const result = this.execute(request, block);
+    return wait.isOver(result, block) ? result : this.#sleep(wait, block, interruption);
+  }
+
+  /** Waits after a poll. Nothing makes progress between the two. The wait continues even if the card is reset meanwhile. */
+  async #sleep(wait: PolledWait, block: ArgumentBlock, interruption?: Interruption): Promise<number> {
     const { caller } = this.userMemory;
-    let holdsSlot = false;
-    for (let isFirst = true; ; isFirst = false) {
-      // Taken before the poll, so that progress in between resolves it.
-      const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);
-      wait.writePoll(block);
-      const result = this.#pollWait(request, block, isFirst);
-      if (wait.isOver(result, block)) {
-        ticket.cancel();
-        if (holdsSlot) this.card.multiWaits -= 1;
-        return result;
+    if (wait.isMulti) this.card.multiWaits += 1;
+    try {
+      for (;;) {
+        const ticket = this.card.waiters.take(wait.remainingNs, wait.interrupt);
+        interruption?.attach(ticket);
+        await ticket.progress;
+        if (interruption?.raised === true) return wait.interrupted(block);
+        // Other callers of the file may have run ioctls meanwhile.
+        this.userMemory.caller = caller;
+        wait.writePoll(block);
+        const result = this.#poll(block);
+        if (wait.isOver(result, block)) return result;
       }
-      if (isFirst && wait.isMulti) {
-        holdsSlot = true;
-        this.card.multiWaits += 1;
-      }
-      interruption?.attach(ticket);
-      await ticket.progress;
-      if (interruption?.raised === true) {
-        if (holdsSlot) this.card.multiWaits -= 1;
-        return wait.interrupted(block);
-      }
-      // Other callers of the file may have run ioctls meanwhile.
-      this.userMemory.caller = caller;
+    } finally {
+      if (wait.isMulti) this.card.multiWaits -= 1;
     }
   }
 
-  /** The first poll is the ioctl; later polls are its wait, which continues even if the card is reset meanwhile. */
-  #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
-    if (isFirst) return this.execute(request, block);
+  #poll(block: ArgumentBlock): number {
     if (this.context.closed) return abortedWait(block);
     this.card.service();
     return waitIoctl(this.context, block, true);
@@ -284,8 +323,8 @@ export class ControlFile extends EmulatedFile {
     this.userMemory = new UserMemory(owner);
   }
 
-  protected executeAsync(request: number, block: ArgumentBlock): Promise<number> {
-    return Promise.resolve(this.execute(request, block));
+  protected executeOrWait(request: number, block: ArgumentBlock): number {
+    return this.execute(request, block);
   }
 
   mmap(): DriverMapping {
