@@ -27,6 +27,7 @@ const PACKAGE: Bundle = {
     'perftest-thread': 'src/tools/perftest/perftest-thread.ts',
     'card-program': 'src/tools/demo/card-program.ts',
     'device-server-program': 'src/tools/node/device-server-program.ts',
+    'supervisor-program': 'src/tools/node/supervisor-program.ts',
     ...ENGINE_THREAD,
   },
 };

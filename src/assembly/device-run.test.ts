@@ -11,23 +11,34 @@ class Executed extends Error {}
 function run(changes: Partial<NonNullable<Parameters<typeof becomeProgram>[3]>> = {}, supervise = (): void => {}) {
   const steps: string[] = [];
   const server = {
-    serveDevices: (fuse: number, device: number) => steps.push(`serve ${fuse} ${device}`),
-    supervise: (listener: number) => {
-      steps.push(`supervise ${listener}`);
+    serveDevices: (fuse: number) => steps.push(`serve ${fuse}`),
+    supervise: () => {
+      steps.push('supervise');
       supervise();
+      return { connection: 14, nodes: [] };
     },
     close: () => steps.push('close server'),
   };
+  const supervisor = { close: () => steps.push('close supervisor') };
   const system = {
     isInPrivateTree: () => false,
-    enterPrivateTree: (serve: (fuse: number, device: number) => void) => {
+    enterPrivateTree: (serve: (fuse: number, device: string) => void) => {
       steps.push('enter');
-      serve(11, 12);
+      serve(11, '0:12');
+      return [{ device: '0:15', type: 16 }];
     },
     installSeccompFilter: (filter: unknown) => {
       expect(filter).toBe(DEVICE_FILTER);
       steps.push('filter');
       return 13;
+    },
+    sendTree: (to: unknown, tree: unknown, fds: readonly number[]) => {
+      expect([to, tree]).toEqual([supervisor, { device: '0:12', nodes: [] }]);
+      steps.push(`send tree ${fds.join(' ')}`);
+    },
+    sendFilter: (to: unknown, filter: unknown) => {
+      expect([to, filter]).toEqual([supervisor, { listener: 13, disguised: [{ device: '0:15', type: 16 }] }]);
+      steps.push('send filter');
     },
     closeFd: (fd: number) => steps.push(`close ${fd}`),
     execute: (file: string, args: readonly string[]) => {
@@ -39,7 +50,7 @@ function run(changes: Partial<NonNullable<Parameters<typeof becomeProgram>[3]>> 
   };
   let error: unknown;
   try {
-    becomeProgram(server as never, 'tool', ['-a', 'b'], system as never);
+    becomeProgram({ server, supervisor } as never, 'tool', ['-a', 'b'], system as never);
   } catch (thrown) {
     error = thrown;
   }
@@ -51,15 +62,19 @@ const failing = (errno: number) => () => {
 };
 
 describe('a program on device nodes', () => {
-  it('runs once its node is served and supervised; the process keeps neither the listener nor the connection', () => {
+  it('runs once its node is served and supervised; the process keeps no descriptor of that', () => {
     const { steps, error } = run();
     expect(error).toBeInstanceOf(Executed);
     expect(steps).toEqual([
       'enter',
-      'serve 11 12',
+      'serve 11',
+      'supervise',
+      'send tree 14 11',
+      'close 14',
       'filter',
-      'supervise 13',
+      'send filter',
       'close 13',
+      'close supervisor',
       'close server',
       'execute tool -a b',
     ]);
@@ -92,7 +107,7 @@ describe('a program on device nodes', () => {
 
   it('is not run when the filter is refused, nor after another failure, which is thrown as it is', () => {
     const refused = run({ installSeccompFilter: failing(Errno.EBUSY) as never });
-    expect(refused.steps).toEqual(['enter', 'serve 11 12']);
+    expect(refused.steps).toEqual(['enter', 'serve 11', 'supervise', 'send tree 14 11', 'close 14']);
     expect(refused.error).toMatchObject({ code: 'ERR_DEVICE_NODES', details: { errno: Errno.EBUSY } });
     const gone = new Error('the server has ended');
     const { error } = run({}, () => {

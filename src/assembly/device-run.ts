@@ -1,9 +1,16 @@
 /**
  * Runs a program on the device nodes of an emulated node: this process becomes the program. The node server is another process: an existing one, or a
- * new one that ends with the last process that sees the device nodes.
+ * new one that ends with the last process that sees the device nodes. A third process supervises the program (device-nodes/supervisor.ts).
  */
 
-import { DEVICE_FILTER, enterPrivateTree, isInPrivateTree, type RemoteNode } from '../emulator/index.ts';
+import {
+  DEVICE_FILTER,
+  enterPrivateTree,
+  isInPrivateTree,
+  type RemoteNode,
+  sendFilter,
+  sendTree,
+} from '../emulator/index.ts';
 import {
   close as closeFd,
   Errno,
@@ -12,15 +19,26 @@ import {
   isInitialUserNamespace,
   isSyscallError,
   type SyscallError,
+  type UnixSocket,
 } from '../sys/index.ts';
 import { UcxError } from '../ucs/type/error.ts';
 import { Status } from '../ucs/type/status.ts';
+
+export { superviseProgram } from '../emulator/index.ts';
+
+/** The processes that serve the program. */
+interface RunLinks {
+  readonly server: Pick<RemoteNode, 'serveDevices' | 'supervise' | 'close'>;
+  readonly supervisor: UnixSocket;
+}
 
 /** The calls that change this process; tests replace them. */
 interface RunSystem {
   readonly isInPrivateTree: typeof isInPrivateTree;
   readonly enterPrivateTree: typeof enterPrivateTree;
   readonly installSeccompFilter: typeof installSeccompFilter;
+  readonly sendTree: typeof sendTree;
+  readonly sendFilter: typeof sendFilter;
   readonly closeFd: typeof closeFd;
   readonly execute: typeof execute;
   readonly isInitialUserNamespace: typeof isInitialUserNamespace;
@@ -30,6 +48,8 @@ const SYSTEM: RunSystem = {
   isInPrivateTree,
   enterPrivateTree,
   installSeccompFilter,
+  sendTree,
+  sendFilter,
   closeFd,
   execute,
   isInitialUserNamespace,
@@ -38,25 +58,31 @@ const SYSTEM: RunSystem = {
 /**
  * Executes a program in this process that sees the cards of a node server as device nodes. Exit code, signals, terminal and standard descriptors are those of
  * the program.
- * @param server a connection, which the call closes
+ * @param links connections to the node server and to a new supervisor, which the call closes
  * @param file a path, or a name that is looked up in PATH
  * @throws UcxError ERR_DEVICE_NODES if this process may not mount device nodes, or has them already; SyscallError ENOENT, EACCES and others of execve
  */
 export function becomeProgram(
-  server: Pick<RemoteNode, 'serveDevices' | 'supervise' | 'close'>,
+  { server, supervisor }: RunLinks,
   file: string,
   args: readonly string[],
   system: RunSystem = SYSTEM,
 ): never {
   if (system.isInPrivateTree()) throw alreadyMounted();
   try {
-    system.enterPrivateTree((fuse, device) => server.serveDevices(fuse, device));
+    const disguised = system.enterPrivateTree((fuse, device) => {
+      server.serveDevices(fuse);
+      const { connection, nodes } = server.supervise();
+      system.sendTree(supervisor, { device, nodes }, [connection, fuse]);
+      system.closeFd(connection);
+    });
     const listener = system.installSeccompFilter(DEVICE_FILTER);
-    server.supervise(listener);
+    system.sendFilter(supervisor, { listener, disguised });
     system.closeFd(listener);
   } catch (error) {
     throw isSyscallError(error) ? cannotMount(error, system.isInitialUserNamespace()) : error;
   }
+  supervisor.close();
   server.close();
   return system.execute(file, args);
 }

@@ -4,7 +4,9 @@ export { type CardIdentity, placesOf } from './config/card-places.ts';
 export { type CardPair, parseLinks } from './config/links.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './config/node-config.ts';
 export { enterPrivateTree, isInPrivateTree } from './device-nodes/private-tree.ts';
-export { DEVICE_FILTER } from './device-nodes/supervisor.ts';
+export { DEVICE_FILTER } from './device-nodes/seccomp-filter.ts';
+export { superviseProgram } from './device-nodes/supervisor.ts';
+export { sendFilter, sendTree } from './device-nodes/supervisor-link.ts';
 export { createEmulatedNode, EmulatedNode } from './emulated-node.ts';
 export type {
   CardFault,

@@ -19,6 +19,7 @@ import {
   writeMsgLong,
   writeNop,
 } from '../uapi/index.ts';
+import { PrimaryFile } from './driver/ioctl/file.ts';
 import type { Fault } from './faults/fault-plan.ts';
 
 useErrnoRecord();
@@ -53,6 +54,25 @@ async function waitAsync(values: WaitValues) {
   block.free();
   return { result, before, after };
 }
+
+it('a wait for a complete submission has its result at once, and leaves no timer', async () => {
+  card = new EmulatedCard();
+  const { client, node } = card;
+  const { file, block } = client;
+  if (!(file instanceof PrimaryFile)) throw new Error('no primary file');
+  const poll = (seq: bigint): number | Promise<number> => {
+    HL_WAIT_CS_ARGS.in.encode({ seq, timeout_us: 10n }, block.view);
+    return file.ioctlOrWait(file.numbers.WAIT_CS, block);
+  };
+  const { seq } = card.submit(0, 4 * writeNop(card.words(0), 0, packetCtl(PacketOpcode.NOP))).out;
+  expect([poll(seq), HL_WAIT_CS_ARGS.out.decode(block.view).status]).toEqual([0, HL_WAIT_CS_STATUS.COMPLETED]);
+  expect(node.card(0).waiters.any).toBe(false);
+  expect(poll(1000n)).toBe(-Errno.EINVAL);
+  const waiting = poll(card.block(MIB));
+  expect(typeof waiting).toBe('object');
+  card.clock.advance(10_000);
+  expect(await waiting).toBe(0);
+});
 
 describe('waits in progress', () => {
   it.each(FAULTS)('end at %s', async (_, fault) => {

@@ -66,6 +66,7 @@ export {
   type FileStatus,
   fileStatus,
   mkfifo,
+  pathFile,
   reserveFile,
   STATX,
 } from './file/file-status.ts';
@@ -133,6 +134,7 @@ export {
 } from './process/namespace.ts';
 export {
   allowMemoryAccess,
+  avoidOomKiller,
   clockMonotonicRawNs,
   execute,
   getEnvironment,
@@ -164,7 +166,13 @@ export {
   packIdentity,
   unpackIdentity,
 } from './process/process-identity.ts';
-export { type BpfInstruction, installSeccompFilter, isSeccompListener, SeccompListener } from './process/seccomp.ts';
+export {
+  type BpfInstruction,
+  CALL_RECORD_BYTES,
+  installSeccompFilter,
+  isSeccompListener,
+  SeccompListener,
+} from './process/seccomp.ts';
 export { hasWorker, startWorker } from './process/worker-thread.ts';
 export {
   AddressFamily,

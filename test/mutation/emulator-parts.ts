@@ -4,8 +4,50 @@ import type { Area } from './fault.ts';
 
 export const EMULATOR_PARTS: Area = {
   name: 'emulator-parts',
-  suites: ['src/emulator', 'test/contract/uct', 'test/integration/emulator'],
+  suites: ['src/emulator', 'test/contract/uct', 'test/integration/cards/device-nodes'],
   faults: [
+    {
+      file: 'src/emulator/device-nodes/orphaned-mount.ts',
+      before: 'channel.fail(RELEASES.has(channel.opcode) ? 0 : Errno.ENODEV)',
+      after: 'channel.fail(Errno.ENODEV)',
+      breaks: 'a file without its server can be closed',
+    },
+    {
+      file: 'src/emulator/device-nodes/orphaned-mount.ts',
+      before: 'if (!UNANSWERED.has(channel.opcode)) ',
+      after: '',
+      breaks: 'a mount without its server replies only where the kernel expects it',
+    },
+    {
+      file: 'src/emulator/device-nodes/orphaned-mount.ts',
+      before: 'this.#channel.resend();',
+      after: '',
+      breaks: 'requests that a server has not answered are taken over',
+    },
+    {
+      file: 'src/emulator/device-nodes/forwarded-calls.ts',
+      before: 'if (listener === undefined || others.length > 0 || !isSeccompListener(listener)) {',
+      after: 'if (listener === undefined) {',
+      breaks: 'a node server takes only a listener from a supervisor',
+    },
+    {
+      file: 'src/emulator/device-nodes/private-tree.ts',
+      before: 'chmodSync(added, statSync(machine).mode & statSync(tree).mode & PERMISSIONS);',
+      after: 'chmodSync(added, statSync(machine).mode & PERMISSIONS);',
+      breaks: 'debugfs of the cards is closed to other users',
+    },
+    {
+      file: 'src/emulator/device-nodes/supervisor.ts',
+      before: 'else listener.answer(-1, Errno.EPERM);',
+      after: 'else listener.proceed();',
+      breaks: 'a device node cannot be polled by epoll',
+    },
+    {
+      file: 'src/emulator/device-nodes/supervisor.ts',
+      before: 'return this.#nodes.has(file.ino) ? TMPFS_MAGIC : SYSFS_MAGIC;',
+      after: 'return undefined;',
+      breaks: 'the files of cards are those of a sysfs',
+    },
     {
       file: 'src/emulator/rdma/queue/completion-queue.ts',
       before: 'if (this.#hasOverrun || this.#count === this.depth) {',

@@ -80,8 +80,8 @@ export const SYS_EVENT: Area = {
     },
     {
       file: 'src/sys/event/event-set.ts',
-      before: 'this.#events.address, EVENTS_MAX, 0)',
-      after: 'this.#events.address, EVENTS_MAX, 1)',
+      before: 'return this.#wait(0);',
+      after: 'return this.#wait(1);',
       breaks: 'a poll of a set does not wait',
     },
     {

@@ -6,16 +6,19 @@ import {
   isSyscallError,
   type PollSubscription,
   pollReadable,
-  SeccompListener,
+  SocketType,
+  type UnixSocket,
+  unixSocketPair,
 } from '../../sys/index.ts';
 import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import { asError } from '../../ucs/type/error.ts';
 import type { EmulatedNode } from '../emulated-node.ts';
 import { DeviceFiles } from './device-file.ts';
-import type { DeviceTree } from './device-tree.ts';
+import { DeviceTree } from './device-tree.ts';
 import { TreeFileSystem } from './file-system.ts';
+import { ForwardedCalls } from './forwarded-calls.ts';
 import { FuseChannel, FuseOp } from './fuse-channel.ts';
-import { ServedDevices, Supervisor } from './supervisor.ts';
+import type { SupervisedNode } from './supervisor-link.ts';
 
 /** Requests of one mount that are served before other mounts get a turn. */
 const REQUESTS_PER_POLL = 16;
@@ -35,17 +38,14 @@ export interface DeviceServiceHost {
 /** A mounted file system. */
 class Session {
   readonly channel: FuseChannel;
-  /** Device number of the file system. */
-  readonly device: string;
   readonly #tree: DeviceTree;
   readonly #names: TreeFileSystem;
   readonly #files: DeviceFiles;
   readonly #log: LimitedLog;
   readonly subscription: PollSubscription;
 
-  constructor(fd: number, device: string, tree: DeviceTree, { node, log, wake, yieldToEventLoop }: DeviceServiceHost) {
+  constructor(fd: number, tree: DeviceTree, { node, log, wake, yieldToEventLoop }: DeviceServiceHost) {
     this.channel = new FuseChannel(fd);
-    this.device = device;
     this.#log = log;
     this.#tree = tree;
     this.#names = new TreeFileSystem(tree, this.channel);
@@ -86,19 +86,19 @@ class Session {
 
 /** Supervised programs. */
 interface Supervised {
-  readonly supervisor: Supervisor;
+  readonly calls: ForwardedCalls;
   readonly subscription: PollSubscription;
 }
 
 export class DeviceService {
   readonly #host: DeviceServiceHost;
-  readonly #served: ServedDevices;
+  readonly #tree: DeviceTree;
   readonly #sessions: Set<Session> = new Set();
   readonly #supervised: Set<Supervised> = new Set();
 
   constructor(host: DeviceServiceHost) {
     this.#host = host;
-    this.#served = new ServedDevices(host.node, host.log);
+    this.#tree = new DeviceTree(host.node);
   }
 
   /** Whether there are mounts, or supervised programs, whose filtered calls would fail if this process ended. */
@@ -108,31 +108,37 @@ export class DeviceService {
 
   /**
    * Serves a mount. Takes ownership of the descriptor of /dev/fuse.
-   * @param device number of the mounted file system, such as `0:52`
    * @throws SyscallError EMFILE
    */
-  attach(fd: number, device: string): void {
-    const session = new Session(fd, device, this.#served.tree, this.#host);
+  attach(fd: number): void {
+    const session = new Session(fd, this.#tree, this.#host);
     this.#sessions.add(session);
-    this.#served.fileSystems.add(device);
     this.#host.wake();
   }
 
+  /** The device nodes of the tree. */
+  get nodes(): readonly SupervisedNode[] {
+    return this.#tree.devices();
+  }
+
   /**
-   * Handles the filtered system calls of programs (DEVICE_FILTER). Takes ownership of the listener's descriptor.
+   * Handles the system calls that the supervisor of a program forwards.
+   * @returns the end of a connection that the supervisor uses
    * @throws SyscallError EMFILE
    */
-  supervise(listener: number): void {
-    const supervisor = new Supervisor(new SeccompListener(listener), this.#served);
+  supervise(): UnixSocket {
+    const [own, supervisor] = unixSocketPair(SocketType.SEQPACKET);
+    const calls = new ForwardedCalls(own, { node: this.#host.node, tree: this.#tree, log: this.#host.log });
     const supervised: Supervised = {
-      supervisor,
-      subscription: pollReadable(listener, () => {
-        if (supervisor.serve()) return;
+      calls,
+      subscription: pollReadable(own.fd, () => {
+        if (calls.serve()) return;
         this.#endSupervision(supervised);
         this.#host.onEnd();
       }),
     };
     this.#supervised.add(supervised);
+    return supervisor;
   }
 
   /** Replies to the waiting requests of the mounts. Returns whether there were any. */
@@ -149,26 +155,22 @@ export class DeviceService {
     return served;
   }
 
-  /** Ends all mounts and supervisors: programs get ENOTCONN. Idempotent. */
+  /** Ends all mounts and connections to supervisors: programs get ENODEV from their supervisor, or ENOTCONN without one. Idempotent. */
   close(): void {
     for (const session of this.#sessions) session.close();
     this.#sessions.clear();
-    this.#served.fileSystems.clear();
     for (const supervised of this.#supervised) this.#endSupervision(supervised);
   }
 
   #endSupervision(supervised: Supervised): void {
     this.#supervised.delete(supervised);
     supervised.subscription.close();
-    supervised.supervisor.close();
+    supervised.calls.close();
   }
 
   #end(session: Session): void {
     session.close();
     this.#sessions.delete(session);
-    // A later mount can reuse the device number.
-    const isReused = [...this.#sessions].some(({ device }) => device === session.device);
-    if (!isReused) this.#served.fileSystems.delete(session.device);
     this.#host.onEnd();
   }
 }

@@ -10,6 +10,7 @@ import type { CardPlace } from '../config/card-places.ts';
 import { cardAttributes, readCardAttribute, writeCardAttribute } from '../driver/attributes.ts';
 import { PCI_REVISION } from '../driver/base/firmware.ts';
 import type { EmulatedNode } from '../emulated-node.ts';
+import type { SupervisedNode } from './supervisor-link.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
 const DEVICE_MAJOR = 261;
@@ -91,6 +92,11 @@ export class DeviceTree {
   device(ino: number): DeviceNode | undefined {
     const found = this.#nodes.get(ino);
     return found?.kind === 'device' ? found : undefined;
+  }
+
+  /** The device nodes, for supervisors of programs. */
+  devices(): readonly SupervisedNode[] {
+    return [...devicesBelow(this.root)];
   }
 
   /** A file of a folder; undefined if there is none. A removed card stays on the PCI bus, but has neither device nodes nor a driver. */
@@ -222,6 +228,14 @@ export class DeviceTree {
     const folder: Folder = { kind: 'folder', ino: this.#nextIno++, mode, children: new Map() };
     this.#nodes.set(folder.ino, folder);
     return folder;
+  }
+}
+
+function* devicesBelow({ children }: Folder): Generator<SupervisedNode> {
+  for (const [name, node] of children) {
+    if (node.kind === 'folder') yield* devicesBelow(node);
+    else if (node.kind === 'device')
+      yield { name, ino: node.ino, control: node.control, major: node.major, minor: node.deviceMinor };
   }
 }
 

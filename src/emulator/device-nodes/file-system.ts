@@ -33,8 +33,8 @@ const S_IFREG = 0o100000;
 const O_RDONLY = 0;
 const O_WRONLY = 1;
 const ACCESS_MODE = 3;
-/** Types of directory entries: DT_DIR and others of dirent.h. */
-const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 8 };
+/** Types of directory entries: DT_DIR and others of dirent.h. A device node has that of a character device, although its file has another one. */
+const ENTRY_TYPE: Readonly<Record<TreeNode['kind'], number>> = { folder: 4, link: 10, attribute: 8, device: 2 };
 /** Size of a file in sysfs. */
 const PAGE_BYTES = 4096;
 /** Time for which the kernel may cache a name, in seconds: short, because cards can be unplugged. */
@@ -170,7 +170,11 @@ export class TreeFileSystem {
     answerView.setUint16(INIT_OUT.CONGESTION, BACKGROUND_MAX, true);
     answerView.setUint32(INIT_OUT.MAX_WRITE, WRITE_BYTES_MAX, true);
     answerView.setUint32(INIT_OUT.TIME_GRANULARITY, 1, true);
-    answerView.setUint32(INIT_OUT.FLAGS2, view.getUint32(INIT_IN.FLAGS2, true) & InitFlag2.PASSTHROUGH, true);
+    answerView.setUint32(
+      INIT_OUT.FLAGS2,
+      view.getUint32(INIT_IN.FLAGS2, true) & (InitFlag2.PASSTHROUGH | InitFlag2.RESEND),
+      true,
+    );
     answerView.setUint32(INIT_OUT.MAX_STACK_DEPTH, 1, true);
     this.#channel.send(INIT_OUT.END);
   }

@@ -24,11 +24,11 @@ export type ServeMount = (fuse: number, device: string) => void;
 /**
  * Mounts a device tree on a folder.
  * @param serve called at once: until it serves the mount, every access blocks
+ * @param fuse a new descriptor of /dev/fuse, which the call closes
  * @returns the device number of the file system
  * @throws SyscallError EPERM without CAP_SYS_ADMIN, ENOENT, ENODEV without FUSE
  */
-export function mountDeviceTree(folder: string, serve: ServeMount): string {
-  const fuse = openFuse();
+export function mountDeviceTree(folder: string, serve: ServeMount, fuse: number = openFuse()): string {
   try {
     // Usable by all users, with permissions checked by the kernel; the root is a folder.
     const data = `fd=${fuse},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions`;

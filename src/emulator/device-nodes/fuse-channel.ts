@@ -76,6 +76,15 @@ export class FuseChannel {
     this.answerBytes.fill(0, OUT_HEADER.BYTES, byteLength);
   }
 
+  /** Makes the kernel repeat all requests that were read and have no reply (Linux 6.9; needs {@link InitFlag2.RESEND}). */
+  resend(): void {
+    const words = this.answerWords;
+    words[OUT_HEADER.LENGTH / 4] = OUT_HEADER.BYTES;
+    words[OUT_HEADER.ERROR / 4] = NOTIFY_RESEND;
+    words.fill(0, OUT_HEADER.UNIQUE / 4, OUT_HEADER.BYTES / 4);
+    writeFuse(this.fd, this.#answer.address, OUT_HEADER.BYTES);
+  }
+
   /** Frees the memory of this object; the descriptor stays open. */
   free(): void {
     this.#request.free();
@@ -116,6 +125,7 @@ export const FuseOp = {
   WRITE: 16,
   STATFS: 17,
   RELEASE: 18,
+  FLUSH: 25,
   INIT: 26,
   OPENDIR: 27,
   READDIR: 28,
@@ -149,7 +159,9 @@ export const INIT_OUT = {
 } as const;
 /** Bits of INIT: flags, and flags2 (bit 32 and above of the kernel's FUSE_ constants). */
 export const InitFlag = { ASYNC_READ: 0x1, BIG_WRITES: 0x20, PARALLEL_DIROPS: 0x4_0000, EXT: 0x4000_0000 } as const;
-export const InitFlag2 = { PASSTHROUGH: 0x20 } as const;
+export const InitFlag2 = { PASSTHROUGH: 0x20, RESEND: 0x80 } as const;
+/** FUSE_NOTIFY_RESEND: a message without a request. */
+const NOTIFY_RESEND = 7;
 
 /** struct fuse_ioctl_in, after the header. */
 export const IOCTL_IN = {

@@ -2,11 +2,10 @@
 
 import { expect, it } from 'vitest';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
-import { DEVICE_FILTER, SystemCall } from './supervisor.ts';
+import { DEVICE_FILTER, SystemCall } from './seccomp-filter.ts';
 
 const X86_64 = 0xc000_003e;
 const [ALLOW, NOTIFY] = [0x7fff_0000, 0x7fc0_0000];
-const EMPTY_PATH = 0x1000;
 const [SHARED, PRIVATE, ANONYMOUS, DENYWRITE] = [1, 2, 0x20, 0x800];
 const UNLINK = 87;
 
@@ -26,11 +25,15 @@ function decide(number: number, args: Readonly<Record<number, number>>, arch = X
 }
 
 it.each([
+  ['stat', NOTIFY, SystemCall.STAT, {}],
+  ['lstat', NOTIFY, SystemCall.LSTAT, {}],
   ['fstat', NOTIFY, SystemCall.FSTAT, {}],
-  ['newfstatat of a path', ALLOW, SystemCall.NEWFSTATAT, { 3: 0 }],
-  ['newfstatat of a descriptor', NOTIFY, SystemCall.NEWFSTATAT, { 3: EMPTY_PATH }],
-  ['statx of a path', ALLOW, SystemCall.STATX, { 2: 0 }],
-  ['statx of a descriptor', NOTIFY, SystemCall.STATX, { 2: EMPTY_PATH }],
+  ['newfstatat', NOTIFY, SystemCall.NEWFSTATAT, {}],
+  ['statx', NOTIFY, SystemCall.STATX, {}],
+  ['statfs', NOTIFY, SystemCall.STATFS, {}],
+  ['fstatfs', NOTIFY, SystemCall.FSTATFS, {}],
+  ['the addition to an epoll', NOTIFY, SystemCall.EPOLL_CTL, { 1: 1 }],
+  ['the removal from an epoll', ALLOW, SystemCall.EPOLL_CTL, { 1: 2 }],
   ['MEMORY of DRM', NOTIFY, SystemCall.IOCTL, { 1: DRM_IOCTLS.MEMORY }],
   ['MEMORY of habanalabs', NOTIFY, SystemCall.IOCTL, { 1: HABANALABS_IOCTLS.MEMORY }],
   ['INFO', ALLOW, SystemCall.IOCTL, { 1: DRM_IOCTLS.INFO }],

@@ -1,267 +1,397 @@
 /**
- * A FUSE file cannot do everything that a device node does (mmap, stat, statx, ioctls with descriptors). A seccomp filter stops these system calls of a
- * program, and the supervisor executes them. Calls on other files continue unchanged.
+ * A FUSE file cannot do everything that a device node does. A seccomp filter stops system calls of a program (seccomp-filter.ts), and the supervisor, a small
+ * process beside the program, executes them: the status of a device node is that of a character device, and the file systems of the merged trees are
+ * those of the machine. Calls on other files continue unchanged. Calls that need the driver are forwarded to the node server.
+ *
+ * When the node server ends, the supervisor takes its place: calls on device nodes and files of cards then fail with ENODEV, and all other files stay usable.
  *
  * A program may change its memory after the supervisor has read it and before the call continues. That is harmless: a mapping can only use the file of the
  * open device, and if an export reaches the FUSE file in spite of this, device-file.ts rejects it.
  */
 
-import { readlinkSync } from 'node:fs';
 import {
   allocateScratch,
-  type BpfInstruction,
   close as closeFd,
   copyFromProcess,
   copyToProcess,
   type DescriptorFile,
   descriptorFile,
-  deviceOfPath,
   Errno,
-  isSyscallError,
-  OpenFlag,
+  EventSet,
+  PAGE_SIZE,
+  POLL_TIMEOUT_MS_MAX,
   PollEvent,
-  pollNow,
-  processOfThread,
+  pathFile,
+  pollFor,
+  ReadyFor,
   type ScratchBlock,
-  type SeccompListener,
+  SeccompListener,
+  SocketType,
   STATX,
+  UnixSocket,
 } from '../../sys/index.ts';
-import {
-  DRM_COMMAND_BASE,
-  DRM_IOCTL_TYPE,
-  HABANALABS_COMMAND_BASE,
-  HABANALABS_IOCTL_TYPE,
-  HL_MEM_ARGS,
-  HL_MEM_OP,
-  IoctlIndex,
-  ioctlSize,
-} from '../../uapi/index.ts';
-import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { HL_MEM_ARGS, HL_MEM_OP, ioctlSize } from '../../uapi/index.ts';
 import { asError } from '../../ucs/type/error.ts';
-import { EXPORT_FLAGS_WORD, GIVEN_WORD } from '../driver/base/ioctl-request.ts';
-import type { PrimaryFile } from '../driver/ioctl/file.ts';
-import { NO_ADDRESS } from '../driver/memory/user-memory.ts';
-import type { EmulatedNode } from '../emulated-node.ts';
-import { type DeviceNode, DeviceTree } from './device-tree.ts';
+import { OrphanedMount } from './orphaned-mount.ts';
+import { SystemCall } from './seccomp-filter.ts';
+import {
+  FIRST_MESSAGE,
+  receiveFilter,
+  receiveTree,
+  type SupervisedNode,
+  type SupervisedTree,
+} from './supervisor-link.ts';
 
 const MEMORY_BYTES: number = HL_MEM_ARGS.size;
 const OP_WORD: number = HL_MEM_ARGS.in.words.op;
 const S_IFCHR_ALL = 0o020666;
 const BLOCK_BYTES = 4096;
+const AT_FDCWD = -100;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+const AT_EMPTY_PATH = 0x1000;
 /** struct stat of x86-64: arch/x86/include/uapi/asm/stat.h. */
 const STAT = { DEV: 0, INO: 8, LINKS: 16, MODE: 24, RDEV: 40, BLOCK_SIZE: 56, BYTES: 144 } as const;
 const STATX_BASIC_STATS = 0x7ff;
+/** struct statfs of x86-64: include/uapi/asm-generic/statfs.h. */
+const STATFS = { TYPE: 0, BLOCK_SIZE: 8, NAME_MAX: 64, FRAGMENT_SIZE: 72, BYTES: 120 } as const;
+const NAME_MAX = 255;
+const PATH_MAX = 4096;
+/** Magic numbers of include/uapi/linux/magic.h. */
+const SYSFS_MAGIC = 0x6265_6572;
+const TMPFS_MAGIC = 0x0102_1994;
+/** Forwarded calls that are remembered before those that were answered are forgotten. */
+const FORWARDED_MAX = 1024;
+const decoder = new TextDecoder();
+/** Paths at which a file with the name of no device node can still be one. */
+const INDIRECT = /^\/(proc|dev)\//;
+/** Folders that depend on the process that names them. */
+const OWN_FOLDER = /^\/(?:proc\/(?:self|thread-self)|dev(?=\/fd\/))\//;
 
-/** The device nodes that a process serves to programs, and the file systems that contain them. */
-export class ServedDevices {
-  readonly tree: DeviceTree;
-  readonly node: EmulatedNode;
-  readonly log: LimitedLog;
-  /** Device numbers of the served file systems, such as `0:52`. */
-  readonly fileSystems: Set<string> = new Set();
-
-  constructor(node: EmulatedNode, log: LimitedLog) {
-    this.tree = new DeviceTree(node);
-    this.node = node;
-    this.log = log;
-  }
-
-  /** The open primary node of a card. */
-  primary(minor: number): PrimaryFile | undefined {
-    return this.node.card(minor).file;
-  }
+/** The descriptors that a supervisor owns. */
+interface SupervisorLinks {
+  /** From the process that will execute the program: see supervisor-link.ts. */
+  readonly starter: UnixSocket;
+  /** To the node server, which answers the calls that need the driver. */
+  readonly server: UnixSocket;
+  /** /dev/fuse of the mounted tree. */
+  readonly fuse: number;
 }
 
-/** A device node opened by a program. */
-interface Descriptor {
-  readonly device: DeviceNode;
-  readonly fileSystem: string;
-}
+/** Tokens of the polled descriptors. */
+const Source = { STARTER: 0, SERVER: 1, CALLS: 2, FUSE: 3 } as const;
 
-/** The supervisor of one filter. */
+/** The supervisor of the filter of one program. */
 export class Supervisor {
-  readonly #listener: SeccompListener;
-  readonly #served: ServedDevices;
+  readonly #links: SupervisorLinks;
+  readonly #device: string;
+  readonly #nodes: ReadonlyMap<number, SupervisedNode>;
+  readonly #names: ReadonlySet<string>;
+  readonly #events: EventSet = new EventSet();
   readonly #scratch: ScratchBlock = allocateScratch(STATX.BYTES);
+  readonly #path: ScratchBlock = allocateScratch(PATH_MAX);
+  readonly #orphan: OrphanedMount;
+  /** Types of disguised file systems by device number. */
+  #types: ReadonlyMap<string, number> = new Map();
+  #listener: SeccompListener | undefined;
+  /** The last forwarded call of each thread. */
+  readonly #forwarded: Map<number, Uint8Array> = new Map();
+  #hasServer = true;
 
-  /** Takes ownership of the listener. */
-  constructor(listener: SeccompListener, served: ServedDevices) {
-    this.#listener = listener;
-    this.#served = served;
+  /** Takes ownership of the descriptors. */
+  constructor(links: SupervisorLinks, { device, nodes }: SupervisedTree) {
+    this.#links = links;
+    this.#device = device;
+    this.#nodes = new Map(nodes.map((node) => [node.ino, node]));
+    this.#names = new Set(nodes.map(({ name }) => name));
+    this.#orphan = new OrphanedMount(links.fuse);
+    this.#events.add(links.starter.fd, ReadyFor.READ, Source.STARTER);
+    this.#events.add(links.server.fd, 0, Source.SERVER);
   }
 
-  /** Handles one waiting call, if any. Returns false once no process has the filter any more. */
+  /**
+   * Waits, and handles what has arrived.
+   * @returns false once no process has the filter any more, or if the starter has ended without one
+   */
   serve(): boolean {
-    const listener = this.#listener;
-    const ready = pollNow(listener.fd, PollEvent.IN);
-    if ((ready & PollEvent.IN) === 0) return (ready & PollEvent.HUP) === 0;
-    if (!listener.receive()) return true;
-    try {
-      const file = this.#file();
-      if (file === undefined) listener.proceed();
-      else this.#answer(file);
-    } catch (error) {
-      this.#served.log.warn(`unexpected error in a system call: ${asError(error).stack}`);
-      listener.answer(-1, Errno.EIO);
+    const count = this.#events.wait();
+    for (let i = 0; i < count; i++) {
+      const token = this.#events.token(i);
+      if (token === Source.CALLS) {
+        if ((this.#events.events(i) & ReadyFor.READ) === 0) return false;
+        this.#call(this.#listener!);
+      } else if (token === Source.STARTER) {
+        if (!this.#begin()) return false;
+      } else if (token === Source.SERVER) this.#replaceServer();
+      else if (!this.#orphan.serve()) this.#events.remove(this.#links.fuse);
     }
     return true;
   }
 
-  /** Ends the supervision: filtered calls fail with ENOSYS. */
-  close(): void {
-    closeFd(this.#listener.fd);
-    this.#listener.free();
-    this.#scratch.free();
+  /** Begins to supervise the filter of the program. Returns false if there is none. */
+  #begin(): boolean {
+    const { starter, server } = this.#links;
+    const filter = receiveFilter(starter);
+    this.#events.remove(starter.fd);
+    starter.close();
+    if (filter === undefined) return false;
+    this.#types = new Map(filter.disguised.map(({ device, type }) => [device, type]));
+    // The server answers forwarded calls through its own descriptor.
+    server.sendmsg(FIRST_MESSAGE, [filter.listener]);
+    this.#listener = new SeccompListener(filter.listener);
+    this.#events.add(filter.listener, ReadyFor.READ, Source.CALLS);
+    return true;
   }
 
-  #answer({ ino, device: fileSystem }: DescriptorFile): void {
-    const { number } = this.#listener;
-    const device = this.#served.fileSystems.has(fileSystem) ? this.#served.tree.device(ino) : undefined;
-    if (device === undefined) {
-      if (number === SystemCall.MMAP && this.#isAttribute(fileSystem)) this.#listener.answer(-1, Errno.ENODEV);
-      else this.#listener.proceed();
-      return;
+  /** The node server has ended: answers the calls that were forwarded to it, and the requests of the file system. */
+  #replaceServer(): void {
+    this.#hasServer = false;
+    this.#events.remove(this.#links.server.fd);
+    this.#links.server.close();
+    for (const record of this.#forwarded.values()) {
+      this.#listener!.take(record);
+      this.#listener!.answer(-1, Errno.ENODEV);
     }
-    const descriptor = { device, fileSystem };
-    if (number === SystemCall.IOCTL) this.#ioctl(descriptor);
-    else if (number === SystemCall.MMAP) this.#mmap(descriptor);
-    else if (number === SystemCall.STATX) this.#statx(descriptor);
-    else this.#fstat(descriptor);
+    this.#forwarded.clear();
+    this.#orphan.adopt();
+    this.#events.add(this.#links.fuse, ReadyFor.READ, Source.FUSE);
   }
 
-  /** The file of the call; undefined for none. */
-  #file(): DescriptorFile | undefined {
-    const fd = this.#fd;
-    return fd < 0 ? undefined : descriptorFile(this.#listener.tid, fd);
-  }
-
-  get #fd(): number {
-    return this.#listener.argument(this.#listener.number === SystemCall.MMAP ? 4 : 0) | 0;
-  }
-
-  /**
-   * Whether the file is an attribute of a card. Like files of sysfs and debugfs, it must not be mapped: this process serves the file, and would wait for
-   * itself if it accessed the mapping. Overlays of the served file system have other device numbers, so the path is compared too.
-   */
-  #isAttribute(fileSystem: string): boolean {
-    if (this.#served.fileSystems.has(fileSystem)) return true;
-    let path: string;
+  #call(listener: SeccompListener): void {
+    if (!listener.receive()) return;
     try {
-      path = readlinkSync(`/proc/${this.#listener.tid}/fd/${this.#fd}`);
-    } catch {
-      return false; // Closed by another thread: the call fails anyway.
+      this.#handle(listener);
+    } catch (error) {
+      process.stderr.write(`unexpected error in a system call: ${asError(error).stack}\n`);
+      listener.answer(-1, Errno.EIO);
     }
-    return path.startsWith('/sys/') && BigInt(deviceNumber(...numbersOf(fileSystem))) !== deviceOfPath('/sys');
   }
 
-  #fstat({ device, fileSystem }: Descriptor): void {
-    const listener = this.#listener;
-    const isAt = listener.number === SystemCall.NEWFSTATAT;
-    if (isAt && !this.#isEmptyPath()) {
+  #handle(listener: SeccompListener): void {
+    switch (listener.number) {
+      case SystemCall.FSTAT:
+        this.#stat(listener, this.#open(0), listener.argument(1));
+        break;
+      case SystemCall.STAT:
+        this.#stat(listener, this.#named(AT_FDCWD, listener.argument(0), 0), listener.argument(1));
+        break;
+      case SystemCall.LSTAT:
+        this.#stat(listener, this.#named(AT_FDCWD, listener.argument(0), AT_SYMLINK_NOFOLLOW), listener.argument(1));
+        break;
+      case SystemCall.NEWFSTATAT:
+        this.#stat(listener, this.#at(listener.argument(3)), listener.argument(2));
+        break;
+      case SystemCall.STATX:
+        this.#statx(listener, this.#at(listener.argument(2)), listener.argument(4));
+        break;
+      case SystemCall.STATFS:
+        this.#statfs(listener, this.#resolve(AT_FDCWD, this.#readPath(listener.argument(0)), 0));
+        break;
+      case SystemCall.FSTATFS:
+        this.#statfs(listener, this.#open(0));
+        break;
+      case SystemCall.EPOLL_CTL:
+        if (this.#node(this.#open(2)) === undefined) listener.proceed();
+        else listener.answer(-1, Errno.EPERM);
+        break;
+      case SystemCall.MMAP:
+        this.#mmap(listener, this.#open(4));
+        break;
+      default:
+        this.#ioctl(listener, this.#node(this.#open(0)));
+    }
+  }
+
+  /** The open file of a descriptor that is an argument of the call; undefined for none. */
+  #open(index: number): DescriptorFile | undefined {
+    const listener = this.#listener!;
+    const fd = listener.argument(index) | 0;
+    return fd < 0 ? undefined : descriptorFile(listener.tid, fd);
+  }
+
+  /** The file of newfstatat and statx. */
+  #at(flags: number): DescriptorFile | undefined {
+    const listener = this.#listener!;
+    const address = listener.argument(1);
+    // Linux 6.11 and newer accept a null pointer as an empty path.
+    if ((flags & AT_EMPTY_PATH) !== 0 && (address === 0 || this.#readPath(address) === '')) return this.#open(0);
+    return this.#named(listener.argument(0) | 0, address, flags);
+  }
+
+  /** The file of a path, if it may be a device node; undefined otherwise. */
+  #named(directory: number, address: number, flags: number): DescriptorFile | undefined {
+    const path = this.#readPath(address);
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    if (!this.#names.has(name) && !INDIRECT.test(path)) return undefined;
+    return this.#resolve(directory, path, flags);
+  }
+
+  #resolve(directory: number, path: string, flags: number): DescriptorFile | undefined {
+    if (path === '') return undefined;
+    const { tid } = this.#listener!;
+    const noFollow = (flags & AT_SYMLINK_NOFOLLOW) !== 0;
+    if (OWN_FOLDER.test(path)) return pathFile(path.replace(OWN_FOLDER, `/proc/${tid}/`), noFollow);
+    if (path.startsWith('/')) return pathFile(`/proc/${tid}/root${path}`, noFollow);
+    return pathFile(`/proc/${tid}/${directory === AT_FDCWD ? 'cwd' : `fd/${directory}`}/${path}`, noFollow);
+  }
+
+  /** Reads a path of the program; empty if it cannot be read. */
+  #readPath(address: number): string {
+    const { address: target, u8 } = this.#path;
+    const { tid } = this.#listener!;
+    for (let length = 0; length < PATH_MAX; ) {
+      // Up to the end of a page: the next one may not be mapped.
+      const count = Math.min(PAGE_SIZE - ((address + length) % PAGE_SIZE), PATH_MAX - length);
+      const read = copyFromProcess(tid, address + length, target + length, count);
+      if (read <= 0) return '';
+      const end = u8.subarray(0, length + read).indexOf(0, length);
+      if (end >= 0) return decoder.decode(u8.subarray(0, end));
+      length += read;
+    }
+    return '';
+  }
+
+  /** The device node of a file; undefined for any other file. */
+  #node(file: DescriptorFile | undefined): SupervisedNode | undefined {
+    return file?.device === this.#device ? this.#nodes.get(file.ino) : undefined;
+  }
+
+  #stat(listener: SeccompListener, file: DescriptorFile | undefined, address: number): void {
+    const node = this.#node(file);
+    if (node === undefined) {
       listener.proceed();
       return;
     }
     const { view, u8 } = this.#scratch;
-    const [major, minor] = numbersOf(fileSystem);
     u8.fill(0);
-    view.setBigUint64(STAT.DEV, BigInt(deviceNumber(major, minor)), true);
-    view.setBigUint64(STAT.INO, BigInt(device.ino), true);
+    view.setBigUint64(STAT.DEV, BigInt(deviceNumber(...numbersOf(file!.device))), true);
+    view.setBigUint64(STAT.INO, BigInt(node.ino), true);
     view.setBigUint64(STAT.LINKS, 1n, true);
     view.setUint32(STAT.MODE, S_IFCHR_ALL, true);
-    view.setBigUint64(STAT.RDEV, BigInt(deviceNumber(device.major, device.deviceMinor)), true);
+    view.setBigUint64(STAT.RDEV, BigInt(deviceNumber(node.major, node.minor)), true);
     view.setBigInt64(STAT.BLOCK_SIZE, BigInt(BLOCK_BYTES), true);
-    this.#return(listener.argument(isAt ? 2 : 1), STAT.BYTES);
+    this.#return(address, STAT.BYTES);
   }
 
-  #statx({ device, fileSystem }: Descriptor): void {
-    const listener = this.#listener;
-    if (!this.#isEmptyPath()) {
+  #statx(listener: SeccompListener, file: DescriptorFile | undefined, address: number): void {
+    const node = this.#node(file);
+    if (node === undefined) {
       listener.proceed();
       return;
     }
     const { view, u8 } = this.#scratch;
-    const [major, minor] = numbersOf(fileSystem);
+    const [major, minor] = numbersOf(file!.device);
     u8.fill(0);
     view.setUint32(STATX.MASK, STATX_BASIC_STATS, true);
     view.setUint32(STATX.BLOCK_SIZE, BLOCK_BYTES, true);
     view.setUint32(STATX.LINKS, 1, true);
     view.setUint16(STATX.MODE, S_IFCHR_ALL, true);
-    view.setBigUint64(STATX.INO, BigInt(device.ino), true);
-    view.setUint32(STATX.RDEV_MAJOR, device.major, true);
-    view.setUint32(STATX.RDEV_MINOR, device.deviceMinor, true);
+    view.setBigUint64(STATX.INO, BigInt(node.ino), true);
+    view.setUint32(STATX.RDEV_MAJOR, node.major, true);
+    view.setUint32(STATX.RDEV_MINOR, node.minor, true);
     view.setUint32(STATX.DEV_MAJOR, major, true);
     view.setUint32(STATX.DEV_MINOR, minor, true);
-    this.#return(listener.argument(4), STATX.BYTES);
+    this.#return(address, STATX.BYTES);
   }
 
-  /** Whether the path of newfstatat or statx is empty: AT_EMPTY_PATH alone only allows that. */
-  #isEmptyPath(): boolean {
-    const address = this.#listener.argument(1);
-    // Linux 6.11 and newer accept a null pointer as an empty path.
-    if (address === 0) return true;
-    const { address: target, u8 } = this.#scratch;
-    return copyFromProcess(this.#listener.tid, address, target, 1) === 1 && u8[0] === 0;
+  #statfs(listener: SeccompListener, file: DescriptorFile | undefined): void {
+    const type = file === undefined ? undefined : this.#typeOf(file);
+    if (type === undefined) {
+      listener.proceed();
+      return;
+    }
+    const { view, u8 } = this.#scratch;
+    u8.fill(0);
+    view.setBigUint64(STATFS.TYPE, BigInt(type), true);
+    view.setBigUint64(STATFS.BLOCK_SIZE, BigInt(BLOCK_BYTES), true);
+    view.setBigUint64(STATFS.NAME_MAX, BigInt(NAME_MAX), true);
+    view.setBigUint64(STATFS.FRAGMENT_SIZE, BigInt(BLOCK_BYTES), true);
+    this.#return(listener.argument(1), STATFS.BYTES);
+  }
+
+  /** The type of the file system that a file system of the merged trees stands for. */
+  #typeOf(file: DescriptorFile): number | undefined {
+    if (file.device !== this.#device) return this.#types.get(file.device);
+    return this.#nodes.has(file.ino) ? TMPFS_MAGIC : SYSFS_MAGIC;
   }
 
   /** Writes the scratch memory to the program, as the result of a successful call. */
   #return(address: number, byteLength: number): void {
-    const listener = this.#listener;
+    const listener = this.#listener!;
     const written = copyToProcess(listener.tid, address, this.#scratch.address, byteLength);
     listener.answer(written === byteLength ? 0 : -1, written === byteLength ? 0 : Errno.EFAULT);
   }
 
-  /** Checks a mapping like the driver, which rejects unknown offsets and lengths that differ from that of the buffer; then the kernel maps. */
-  #mmap({ device }: Descriptor): void {
-    const listener = this.#listener;
-    const file = this.#served.primary(device.minor);
-    if (device.control || file === undefined) {
+  /** Attributes of cards cannot be mapped, like files of sysfs and debugfs. */
+  #mmap(listener: SeccompListener, file: DescriptorFile | undefined): void {
+    const node = this.#node(file);
+    if (node !== undefined && !node.control) this.#forward(listener);
+    else if (file?.device === this.#device) listener.answer(-1, Errno.ENODEV);
+    else listener.proceed();
+  }
+
+  /** Of the MEMORY ioctls, only the export of a dma-buf returns a descriptor. */
+  #ioctl(listener: SeccompListener, node: SupervisedNode | undefined): void {
+    if (node === undefined || node.control || !this.#isExport(listener)) listener.proceed();
+    else this.#forward(listener);
+  }
+
+  #isExport(listener: SeccompListener): boolean {
+    const { words, u8, address } = this.#scratch;
+    u8.fill(0);
+    const byteLength = Math.min(ioctlSize(listener.argument(1) | 0), MEMORY_BYTES);
+    const isRead = copyFromProcess(listener.tid, listener.argument(2), address, byteLength) === byteLength;
+    return isRead && words[OP_WORD] === HL_MEM_OP.EXPORT_DMABUF_FD;
+  }
+
+  /** Leaves a call to the node server, which answers it. */
+  #forward(listener: SeccompListener): void {
+    if (!this.#hasServer) {
       listener.answer(-1, Errno.ENODEV);
       return;
     }
-    try {
-      const pid = processOfThread(listener.tid) ?? listener.tid;
-      file.checkMmap(listener.argument(1), listener.bigArgument(5), pid);
-      listener.proceed();
-    } catch (error) {
-      if (!isSyscallError(error)) throw error;
-      listener.answer(-1, error.errno);
-    }
+    this.#forwarded.set(listener.tid, listener.record.slice());
+    if (this.#forwarded.size > FORWARDED_MAX) this.#forgetAnswered();
+    const { server } = this.#links;
+    // After a failure the server has ended: the call is answered when that is noticed.
+    while (server.sendmsg(listener.record) === -Errno.EAGAIN) pollFor(server.fd, PollEvent.OUT, POLL_TIMEOUT_MS_MAX);
   }
 
-  #ioctl({ device }: Descriptor): void {
-    const listener = this.#listener;
-    const request = listener.argument(1) | 0;
-    const address = listener.argument(2);
-    const file = device.control ? undefined : this.#served.primary(device.minor);
-    const { words, u8, address: local } = this.#scratch;
-    u8.fill(0);
-    const byteLength = Math.min(ioctlSize(request), MEMORY_BYTES);
-    const isRead = copyFromProcess(listener.tid, address, local, byteLength) === byteLength;
-    if (file === undefined || !isRead || words[OP_WORD] !== HL_MEM_OP.EXPORT_DMABUF_FD) listener.proceed();
-    else this.#export(file, request, address, byteLength);
+  #forgetAnswered(): void {
+    for (const [tid, record] of this.#forwarded) if (!this.#listener!.isWaiting(record)) this.#forwarded.delete(tid);
   }
 
-  /** Exports a dma-buf, and passes its descriptor to the program. */
-  #export(file: PrimaryFile, request: number, address: number, byteLength: number): void {
-    const listener = this.#listener;
-    const { words, address: local } = this.#scratch;
-    const cloexec = (words[EXPORT_FLAGS_WORD]! & OpenFlag.CLOEXEC) !== 0;
-    words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | OpenFlag.CLOEXEC;
-    let result = file.ioctl(request, { address: NO_ADDRESS, words: words.subarray(0, MEMORY_BYTES / 4) });
-    if (result === 0) {
-      const own = words[GIVEN_WORD]!;
-      const given = listener.addDescriptor(own, cloexec);
-      closeFd(own);
-      words[GIVEN_WORD] = given;
-      if (given < 0) result = given;
+  /** Releases everything: filtered calls fail with ENOSYS. */
+  close(): void {
+    const { starter, server } = this.#links;
+    starter.close();
+    server.close();
+    if (this.#listener !== undefined) {
+      closeFd(this.#listener.fd);
+      this.#listener.free();
     }
-    if (copyToProcess(listener.tid, address, local, byteLength) !== byteLength) result = -Errno.EFAULT;
-    listener.answer(result < 0 ? -1 : result, result < 0 ? -result : 0);
+    this.#orphan.close();
+    this.#events.close();
+    this.#scratch.free();
+    this.#path.free();
   }
 }
 
-function numbersOf(fileSystem: string): readonly [number, number] {
-  const [major = 0, minor = 0] = fileSystem.split(':').map(Number);
+/**
+ * Supervises a program until the last process that it has started ends. Blocks the thread and its event loop.
+ * @param descriptor the connection over which the process that executes the program sends the work
+ */
+export function superviseProgram(descriptor: number): void {
+  const starter = new UnixSocket(descriptor, SocketType.SEQPACKET);
+  const work = receiveTree(starter);
+  if (work === undefined) return;
+  const { tree, server, fuse } = work;
+  const supervisor = new Supervisor({ starter, server: new UnixSocket(server, SocketType.SEQPACKET), fuse }, tree);
+  while (supervisor.serve());
+  supervisor.close();
+}
+
+function numbersOf(device: string): readonly [number, number] {
+  const [major = 0, minor = 0] = device.split(':').map(Number);
   return [major, minor];
 }
 
@@ -269,113 +399,3 @@ function numbersOf(fileSystem: string): readonly [number, number] {
 function deviceNumber(major: number, minor: number): number {
   return (minor & 0xff) | (major << 8) | ((minor & ~0xff) << 12);
 }
-
-/**
- * The rest of this file: the seccomp filter for programs with emulated device nodes, which selects the system calls that their supervisor handles.
- *
- * | Call | Why |
- * | --- | --- |
- * | fstat, newfstatat and statx of a descriptor | A FUSE file has no device number |
- * | ioctl MEMORY of both families | A FUSE reply cannot contain the descriptor that the export of a dma-buf returns |
- * | mmap of a file, except of a program or library (MAP_DENYWRITE, which has no other effect) | The kernel maps the file behind a device node at any
- * offset, without a request |
- */
-
-/** Numbers of system calls on x86-64: arch/x86/entry/syscalls/syscall_64.tbl. */
-export const SystemCall = { FSTAT: 5, MMAP: 9, IOCTL: 16, NEWFSTATAT: 262, STATX: 332 } as const;
-
-/** With an empty path, the call applies to the descriptor: include/uapi/linux/fcntl.h. */
-const AT_EMPTY_PATH = 0x1000;
-
-const AUDIT_ARCH_X86_64 = 0xc000_003e;
-const RET_ALLOW = 0x7fff_0000;
-const RET_USER_NOTIF = 0x7fc0_0000;
-/** Offsets in struct seccomp_data, of the low words of arguments. */
-const NUMBER = 0;
-const ARCH = 4;
-const argument = (index: number): number => 16 + 8 * index;
-const MAP_TYPE = 0x0f;
-const MAP_SHARED = 1;
-const MAP_SHARED_VALIDATE = 3;
-const MAP_ANONYMOUS = 0x20;
-const MAP_DENYWRITE = 0x800;
-const MEMORY_REQUESTS = [
-  (HABANALABS_IOCTL_TYPE << 8) | (HABANALABS_COMMAND_BASE + IoctlIndex.MEMORY),
-  (DRM_IOCTL_TYPE << 8) | (DRM_COMMAND_BASE + IoctlIndex.MEMORY),
-];
-
-/** Classic BPF: include/uapi/linux/bpf_common.h. */
-const LOAD_WORD = 0x20;
-const AND = 0x54;
-const JUMP_EQUAL = 0x15;
-const JUMP_SET = 0x45;
-const RETURN = 0x06;
-
-/** An instruction that jumps to a label if its condition holds, or a label. */
-type Line = { readonly code: number; readonly value: number; readonly to?: string } | string;
-
-const load = (offset: number): Line => ({ code: LOAD_WORD, value: offset });
-const and = (mask: number): Line => ({ code: AND, value: mask });
-const ifEqual = (value: number, to: string): Line => ({ code: JUMP_EQUAL, value, to });
-const ifSet = (mask: number, to: string): Line => ({ code: JUMP_SET, value: mask, to });
-const give = (value: number): Line => ({ code: RETURN, value });
-
-const LINES: readonly Line[] = [
-  load(ARCH),
-  ifEqual(AUDIT_ARCH_X86_64, 'native'),
-  give(RET_ALLOW),
-  'native',
-  load(NUMBER),
-  ifEqual(SystemCall.IOCTL, 'ioctl'),
-  ifEqual(SystemCall.MMAP, 'mmap'),
-  ifEqual(SystemCall.FSTAT, 'notify'),
-  ifEqual(SystemCall.NEWFSTATAT, 'newfstatat'),
-  ifEqual(SystemCall.STATX, 'statx'),
-  give(RET_ALLOW),
-  'ioctl',
-  load(argument(1)),
-  and(0xffff),
-  ...MEMORY_REQUESTS.map((request) => ifEqual(request, 'notify')),
-  give(RET_ALLOW),
-  'mmap',
-  load(argument(3)),
-  ifSet(MAP_ANONYMOUS, 'allow'),
-  and(MAP_TYPE),
-  ifEqual(MAP_SHARED, 'notify'),
-  ifEqual(MAP_SHARED_VALIDATE, 'notify'),
-  load(argument(3)),
-  ifSet(MAP_DENYWRITE, 'allow'),
-  give(RET_USER_NOTIF),
-  'newfstatat',
-  load(argument(3)),
-  ifSet(AT_EMPTY_PATH, 'notify'),
-  give(RET_ALLOW),
-  'statx',
-  load(argument(2)),
-  ifSet(AT_EMPTY_PATH, 'notify'),
-  'allow',
-  give(RET_ALLOW),
-  'notify',
-  give(RET_USER_NOTIF),
-];
-
-/** Resolves the labels: jumps are relative to the next instruction. */
-function assemble(lines: readonly Line[]): readonly BpfInstruction[] {
-  const places = new Map<string, number>();
-  let count = 0;
-  for (const line of lines) {
-    if (typeof line === 'string') places.set(line, count);
-    else count += 1;
-  }
-  const instructions: BpfInstruction[] = [];
-  for (const line of lines) {
-    if (typeof line === 'string') continue;
-    const { code, value, to } = line;
-    const jumpTrue = to === undefined ? 0 : places.get(to)! - instructions.length - 1;
-    instructions.push({ code, value, jumpTrue, jumpFalse: 0 });
-  }
-  return instructions;
-}
-
-/** The instructions, in the form that installSeccompFilter loads. */
-export const DEVICE_FILTER: readonly BpfInstruction[] = assemble(LINES);

@@ -21,7 +21,7 @@ import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { argumentWords } from '../driver/base/ioctl-request.ts';
 
 /** Version of this layout and of the messages. Both sides must have the same version, except for the requests in any-version.ts. */
-export const NODE_PROTOCOL_VERSION = 9;
+export const NODE_PROTOCOL_VERSION = 10;
 
 /**
  * Request number of an access to a mapped register, which no ioctl has. Its block: id of the mapping, offset, value, 1 for a write. The reply to a read has the

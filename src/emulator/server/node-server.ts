@@ -140,7 +140,7 @@ export class NodeServer {
     try {
       if (options.trace !== undefined) this.node.tracer = new IoctlTracer(options.trace, config.clock, this.#log);
       if (options.devices !== undefined)
-        this.#mount = new FolderMount(options.devices, (fuse, device) => this.#devices.attach(dup(fuse), device));
+        this.#mount = new FolderMount(options.devices, (fuse) => this.#devices.attach(dup(fuse)));
       this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
     } catch (error) {
       this.#listener.close();

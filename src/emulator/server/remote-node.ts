@@ -5,6 +5,7 @@ import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { checkString } from '../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
+import type { SupervisedNode } from '../device-nodes/supervisor-link.ts';
 import { type Fault, readFault } from '../faults/fault-plan.ts';
 import { EmulatedVerbs } from '../rdma/emulated-verbs.ts';
 import { connectToServer, type ServerConnection } from './connection.ts';
@@ -105,23 +106,22 @@ export class RemoteNode implements DriverNode {
   /**
    * Makes the server serve a mount of device nodes, even after this connection is closed.
    * @param fuse descriptor of /dev/fuse, which the caller keeps
-   * @param device number of the file system, such as `0:52`
    * @throws SyscallError ENODEV if the server has ended
    */
-  serveDevices(fuse: number, device: string): void {
+  serveDevices(fuse: number): void {
     checkDescriptor('fuse', fuse);
-    checkString('device', device);
-    this.#connection.request({ op: 'devices', device }, fuse);
+    this.#connection.request({ op: 'devices' }, fuse);
   }
 
   /**
-   * Makes the server handle the system calls that a seccomp filter reports, even after this connection is closed.
-   * @param listener descriptor of the filter's notifications, which the caller keeps
+   * Makes the server answer system calls that the supervisor of a program forwards, even after this connection is closed.
+   * @returns the descriptor of the supervisor's connection, which the caller closes, and the device nodes of the server
    * @throws SyscallError ENODEV if the server has ended
    */
-  supervise(listener: number): void {
-    checkDescriptor('listener', listener);
-    this.#connection.request({ op: 'supervise' }, listener);
+  supervise(): { readonly connection: number; readonly nodes: readonly SupervisedNode[] } {
+    // Without its end of the connection, the server forgets it.
+    const { message, fd } = this.#connection.requestDescriptor({ op: 'supervise' }, () => {});
+    return { connection: fd, nodes: message['nodes'] as SupervisedNode[] };
   }
 
   /** The state of the server. Throws SyscallError ENODEV if it has ended. */

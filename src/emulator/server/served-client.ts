@@ -12,7 +12,6 @@ import {
   errnoName,
   getSeals,
   isFuse,
-  isSeccompListener,
   isSyscallError,
   MESSAGE_BYTES_MAX,
   OpenFlag,
@@ -305,10 +304,10 @@ export class ServedClient {
         this.#dmabufs.detach(integerField(message, 'attachment', ATTACHMENTS_MAX));
         return { fields: {} };
       case 'devices':
-        return this.#devices(message, fd);
-      case 'supervise':
-        this.#host.devices.supervise(descriptorOf(fd, isSeccompListener));
+        this.#host.devices.attach(descriptorOf(fd, isFuse));
         return { fields: {} };
+      case 'supervise':
+        return this.#supervise();
       case 'status':
         return { fields: { status: this.#host.status() } };
       case 'fault':
@@ -397,10 +396,10 @@ export class ServedClient {
     return { fields: { byteLength: pages.byteLength, offset: pages.offset }, fd: pages.fd };
   }
 
-  #devices(message: Message, fd: number): ServedReply {
-    const device = textField(message, 'device', NAME_MAX);
-    this.#host.devices.attach(descriptorOf(fd, isFuse), device);
-    return { fields: {} };
+  #supervise(): ServedReply {
+    const { devices } = this.#host;
+    const supervisor = devices.supervise();
+    return { fields: { nodes: devices.nodes }, fd: supervisor.fd, sent: () => supervisor.close() };
   }
 
   /** Attaches a range of a dma-buf for an RDMA device of the client. */

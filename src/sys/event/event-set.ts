@@ -67,10 +67,12 @@ export class EventSet {
 
   /** Polls the descriptors without waiting; returns the number of ready ones, for {@link token} and {@link events}. */
   poll(): number {
-    let count: number;
-    do count = epollWait(this.fd, this.#events.address, EVENTS_MAX, 0);
-    while (isInterrupted(count));
-    return Math.max(count, 0);
+    return this.#wait(0);
+  }
+
+  /** Like {@link poll}, but waits until at least one is ready. Blocks the thread and its event loop: for processes that do nothing else. */
+  wait(): number {
+    return this.#wait(-1);
   }
 
   /** The token of the `index`-th ready descriptor of the last poll. */
@@ -90,6 +92,13 @@ export class EventSet {
     close(this.fd);
     this.#events.free();
     this.#change.free();
+  }
+
+  #wait(timeoutMs: number): number {
+    let count: number;
+    do count = epollWait(this.fd, this.#events.address, EVENTS_MAX, timeoutMs);
+    while (isInterrupted(count));
+    return Math.max(count, 0);
   }
 
   #control(operation: number, fd: number, events: number, token: number): void {

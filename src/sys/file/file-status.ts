@@ -13,6 +13,8 @@ const RESERVE_BYTES_MAX = 2 ** 21;
 
 /** `include/uapi/linux/fcntl.h` and `stat.h`. */
 const AT_FDCWD = -100;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+const AT_NO_AUTOMOUNT = 0x800;
 const AT_STATX_DONT_SYNC = 0x4000;
 const STATX_INO = 0x100;
 /** Offsets in struct statx: `include/uapi/linux/stat.h`. */
@@ -66,9 +68,18 @@ export interface DescriptorFile {
  * @returns undefined if the descriptor or the thread does not exist
  */
 export function descriptorFile(tid: number | 'self', fd: number): DescriptorFile | undefined {
+  return pathFile(`/proc/${tid}/fd/${fd}`);
+}
+
+/**
+ * The file at a path. Never calls its file system, like {@link descriptorFile}, but looks up the names of the path.
+ * @param isLink true for the symbolic link itself, if the path is that of one
+ */
+export function pathFile(path: string, isLink = false): DescriptorFile | undefined {
   using found = allocateScratch(STATX.BYTES);
   const { address, view } = found;
-  if (statxCall(AT_FDCWD, `/proc/${tid}/fd/${fd}`, AT_STATX_DONT_SYNC, STATX_INO, address) !== 0) return undefined;
+  const flags = AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT | (isLink ? AT_SYMLINK_NOFOLLOW : 0);
+  if (statxCall(AT_FDCWD, path, flags, STATX_INO, address) !== 0) return undefined;
   const [major, minor] = [view.getUint32(STATX.DEV_MAJOR, true), view.getUint32(STATX.DEV_MINOR, true)];
   return { device: `${major}:${minor}`, ino: Number(view.getBigUint64(STATX.INO, true)) };
 }

@@ -4,7 +4,7 @@
  * the same.
  */
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { isMainThread } from 'node:worker_threads';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { clip } from '../../ucs/type/inspect.ts';
@@ -39,6 +39,8 @@ const SIGKILL = 9;
 const SYS_PIDFD_OPEN = 434;
 const SYS_PIDFD_GETFD = 438;
 const CLOCK_MONOTONIC_RAW = 4;
+/** Above OOM_SCORE_ADJ_MIN, -1000, with which a process is never chosen: include/uapi/linux/oom.h. */
+const OOM_SCORE_LOW = '-900';
 const CPU_MASK_BYTES = 128;
 const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
 
@@ -118,6 +120,20 @@ export function schedGetAffinity(tid: number): number[] {
     return cpus;
   } finally {
     mask.free();
+  }
+}
+
+/**
+ * Makes the kernel choose this process last when memory runs out (`oom_score_adj`). Processes that it starts inherit that.
+ * @returns false if the user may not do that
+ */
+export function avoidOomKiller(): boolean {
+  try {
+    writeFileSync('/proc/self/oom_score_adj', OOM_SCORE_LOW);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === Errno.EACCES || errnoOf(error) === Errno.EROFS) return false;
+    throw new SyscallError('write', errnoOf(error), '/proc/self/oom_score_adj', { cause: error });
   }
 }
 

@@ -19,11 +19,17 @@ const FLAG_NEW_LISTENER = 0x08;
 const FLAG_WAIT_KILLABLE_RECV = 0x20;
 const NOTIF_RECV = 0xc050_2100;
 const NOTIF_SEND = 0xc018_2101;
+const NOTIF_ID_VALID = 0x4008_2102;
 const NOTIF_ADDFD = 0x4018_2103;
+const NOTIF_SET_FLAGS = 0x4008_2104;
+/** The supervisor runs on the processor of the caller, which waits for it (Linux 6.6). */
+const SYNC_WAKE_UP = 1;
 const USER_NOTIF_FLAG_CONTINUE = 1;
 
 /** Offsets and sizes of struct seccomp_notif, seccomp_notif_resp and seccomp_notif_addfd. */
-const NOTIF = { ID: 0, PID: 8, NUMBER: 16, ARGS: 32, BYTES: 80 } as const;
+/** Bytes of a {@link SeccompListener.record}. */
+export const CALL_RECORD_BYTES = 80;
+const NOTIF = { ID: 0, PID: 8, NUMBER: 16, ARGS: 32, BYTES: CALL_RECORD_BYTES } as const;
 const RESPONSE = { ID: 0, VALUE: 8, ERROR: 16, FLAGS: 20, BYTES: 24 } as const;
 const ADDFD = { ID: 0, FLAGS: 8, SOURCE: 12, TARGET: 16, TARGET_FLAGS: 20, BYTES: 24 } as const;
 const INSTRUCTION_BYTES = 8;
@@ -62,7 +68,11 @@ export function installSeccompFilter(program: readonly BpfInstruction[]): number
   }
   for (const flags of [FLAG_NEW_LISTENER | FLAG_WAIT_KILLABLE_RECV, FLAG_NEW_LISTENER]) {
     const fd = seccompCall(SYS_SECCOMP, SECCOMP_SET_MODE_FILTER, flags, address);
-    if (fd >= 0) return noteDescriptor(fd);
+    if (fd >= 0) {
+      // Unknown before Linux 6.6, where a call costs a wake-up on another processor.
+      ioctlCall(fd, NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+      return noteDescriptor(fd);
+    }
     const code = errno();
     // Before Linux 5.19 the second flag is invalid.
     if (code !== Errno.EINVAL || flags === FLAG_NEW_LISTENER) {
@@ -91,13 +101,29 @@ export class SeccompListener {
 
   /** Receives one waiting call; false if none is waiting. Poll first. */
   receive(): boolean {
-    const { view, u8, address } = this.#notif;
+    const { u8, address } = this.#notif;
     u8.fill(0);
     if (ioctlCall(this.fd, NOTIF_RECV, address) !== 0) return false;
-    this.#id = view.getBigUint64(NOTIF.ID, true);
-    this.tid = view.getUint32(NOTIF.PID, true);
-    this.number = view.getInt32(NOTIF.NUMBER, true);
+    this.#read();
     return true;
+  }
+
+  /** The received call as bytes, with which another process that has the descriptor can {@link take} it over. */
+  get record(): Uint8Array {
+    return this.#notif.u8;
+  }
+
+  /** Takes over a call that another process has received. */
+  take(record: Uint8Array): void {
+    this.#notif.u8.set(record);
+    this.#read();
+  }
+
+  /** Whether the call of a record still waits for its result. */
+  isWaiting(record: Uint8Array): boolean {
+    const { u8, address } = this.#response;
+    u8.set(record.subarray(NOTIF.ID, NOTIF.ID + 8));
+    return ioctlCall(this.fd, NOTIF_ID_VALID, address) === 0;
   }
 
   /** An argument of the received call as an unsigned number; exact below 2^53. */
@@ -138,6 +164,13 @@ export class SeccompListener {
   /** Frees the memory of this object; the descriptor stays open. */
   free(): void {
     for (const block of [this.#notif, this.#response, this.#addfd]) block.free();
+  }
+
+  #read(): void {
+    const { view } = this.#notif;
+    this.#id = view.getBigUint64(NOTIF.ID, true);
+    this.tid = view.getUint32(NOTIF.PID, true);
+    this.number = view.getInt32(NOTIF.NUMBER, true);
   }
 
   #respond(value: number, error: number, flags: number): void {

@@ -8,6 +8,7 @@ import { Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { type NodeDescription, startNodeServer } from '../../assembly/node-server.ts';
 import { readProgram } from '../../assembly/program/program.ts';
+import { avoidOomKiller } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 
 /** The argument of the server. */
@@ -32,6 +33,7 @@ function answer(line: ServerAnswer): void {
 }
 
 try {
+  avoidOomKiller();
   const server = startNodeServer(readProgram(), socket, description, { trace });
   // No client connects after the process that started the server has ended.
   const end = (): void => {

@@ -1,6 +1,6 @@
 /** Command `gaudi-ucx run`: runs any program on device nodes of emulated cards. */
 
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { Socket } from 'node:net';
@@ -12,14 +12,15 @@ import { becomeProgram } from '../../assembly/device-run.ts';
 import { connectNodeServer, type RemoteNode } from '../../assembly/node-server.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { readProgram } from '../../assembly/program/program.ts';
-import { Errno } from '../../sys/index.ts';
+import { Errno, SocketType, type UnixSocket, unixSocketPair } from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { programLine, reportFailure } from '../base/command-line.ts';
 import { addNodeOptions, describeNode, type NodeOptions } from '../node-access/node.ts';
 import type { ServerAnswer, ServerArguments } from './device-server-program.ts';
 
-const PROGRAM = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
+const SERVER = new URL(`./device-server-program${extname(import.meta.url)}`, import.meta.url);
+const SUPERVISOR = new URL(`./supervisor-program${extname(import.meta.url)}`, import.meta.url);
 /** Exit codes of env(1) and of shells: the program was found but cannot be run; the program was not found. */
 const EXIT_CANNOT_RUN = 126;
 const EXIT_NOT_FOUND = 127;
@@ -47,10 +48,12 @@ async function run(file: string, args: readonly string[], options: RunOptions, c
   if (options.trace === '-') command.error('--trace must be a file: standard output belongs to the program');
   if (options.trace !== undefined && socket !== undefined)
     command.error('--trace works only with a new node; to trace a node server, start it by node up --trace');
+  const supervisor = startSupervisor();
   const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {
-    becomeProgram(server, file, args);
+    becomeProgram({ server, supervisor }, file, args);
   } catch (error) {
+    supervisor.close();
     server.close();
     reportFailure(error);
     if (!(error instanceof Error && 'syscall' in error && error.syscall === 'execve')) return;
@@ -65,6 +68,22 @@ function socketOf({ socket }: RunOptions): string | undefined {
   return typeof DRIVER === 'object' ? DRIVER.socket : undefined;
 }
 
+/** Starts the supervisor of the program; returns the connection to it. It ends if the connection is closed before it has its work. */
+function startSupervisor(): UnixSocket {
+  const [own, supervisor] = unixSocketPair(SocketType.SEQPACKET);
+  startDetached(SUPERVISOR, [], supervisor.fd);
+  supervisor.close();
+  return own;
+}
+
+/** Starts a program of this package that is not a child of this process: the program that this process executes has only the children that it starts. */
+function startDetached(program: URL, args: readonly string[], link: 'pipe' | number): ChildProcess {
+  return spawn('/bin/sh', ['-c', '"$@" &', 'sh', ...programLine(program, args)], {
+    detached: true,
+    stdio: ['ignore', 'ignore', 'inherit', link],
+  });
+}
+
 /**
  * Starts a node server that is not a child of this process, because this process executes the program.
  * @throws UcxError ERR_NODE_START, ERR_INVALID_PARAM
@@ -77,11 +96,7 @@ async function startServer(options: RunOptions, command: Command): Promise<Remot
     description: describeNode(options),
     ...(options.trace === undefined ? {} : { trace: resolve(options.trace) }),
   };
-  const node = programLine(PROGRAM, [JSON.stringify(serverArguments)]);
-  const shell = spawn('/bin/sh', ['-c', '"$@" &', 'sh', ...node], {
-    detached: true,
-    stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
-  });
+  const shell = startDetached(SERVER, [JSON.stringify(serverArguments)], 'pipe');
   // When this channel closes, the server knows that this process has executed the program, or has ended.
   const channel = shell.stdio[3] as Socket;
   const line = await firstLine(channel);

@@ -152,6 +152,10 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect(python(['cards', '8'], [])).toEqual(DONE);
   });
 
+  it.each(GENERATIONS)('of %s are character devices, beside a /sys that is a sysfs, whoever looks', (asic) => {
+    expect(python(['kinds,bound'], ['--cards', '2', '--asic', asic])).toEqual(DONE);
+  });
+
   it('map whole buffers by their handles, and nothing else; refuse arguments in bad memory', () => {
     expect(python(['buffers,shared_buffers,arguments,attributes'])).toEqual(DONE);
   });
@@ -225,9 +229,9 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect(server.errors).toBe('');
   });
 
-  it('fail when the server is killed', async () => {
-    const server = await TestNodeServer.start({ cards: 1 });
-    expect(python(['server_ends', String(server.pid)], ['--socket', server.socketPath])).toEqual(DONE);
+  it.each(GENERATIONS)('of %s fail when the server is killed, and nothing else does', async (asic) => {
+    const server = await TestNodeServer.start({ cards: 1, asic });
+    expect(python(['server_ends', String(server.pid), asic], ['--socket', server.socketPath])).toEqual(DONE);
     await vi.waitFor(() => expect(server.exited).toBe(true));
     await server.stop();
   });

@@ -18,12 +18,16 @@ const NO_FILE = 0x7fff_ffff;
 const LIBRARY = 'the library calls it';
 
 /** Public calls without a case, with the reason. */
+const SUPERVISOR = 'a step of `gaudi-ucx run`, for sockets that it makes itself';
 const EXEMPT = {
   'typeof EmulatedNode.new': LIBRARY,
   'typeof RemoteNode.new': LIBRARY,
   'typeof EmulatedVerbs.new': LIBRARY,
   '.endServer': 'it ends the server, and checks its argument as identifyServer does',
   '.enterPrivateTree': 'it replaces the mount namespace of the thread',
+  '.sendTree': SUPERVISOR,
+  '.sendFilter': SUPERVISOR,
+  '.superviseProgram': SUPERVISOR,
 };
 
 /** Where a string in the place of a path makes its files. */
@@ -76,8 +80,7 @@ function callsOf(): Readonly<Record<string, Calls>> {
     EmulatedNode: { ...DRIVER_CALLS, card: { args: () => [0] }, debugFs: { args: () => [0] } },
     RemoteNode: {
       ...DRIVER_CALLS,
-      serveDevices: { args: () => [NO_FILE, '0:1'] },
-      supervise: { args: () => [NO_FILE] },
+      serveDevices: { args: () => [NO_FILE] },
     },
     EmulatedVerbs: { open: { args: () => ['hca0'], undo: close }, device: { args: () => ['hca0'] } },
     'typeof NodeServer': { new: { args: () => [{ node: SMALL, socketPath: path }], undo: close } },

@@ -409,23 +409,6 @@ describe('a wait that does not block', () => {
     expect(card.clock.nowNs()).toBe(1e9);
   });
 
-  it('for a complete submission has its result at once, and leaves no timer', async () => {
-    card = new EmulatedCard();
-    const { file, block } = card.client;
-    if (!(file instanceof PrimaryFile)) throw new Error('no primary file');
-    const poll = (seq: bigint): number | Promise<number> => {
-      HL_WAIT_CS_ARGS.in.encode({ seq, timeout_us: 10n }, block.view);
-      return file.ioctlOrWait(file.numbers.WAIT_CS, block);
-    };
-    expect([poll(nop().out.seq), HL_WAIT_CS_ARGS.out.decode(block.view).status]).toEqual([0, COMPLETED]);
-    expect(contextOf().card.waiters.any).toBe(false);
-    expect(poll(1000n)).toBe(-EINVAL);
-    const waiting = poll(card.block(0));
-    expect(typeof waiting).toBe('object');
-    card.clock.advance(10_000);
-    expect(await waiting).toBe(0);
-  });
-
   it('ends as BUSY at its time, which is microseconds', async () => {
     card = new EmulatedCard();
     const waiting = start({ seq: card.block(0), timeout_us: 10n });
