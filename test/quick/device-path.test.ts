@@ -1,26 +1,10 @@
-/** One representative of each contract for HBM: the emulated driver, the transport gaudi_copy, and the operations of ucp between two cards. */
+/** The operations of ucp between two cards: every contract on gaudi2, and lists of all memories on gaudi3, which stages what it cannot import. */
 
-import { createEmulatedNode } from '../../src/emulator/index.ts';
-import { driverFileContract } from '../contract/driver/driver-file.ts';
-import { ownMemoryContract } from '../contract/ucp/ucp-own-memory.ts';
+import { listContract } from '../contract/ucp/ucp-list.ts';
 import { pipelineContract } from '../contract/ucp/ucp-pipeline.ts';
-import { putGetContract } from '../contract/ucp/ucp-put-get.ts';
-import { tagMatchingContract } from '../contract/ucp/ucp-tag.ts';
-import { endpointRmaContract } from '../contract/uct/endpoint-rma.ts';
-import { memoryDomainContract } from '../contract/uct/memory-domain.ts';
-import { openGaudiCopy } from '../contract/uct/uct-implementations.ts';
 import { connectionKind } from '../fixtures/pair.ts';
 import { ucpContracts } from './ucp-contracts.ts';
 
-driverFileContract('emulated gaudi2', 'gaudi2', () => createEmulatedNode({ cards: 1, dmaThreads: 0 }));
-driverFileContract('emulated gaudi3', 'gaudi3', () =>
-  createEmulatedNode({ asic: 'gaudi3', cards: 1, dmaThreads: 0, strict: true }),
-);
-memoryDomainContract('gaudi_copy', (log) => openGaudiCopy(log));
-endpointRmaContract('gaudi_copy', (log) => openGaudiCopy(log));
-endpointRmaContract('gaudi_copy on gaudi3', (log) => openGaudiCopy(log, { asic: 'gaudi3' }));
-ownMemoryContract('native');
 pipelineContract('staging, posix');
 ucpContracts(connectionKind('all transports'));
-putGetContract(connectionKind('gaudi3, all transports'));
-tagMatchingContract(connectionKind('gaudi3, all transports'));
+listContract(connectionKind('gaudi3, all transports'));
