@@ -2,18 +2,25 @@
 
 import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../../src/driver/port.ts';
-import { Errno } from '../../../src/sys/index.ts';
+import { allocateScratch, Errno } from '../../../src/sys/index.ts';
 import {
   channelBlockA,
   channelBlockB,
+  GAUDI3_PROFILE,
+  HL_CB_FLAGS,
+  HL_CB_OP,
   HL_INFO_ENGINE_ERR_EVENT,
   HL_INFO_HW_IDLE,
   HL_INFO_OP,
   HL_MEM_OP,
   HL_PAGE_FAULT_INFO,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
   LIN_PDMA_COMPLETION_BYTES,
   PdmaChannelA,
   PdmaCommon,
+  WAIT_CS_INTERRUPT_SHIFT,
 } from '../../../src/uapi/index.ts';
 import {
   CHANNELS,
@@ -26,6 +33,7 @@ import {
   DATA_BYTES,
   FROM_DEVICE,
   fence,
+  halves,
   message,
   RING_BYTES,
   registerAt,
@@ -36,6 +44,8 @@ import {
 const USER_CHANNELS: readonly number[] = Array.from({ length: 23 }, (_, channel) => channel);
 /** A write of a sync object that adds. */
 const ADD = 0x8000_0000;
+/** MON_CONFIG: post to a completion queue, and send its message. */
+const CQ_AND_MESSAGE = 0x110;
 const NOP: readonly number[] = [0, 0x0a000000];
 const HALF: bigint = BigInt(DATA_BYTES) / 2n;
 
@@ -172,6 +182,49 @@ export function channelCases(makeNode: () => DriverNode): void {
         41, 1, 2, 3, 4,
       ]);
     });
+
+    it.each(['host memory', 'a command buffer'] as const)(
+      'arm a monitor whose queue counts in %s and wakes the waiter of its interrupt',
+      async (place) => {
+        const { client, host } = fixture;
+        const interrupt = fixture.interrupt + 100;
+        const queue = 7;
+        const counter = counterIn(fixture, place);
+        const program = fixture.channel(15).setUp();
+        const sobs = [sobAt(4, 0, 40), sobAt(4, 0, 41)] as const;
+        // The monitor waits for sync objects 40 and 41, those of group 5 that its mask leaves.
+        const monitor = monitorAt(4, 12, { queue, arm: (1 << 17) | (0xfc << 8) | 5 });
+        const packets = [...queueAt(4, queue, counter.va, interrupt), ...monitor];
+        const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+        const flags = (HL_WAIT_CS_FLAGS.INTERRUPT | (interrupt << WAIT_CS_INTERRUPT_SHIFT) | counter.wait.flags) >>> 0;
+        HL_WAIT_CS_ARGS.in.encode(
+          { ...counter.wait, flags, target: 1n, interrupt_timeout_us: 60_000_000n },
+          block.view,
+        );
+        const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, block);
+        const raised = [...packets, message(sobs[0], ADD | 1)];
+        program.submit(...raised);
+        await program.until(PdmaChannelA.MSQ_CI, 4 * raised.flat().length);
+        expect(counter.value()).toBe(0n);
+        const sent = fixture.pattern(4096);
+        const copy = copyPacket(sent.length, TO_DEVICE, fixture.hostVa, fixture.deviceVa);
+        const back = copyPacket(sent.length, FROM_DEVICE, fixture.deviceVa, fixture.hostVa + HALF);
+        fixture
+          .channel(3)
+          .setUp()
+          .submit(copy, completedCopy(back, sobs[1], ADD | 1));
+        expect(await waiting).toBe(0);
+        expect(HL_WAIT_CS_ARGS.out.decode(block.view).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+        block.free();
+        expect(counter.value()).toBe(1n);
+        expect(host.u8.slice(Number(HALF), Number(HALF) + sent.length)).toEqual(sent);
+        // A monitor fires once.
+        program.submit(message(sobs[0], ADD | 1));
+        await program.until(PdmaChannelA.MSQ_CI, 4 * raised.flat().length + 16);
+        expect(counter.value()).toBe(1n);
+        counter.close();
+      },
+    );
 
     it('all of them move data, whatever the direction in the packet', () => {
       const sent = fixture.pattern(64 * USER_CHANNELS.length);
@@ -319,4 +372,77 @@ function busyIds({ client }: ChannelFixture): readonly number[] {
     Array.from({ length: 64 }, (_, bit) => ((word >> BigInt(bit)) & 1n) === 1n && index * 64 + bit),
   );
   return ids.filter((id): id is number => id !== false);
+}
+
+/** A counter of 64 bits that the card and the process reach. */
+interface Counter {
+  readonly va: bigint;
+  /** The fields of a wait for it. */
+  readonly wait: {
+    readonly flags: number;
+    readonly addr?: bigint;
+    readonly cq_counters_handle?: bigint;
+    readonly cq_counters_offset?: bigint;
+  };
+  value(): bigint;
+  close(): void;
+}
+
+function counterIn({ client, host, hostVa }: ChannelFixture, place: 'host memory' | 'a command buffer'): Counter {
+  const at = DATA_BYTES + 2048;
+  if (place === 'host memory') {
+    return {
+      va: hostVa + BigInt(at),
+      wait: { flags: 0, addr: BigInt(host.address + at) },
+      value: () => host.view.getBigUint64(at, true),
+      close: () => {},
+    };
+  }
+  const handle = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP).out;
+  const info = { op: HL_CB_OP.INFO, cb_handle: handle, flags: HL_CB_FLAGS.GET_DEVICE_VA };
+  const mapping = client.file.mmap(4096, handle);
+  const view = new DataView(mapping.buffer);
+  return {
+    va: client.commandBuffer(info).out.device_va + 64n,
+    wait: { flags: HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ, cq_counters_handle: handle, cq_counters_offset: 8n },
+    value: () => view.getBigUint64(64, true),
+    close: () => mapping.close(),
+  };
+}
+
+/** Messages that make completion queue `queue` of an hdcore a counter with an interrupt. */
+function queueAt(hdcore: number, queue: number, counter: bigint, interrupt: number): readonly (readonly number[])[] {
+  const { cqRegisters, managerStride } = GAUDI3_PROFILE.sync;
+  const cq = cqRegisters!;
+  const doorbell = GAUDI3_PROFILE.interrupts.msixDoorbell!;
+  const write = (register: number, value: number): readonly number[] =>
+    message(registerAt(register + hdcore * managerStride + 4 * queue), value);
+  const [counterLow, counterHigh] = halves(counter);
+  const [doorbellLow, doorbellHigh] = halves(doorbell);
+  return [
+    write(cq.baseAddrL, counterLow),
+    write(cq.baseAddrH, counterHigh),
+    write(cq.incMode, 1),
+    write(cq.lbwAddrL, doorbellLow),
+    write(cq.lbwAddrH, doorbellHigh),
+    write(cq.lbwData, interrupt),
+  ];
+}
+
+/** Messages that arm a monitor of group 0 of an hdcore, which adds 1 to a queue and sends the message of the queue. */
+function monitorAt(
+  hdcore: number,
+  monitor: number,
+  { queue, arm }: { readonly queue: number; readonly arm: number },
+): readonly (readonly number[])[] {
+  const manager = GAUDI3_PROFILE.sync.managers.find((each) => each.dcore === hdcore && each.group === 0)!;
+  const write = (register: number, value: number): readonly number[] =>
+    message(registerAt(register + 4 * monitor), value);
+  return [
+    write(manager.monPayAddrL, queue),
+    write(manager.monPayAddrH, 0),
+    write(manager.monPayData, 1),
+    write(manager.monConfig, CQ_AND_MESSAGE),
+    write(manager.monArm, arm),
+  ];
 }
