@@ -65,6 +65,21 @@ describe('the comparison', () => {
     ]);
   });
 
+  it('passes over polls: waits that are busy, and looks at the device status', () => {
+    const line = (rest: object): string =>
+      `${JSON.stringify({ timeNs: 0, durationNs: 0, pid: 1, tid: 1, card: 0, control: false, in: {}, out: {}, ...rest })}\n`;
+    const busy = line({ request: 'WAIT_CS', result: 0, out: { status: '0x1' } });
+    const look = line({ request: 'INFO', op: 'DEVICE_STATUS', result: 0 });
+    expect(diffTraces(program(1, 5), look + busy + program(1, 5) + look)).toBeUndefined();
+    for (const other of [
+      line({ request: 'WAIT_CS', result: 0, out: { status: '0x0' } }),
+      line({ request: 'INFO', op: 'DEVICE_STATUS', result: -19, errno: 'ENODEV' }),
+      line({ request: 'INFO', op: 'HW_IDLE', result: 0 }),
+    ]) {
+      expect(diffTraces(program(1, 5), program(1, 5) + other)).toMatchObject({ call: 3, first: 'nothing' });
+    }
+  });
+
   it('names the first call that differs', () => {
     const difference = diffTraces(program(1, 5), program(1, 5, 8192));
     expect(difference).toMatchObject({ call: 1, first: expect.stringContaining('alloc_mem_size=0x1000,') });

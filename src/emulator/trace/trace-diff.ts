@@ -81,8 +81,7 @@ export function normalizeTrace(text: string, name = 'trace'): readonly string[] 
   const processes = new Map<number, number>();
   const calls: string[] = [];
   for (const record of readTrace(text, name)) {
-    // Polls that report "busy" are skipped: their number depends on the timing.
-    if (record.request === 'WAIT_CS' && record.result === 0 && Number(record.out['status']) === 1) continue;
+    if (isPoll(record)) continue;
     if (!processes.has(record.pid)) processes.set(record.pid, processes.size + 1);
     const key = record.op === undefined ? record.request : `${record.request} ${record.op}`;
     const place = `process ${processes.get(record.pid)} card ${record.card}${record.control ? ' control' : ''}`;
@@ -104,6 +103,15 @@ export function normalizeTrace(text: string, name = 'trace'): readonly string[] 
     calls.push(`${place}: ${key} {${input}} = ${record.errno ?? record.result} {${output.join(', ')}}`);
   }
   return calls;
+}
+
+/**
+ * Whether a call belongs to polling, so that the number of such calls depends on the timing: a wait that reports "busy", and a look at the status of the card,
+ * which a program repeats while a channel moves its data.
+ */
+function isPoll({ request, op, result, out }: IoctlRecord): boolean {
+  if (result !== 0) return false;
+  return request === 'WAIT_CS' ? Number(out['status']) === 1 : op === 'DEVICE_STATUS';
 }
 
 function objectOf(field: string, value: string): string {
