@@ -26,7 +26,7 @@ describe.each([false, true])('without engine threads, strict: %s', (strict) => {
       flags: (HL_WAIT_CS_FLAGS.INTERRUPT | ((fixture.interrupt + 1) << WAIT_CS_INTERRUPT_SHIFT)) >>> 0,
       addr: BigInt(host.address + program.counterOffset),
       target: 2n,
-      interrupt_timeout_us: 600_000_000n,
+      interrupt_timeout_us: 10_000_000n,
     };
     HL_WAIT_CS_ARGS.in.encode(wait, block.view);
     const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, block);
