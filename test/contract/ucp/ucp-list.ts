@@ -277,18 +277,22 @@ export function notificationContract(kind: ConnectionKind): void {
       const rkeys = remotes.map((remote) => keyFor(ab, two, remote));
       const wanted: Uint8Array[] = [];
       const ROUNDS = 6;
+      const SHORT = 64;
       const started: Promise<unknown>[] = [];
       const stop = new AbortController();
       await serving(pair, async () => {
         const arrived = two.worker.notifications({ signal: stop.signal });
         for (let round = 0; round < ROUNDS; round++) {
-          // Long and short ones in turns: the short ones end first.
-          const byteLength = round % 2 === 0 ? BYTES : 64;
+          // Long and short ones in turns: the short ones end first. They write other bytes: puts without a fence between them are not ordered.
+          const place =
+            round % 2 === 0
+              ? { offset: SHORT, remoteOffset: SHORT, byteLength: BYTES - SHORT }
+              : { offset: 0, remoteOffset: 0, byteLength: SHORT };
           const bytes = pattern(BYTES, round);
           wanted.push(bytes);
           started.push(
             ab.putList(
-              rkeys.map((rkey) => ({ local: bytes, rkey, byteLength })),
+              rkeys.map((rkey) => ({ local: bytes, rkey, ...place })),
               { notify: text(`round ${round}`) },
             ),
           );
@@ -300,8 +304,8 @@ export function notificationContract(kind: ConnectionKind): void {
           }
           for (const remote of remotes) {
             const there = await contents(two, remote);
-            expectSame(there.subarray(0, 64), wanted[round]!.subarray(0, 64), `round ${round}`);
-            expectSame(there.subarray(64), wanted[round - 1]!.subarray(64), `round ${round - 1}`);
+            expectSame(there.subarray(0, SHORT), wanted[round]!.subarray(0, SHORT), `round ${round}`);
+            expectSame(there.subarray(SHORT), wanted[round - 1]!.subarray(SHORT), `round ${round - 1}`);
           }
         }
         await Promise.all(started);
