@@ -1,6 +1,6 @@
 /**
- * Ranks as processes on a node server, over all transports, tcp and libucp: every collective operation against the oracle in one start; one rank is stopped in the
- * middle of an operation, continues, and is then killed in the middle of another.
+ * Ranks as processes on a node server, over all transports (on gaudi3 too), tcp and libucp: every collective operation against the oracle in one start; one
+ * rank is stopped in the middle of an operation, continues, and is then killed in the middle of another.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { COLLECTIVES } from '../../../src/coll/choice/problem.ts';
 import { serveForked } from '../../../src/coll/index.ts';
+import type { AsicName } from '../../../src/uapi/index.ts';
 import { installedLibucp } from '../../fixtures/libucp/libucp.ts';
 import { TestNodeServer } from '../../fixtures/processes/node-server.ts';
 import type { RankArgument } from '../../fixtures/programs/coll-rank-program.ts';
@@ -60,11 +61,13 @@ interface Kind {
   readonly size: number;
   readonly env: Readonly<Record<string, string>>;
   readonly end: RankArgument['end'];
+  readonly asic?: AsicName;
   readonly skipReason?: string | undefined;
 }
 
 const KINDS: readonly Kind[] = [
   { name: 'eight processes, over all transports', size: 8, env: {}, end: 'SIGSTOP' },
+  { name: 'three processes on gaudi3, over all transports', size: 3, env: {}, end: 'SIGSTOP', asic: 'gaudi3' },
   { name: 'three processes, over tcp', size: 3, env: { UCX_TLS: 'tcp,self,gaudi_cpy' }, end: 'SIGKILL' },
   {
     name: 'three processes, over libucp',
@@ -75,10 +78,10 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-describe.each(KINDS)('$name', { timeout: 120_000 }, ({ size, env, end, skipReason }) => {
+describe.each(KINDS)('$name', { timeout: 120_000 }, ({ size, env, end, asic, skipReason }) => {
   it('have the data of the oracle, wait for one that is stopped, name it when it is killed, and go on without it', async () => {
     requires(skipReason === undefined, 'libucp');
-    const server = await TestNodeServer.start({ cards: size });
+    const server = await TestNodeServer.start({ cards: size, ...(asic === undefined ? {} : { asic }) });
     const children: ChildProcess[] = [];
     try {
       for (let rank = 0; rank < size; rank++) {
