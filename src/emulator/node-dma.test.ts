@@ -1,19 +1,20 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver/driver-client.ts';
-import { type MappedMemory, mapAnonymous } from '../sys/index.ts';
+import { addressOf, type MappedMemory, mapAnonymous } from '../sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP, LIN_DMA_BYTES, linDmaCtl, writeLinDma } from '../uapi/index.ts';
 import { createEmulatedNode, type EmulatedNode } from './index.ts';
 
 /** Bytes of each memory that the transfers use. */
 const AREA = 300_000;
 const COMMANDS_OFFSET = 2 ** 20;
-/** Host memory, device memory across the border of two pages, SRAM. */
-const MEMORIES = ['host', 'device', 'sram'] as const;
+/** Host memory, device memory across the border of two pages, SRAM, and host memory that only the kernel accesses, as that of another process. */
+const MEMORIES = ['host', 'device', 'sram', 'array'] as const;
+const ARRAY = 3;
 
 const TRANSFER = fc.record({
-  from: fc.nat(2),
-  to: fc.nat(2),
+  from: fc.nat(ARRAY),
+  to: fc.nat(ARRAY),
   source: fc.nat(AREA - 1),
   destination: fc.nat(AREA - 1),
   byteLength: fc.oneof(fc.integer({ min: 1, max: 64 }), fc.integer({ min: 1, max: AREA })),
@@ -35,7 +36,7 @@ interface Transfer {
 function isSensible({ from, to, source, destination, byteLength, memset }: Transfer): boolean {
   if (destination + byteLength > AREA) return false;
   if (memset) return true;
-  if (source + byteLength > AREA || (from === 0 && to === 0)) return false;
+  if (source + byteLength > AREA) return false;
   return from !== to || source + byteLength <= destination || destination + byteLength <= source;
 }
 
@@ -56,6 +57,7 @@ for (const dmaThreads of [0, 1]) {
     let node: EmulatedNode;
     let client: DriverClient;
     let host: MappedMemory;
+    const array = new Uint8Array(AREA);
     let hostVa = 0n;
     let bases: readonly bigint[] = [];
 
@@ -78,6 +80,7 @@ for (const dmaThreads of [0, 1]) {
     /** The contents of a memory, copied through host memory. */
     const contents = (memory: number): Uint8Array => {
       if (memory === 0) return host.u8.slice(0, AREA);
+      if (memory === ARRAY) return array.slice();
       const staging = 2 * 2 ** 20;
       const zero = { source: 0, destination: staging, byteLength: AREA, memset: false, pattern: 0n };
       submit([{ ...zero, from: memory, to: 0 }]);
@@ -91,7 +94,8 @@ for (const dmaThreads of [0, 1]) {
       hostVa = client.mapHost(host.address, host.byteLength).out;
       const hw = client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out;
       const device = client.mapDevice(client.allocate(hw.dram_page_size * 2n).out).out;
-      bases = [hostVa, device + hw.dram_page_size - BigInt(AREA / 2), hw.sram_base_address];
+      const arrayVa = client.mapHost(addressOf(array), AREA).out;
+      bases = [hostVa, device + hw.dram_page_size - BigInt(AREA / 2), hw.sram_base_address, arrayVa];
     });
 
     afterAll(() => {

@@ -86,11 +86,13 @@ describe.each(['gaudi', 'gaudi2'] as const)('the events of faults of %s', (asic)
     });
   }
 
-  it('name an access that the hardware rejects', () => {
+  it.each([HL_RAZWI.READ, HL_RAZWI.WRITE])('name a transfer of registers by its direction (%i)', (direction) => {
     card = new EmulatedCard({ asic });
-    copy(card.hostVa, card.hostVa + 4096n);
+    const { cfg } = card.node.config.profile;
+    if (direction === HL_RAZWI.READ) copy(cfg.start, card.hostVa);
+    else copy(card.hostVa, cfg.start);
     expect(events()).toBe(EVENT.RAZWI | engineError);
-    expect(razwi().flags).toBe(HL_RAZWI.WRITE | fabric);
+    expect(razwi()).toMatchObject({ addr: cfg.start, flags: direction | fabric });
   });
 
   it('name an undefined opcode, of the lower command processor as that of a fifth stream', () => {

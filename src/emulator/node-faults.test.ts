@@ -150,17 +150,6 @@ describe('fault records', () => {
     done();
   });
 
-  it('refuse host to host', () => {
-    const { client, commands, submit, hostVa, host, done } = setUp();
-    host.words[0] = 1;
-    const [low, high] = [Number(hostVa & 0xffff_ffffn), Number(hostVa >> 32n)];
-    writeLinDma(commands, 0, linDmaCtl('gaudi2'), 64, low, high, low + 256, high);
-    expect(submit(24).result).toBe(0);
-    expect(host.words[64]).toBe(0);
-    expect(client.info(HL_INFO_OP.RAZWI_EVENT, HL_INFO_RAZWI_EVENT).out.addr).toBe(hostVa + 256n);
-    done();
-  });
-
   it('name the engine of an undefined opcode, whose stream stops', () => {
     const { client, commands, submit, done } = setUp();
     writeShortPacket(commands, 0, packetCtl(0x1e), 0);

@@ -1,11 +1,41 @@
-/** Faults of emulated PDMA channels. */
+/** Faults of the DMA engines and PDMA channels of emulated cards. */
 
 import type { Area } from './fault.ts';
 
 export const EMULATOR_CHANNELS: Area = {
   name: 'emulator-channels',
-  suites: ['test/contract/driver/driver-file'],
+  suites: ['test/contract/driver/driver-file', 'src/emulator/device'],
   faults: [
+    {
+      file: 'src/emulator/device/command/linear-dma.ts',
+      before: '    const target = map.memory;\n',
+      after: "    const target = map.memory;\n    if (source.isHost && target.isHost) return 'next';\n",
+      breaks: 'a card copies from host to host',
+    },
+    {
+      file: 'src/emulator/device/memory/memory-access.ts',
+      before: 'if (targetSpace === DIRECT) return readAddressSpace(',
+      after: 'if (targetSpace === sourceSpace || targetSpace === DIRECT) return readAddressSpace(',
+      breaks: 'both sides of a copy are in one other process',
+    },
+    {
+      file: 'src/emulator/device/memory/memory-access.ts',
+      before: '    done += written;\n',
+      after: '    done += wanted;\n',
+      breaks: 'a copy between address spaces counts the bytes before a missing page',
+    },
+    {
+      file: 'src/emulator/device/memory/traffic.ts',
+      before: 'if (target.isHost) {',
+      after: 'if (target.isHost && !source.isHost) {',
+      breaks: 'a copy from host to host is counted in both directions',
+    },
+    {
+      file: 'src/emulator/device/queue/strided-transfer.ts',
+      before: 'this.#indices[dimension] = next < count ? next : 0;',
+      after: 'this.#indices[dimension] = next;',
+      breaks: 'the rows of an inner dimension begin again in each step of an outer one',
+    },
     {
       file: 'src/emulator/device/channel/pdma-channel.ts',
       before: "    if (count < decrement) return 'underflow';\n",

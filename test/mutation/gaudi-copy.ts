@@ -263,7 +263,7 @@ export const GAUDI_COPY: Area = {
       before:
         'if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;',
       after: '',
-      breaks: 'a card does not copy from host to host',
+      breaks: 'copies from host to host are left to other transports',
     },
     {
       file: 'src/uct/gaudi/copy/endpoint.ts',

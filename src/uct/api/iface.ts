@@ -140,7 +140,7 @@ export interface IfaceAttributes {
   readonly localMemoryTypes: number;
   /** Memory types on the remote side, as a mask. */
   readonly remoteMemoryTypes: number;
-  /** At least one side must have one of these types, as a mask; 0 for no restriction. A card cannot copy from host to host. */
+  /** At least one side must have one of these types, as a mask; 0 for no restriction. gaudi_cpy leaves copies from host to host to others. */
   readonly requiredMemoryTypes: number;
   /** Whether remote memory may be on any device; otherwise it must be on the device of the resource. */
   readonly reachesOtherDevices: boolean;

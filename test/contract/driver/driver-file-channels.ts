@@ -18,6 +18,7 @@ import {
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
   LIN_PDMA_COMPLETION_BYTES,
+  LinPdmaCtl,
   PdmaChannelA,
   PdmaCommon,
   WAIT_CS_INTERRUPT_SHIFT,
@@ -62,6 +63,20 @@ export function channelCases(makeNode: () => DriverNode): void {
       program.submit(copyPacket(4096, FROM_DEVICE, fixture.deviceVa, fixture.hostVa + HALF));
       program.await(2n);
       expect(fixture.host.u8.slice(Number(HALF), Number(HALF) + 4096)).toEqual(sent);
+    });
+
+    it('copy and fill from host to host', () => {
+      const sent = fixture.pattern(300_000);
+      const program = fixture.channel().setUp();
+      const target = fixture.hostVa + HALF;
+      program.submit(
+        copyPacket(sent.length, FROM_DEVICE, fixture.hostVa, target + 1n),
+        copyPacket(8, TO_DEVICE | LinPdmaCtl.MEMSET, 0x0807_0605_0403_0201n, target + 300_001n),
+      );
+      program.await(2n);
+      const received = fixture.host.u8.subarray(Number(HALF), Number(HALF) + 300_010);
+      expect(Buffer.compare(received.subarray(1, 300_001), sent)).toBe(0);
+      expect([received[0], ...received.subarray(300_001)]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
     });
 
     it.each([1, 4, 28, 128, 4095, 1_000_001])('copy %i bytes at odd places, and no byte beside them', (byteLength) => {

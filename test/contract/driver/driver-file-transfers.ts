@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../../src/driver/port.ts';
-import { mapAnonymous } from '../../../src/sys/index.ts';
+import { addressOf, type MappedMemory, mapAnonymous } from '../../../src/sys/index.ts';
 import {
   fenceCfg,
   linDmaCtl,
@@ -14,6 +14,7 @@ import {
   writeLinDma,
   writeWreg32,
 } from '../../../src/uapi/index.ts';
+import type { DriverClient } from './driver-client.ts';
 import { DriverFixture, halves } from './driver-fixture.ts';
 
 const PAGE = 4096;
@@ -60,8 +61,70 @@ const LIKE_DESTINATION = 0x11_e400;
 export function transferCases(asic: PacketAsic, makeNode: () => DriverNode): void {
   describe('transfers', () => {
     const fixture = new DriverFixture(asic, makeNode);
+    hostCases(fixture);
     if (asic === 'gaudi2') swapCases(fixture);
     coreCases(asic, fixture);
+  });
+}
+
+/** Pages of {@link mapReversed}. */
+const PAGES = 4;
+
+/**
+ * Maps pages in reverse order at consecutive device addresses: the first of the address space, which has no gaps yet.
+ * @param whole twice as many pages
+ */
+function mapReversed(
+  client: DriverClient,
+  whole: MappedMemory,
+): { readonly bytes: Uint8Array; readonly mapped: readonly bigint[] } {
+  // The address of a huge page has its own device address: none of these pages is at one.
+  const toHuge = (HUGE_PAGE - (whole.address % HUGE_PAGE)) % HUGE_PAGE;
+  const skipped = toHuge < PAGES * PAGE ? PAGES * PAGE : 0;
+  const mapped = Array.from(
+    { length: PAGES },
+    (_, i) => client.mapHost(whole.address + skipped + (PAGES - 1 - i) * PAGE, PAGE).out,
+  );
+  expect(mapped).toEqual(mapped.map((_, i) => mapped[0]! + BigInt(i * PAGE)));
+  return { bytes: whole.u8.subarray(skipped, skipped + PAGES * PAGE), mapped };
+}
+
+/** The bytes of {@link mapReversed} in the order of their device addresses. */
+function inReverse(bytes: Uint8Array): number[] {
+  return [3, 2, 1, 0].flatMap((page) => [...bytes.subarray(page * PAGE, (page + 1) * PAGE)]);
+}
+
+function hostCases(fixture: DriverFixture): void {
+  it('LIN_DMA copies from host to host, across mappings on both sides', () => {
+    const { client, host } = fixture;
+    using whole = mapAnonymous(2 * PAGES * PAGE);
+    const { bytes, mapped } = mapReversed(client, whole);
+    const hostVa = fixture.mapAll();
+    for (let i = 0; i < 3 * PAGE; i++) host.u8[i] = (i * 7) ^ (i >>> 8);
+    const sent = [...host.u8.subarray(5, 3 * PAGE)];
+    fixture.copy(hostVa + 5n, mapped[0]! + 3n, sent.length);
+    expect(inReverse(bytes)).toEqual([0, 0, 0, ...sent, ...new Array(PAGE + 2).fill(0)]);
+    fixture.copy(mapped[0]! + 3n, hostVa + 0x100000n, sent.length);
+    expect([...host.u8.subarray(0x100000, 0x100000 + sent.length + 1)]).toEqual([...sent, 0]);
+    for (const address of mapped) expect(client.unmap(address)).toBe(0);
+  });
+
+  it('LIN_DMA copies between host memory of which the driver has the address only', () => {
+    const { client } = fixture;
+    fixture.mapAll();
+    const [source, target] = [new Uint8Array(300_000), new Uint8Array(300_000).fill(1)];
+    for (let i = 0; i < source.length; i++) source[i] = (i * 11) ^ (i >>> 8);
+    const [from, to] = [source, target].map((bytes) => client.mapHost(addressOf(bytes), bytes.length).out);
+    for (const byteLength of [1, 64, 4096, 200_000]) {
+      target.fill(1);
+      fixture.copy(from! + 7n, to! + 9n, byteLength);
+      expect(Buffer.compare(target.subarray(9, 9 + byteLength), source.subarray(7, 7 + byteLength))).toBe(0);
+      expect([target[8], target[9 + byteLength]]).toEqual([1, 1]);
+    }
+    // Overlapping ranges arrive somehow, and nothing beside them changes.
+    fixture.copy(to!, to! + 1000n, 250_000);
+    expect([target[251_000], target[299_999]]).toEqual([1, 1]);
+    for (const address of [from!, to!]) expect(client.unmap(address)).toBe(0);
   });
 }
 
@@ -99,22 +162,12 @@ function swapCases(fixture: DriverFixture): void {
 
   it('LIN_DMA reverses elements across pages that are not contiguous', () => {
     const { client } = fixture;
-    const pages = 4;
-    // The address of a huge page has its own device address: none of these pages is at one.
-    using whole = mapAnonymous(2 * pages * PAGE);
-    const toHuge = (HUGE_PAGE - (whole.address % HUGE_PAGE)) % HUGE_PAGE;
-    const skipped = toHuge < pages * PAGE ? pages * PAGE : 0;
-    const memory = { address: whole.address + skipped, u8: whole.u8.subarray(skipped, skipped + pages * PAGE) };
-    // The pages in reverse order at consecutive device addresses: the first of the address space, which has no gaps yet.
-    const mapped = Array.from(
-      { length: pages },
-      (_, i) => client.mapHost(memory.address + (pages - 1 - i) * PAGE, PAGE).out,
-    );
-    expect(mapped).toEqual(mapped.map((_, i) => mapped[0]! + BigInt(i * PAGE)));
+    using whole = mapAnonymous(2 * PAGES * PAGE);
+    const { bytes, mapped } = mapReversed(client, whole);
     fixture.mapAll();
     const device = fixture.deviceMemory();
-    for (let i = 0; i < memory.u8.byteLength; i++) memory.u8[i] = i * 13;
-    const order = [3, 2, 1, 0].flatMap((page) => [...memory.u8.subarray(page * PAGE, (page + 1) * PAGE)]);
+    for (let i = 0; i < bytes.byteLength; i++) bytes[i] = i * 13;
+    const order = inReverse(bytes);
     for (const [offset, swapBytes] of [
       [3, 8],
       [1, 4],
@@ -197,6 +250,35 @@ function coreCases(asic: PacketAsic, fixture: DriverFixture): void {
     for (let i = 0; i < rows; i++) {
       const at = 0x100000 + i * stride;
       expect(host.u8.slice(at, at + rowBytes)).toEqual(row);
+    }
+  });
+
+  it('COMMIT copies rows from host to host, and leaves the bytes between them', () => {
+    const { client, host } = fixture;
+    const hostVa = fixture.mapAll();
+    // The shape of test_strided_dma of hl-thunk (tests/gaudi/gaudi_dma.c).
+    const [rowBytes, rows, at] = [65_536, 10, 0x100000];
+    for (let i = 0; i < rowBytes; i++) host.u8[i] = (i * 3) ^ (i >>> 8);
+    host.u8.fill(0xff, at, at + 2 * rows * rowBytes);
+    const rest: [number, number][] = [1, 2, 3].map(() => [1, rowBytes]);
+    const { seq, registers } = completion();
+    fixture.run(0, (words) =>
+      writes(words, [
+        ...address(CORE.SRC_BASE, hostVa),
+        ...address(CORE.DST_BASE, hostVa + BigInt(at)),
+        ...dimensions(CORE.SRC_TSIZE_1, [[rows, 0], ...rest]),
+        [CORE.SRC_TSIZE_0, rowBytes],
+        ...dimensions(CORE.DST_TSIZE_1, [[rows, 2 * rowBytes], ...rest]),
+        [CORE.DST_TSIZE_0, rowBytes],
+        ...registers,
+        [CORE.COMMIT, WR_COMP_EN],
+      ]),
+    );
+    expect(client.wait(seq, 10_000_000).out.status).toBe(0);
+    const expected = Buffer.concat([host.u8.subarray(0, rowBytes), Buffer.alloc(rowBytes, 0xff)]);
+    for (let row = 0; row < rows; row++) {
+      const from = at + 2 * row * rowBytes;
+      expect(Buffer.compare(host.u8.subarray(from, from + 2 * rowBytes), expected)).toBe(0);
     }
   });
 

@@ -87,7 +87,12 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
 
   it('run a C program that copies by a channel of a gaudi3 card which it maps', () => {
     const program = folder.program('channel-copy', readFileSync(join(FIXTURES, 'channel-copy.c'), 'utf8'));
-    expect(run(['--asic', 'gaudi3', '--', program])).toEqual([0, 'equal, counter 2, consumed 48\n', '']);
+    expect(run(['--asic', 'gaudi3', '--', program])).toEqual([0, 'equal, counter 3, consumed 72\n', '']);
+  });
+
+  it.each(['gaudi', 'gaudi2'])('run a C program that copies between host mappings with a card of %s', (asic) => {
+    const program = folder.program('host-copy', readFileSync(join(FIXTURES, 'host-copy.c'), 'utf8'));
+    expect(run(['--cards', '1', '--asic', asic, '--', program])).toEqual([0, 'linear equal, strided equal\n', '']);
   });
 
   it('pass on exit code, standard input and signals, and end with the program', async () => {

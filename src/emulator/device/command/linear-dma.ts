@@ -13,7 +13,7 @@ import type { DmaChannel, DmaEngines } from '../engine/dma-engines.ts';
 import { Opcode } from '../engine/dma-ring.ts';
 import { Target } from '../memory/address-map.ts';
 import { copyMemory, fetchBytes, storeBytes } from '../memory/memory-access.ts';
-import { DIRECT, type PhysicalMemory } from '../memory/physical-memory.ts';
+import type { PhysicalMemory } from '../memory/physical-memory.ts';
 import type { CardTraffic } from '../memory/traffic.ts';
 import type { WorkBudget } from '../queue/cp-state.ts';
 import type { EngineAccess } from '../queue/engine-access.ts';
@@ -51,14 +51,10 @@ export class LinearDma {
   readonly #inlineBytesMax: number;
   readonly #clock: Clock;
   readonly #traffic: CardTraffic;
-  /** The piece that {@link #nextPiece} found, in host virtual addresses. */
-  #source = 0;
-  #destination = 0;
-  #sourceMemory: PhysicalMemory;
+  /** Source of the piece that {@link #nextPiece} found; the address map has the destination. */
+  #source: PhysicalMemory;
+  #sourceOffset = 0;
   readonly #pattern: Pattern = { low: 0, high: 0 };
-  /** The address spaces of both addresses. */
-  #sourceSpace: number = DIRECT;
-  #destinationSpace: number = DIRECT;
 
   constructor({ access, engines, inlineBytesMax, clock, traffic }: LinearDmaOptions) {
     this.#access = access;
@@ -66,7 +62,7 @@ export class LinearDma {
     this.#inlineBytesMax = inlineBytesMax;
     this.#clock = clock;
     this.#traffic = traffic;
-    this.#sourceMemory = access.map.memory;
+    this.#source = access.map.memory;
   }
 
   /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
@@ -83,10 +79,6 @@ export class LinearDma {
     if (map.decode(words[index + 5]!, words[index + 4]!) !== Target.MEMORY || map.available < byteLength) {
       return this.#byPieces(stream, job, words, index);
     }
-    if (source.isHost && map.memory.isHost) {
-      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!, true);
-      return 'next';
-    }
     const target = map.memory;
     if (byteLength <= this.#inlineBytesMax && stream.drained) {
       this.#traffic.copied(source, target, byteLength, true);
@@ -99,29 +91,14 @@ export class LinearDma {
     const channel = job.channelOf(stream, this.#engines);
     if (channel.room === 0) return 'blocked';
     this.#traffic.copied(source, target, byteLength, true);
-    if (source.space !== DIRECT) {
-      channel.copyForeign(
-        Opcode.COPY_FROM,
-        source.space,
-        source.address + sourceOffset,
-        target.address + map.offset,
-        byteLength,
-      );
-    } else if (target.space !== DIRECT) {
-      channel.copyForeign(
-        Opcode.COPY_TO,
-        target.space,
-        source.address + sourceOffset,
-        target.address + map.offset,
-        byteLength,
-      );
-    } else channel.copy(source.address + sourceOffset, target.address + map.offset, byteLength);
+    channel.copy(target, map.offset, source, sourceOffset, byteLength);
     job.position = channel.position;
     return 'next';
   }
 
   /** Executes a fill, or a transfer that spans translations or faults. */
   #byPieces(stream: TransferStream, job: Job, words: Int32Array, index: number): PacketOutcome {
+    const { map } = this.#access;
     const byteLength = words[index]! >>> 0;
     if (stream.movedBytes === 0 && !this.isReachable(stream, words, index)) return 'next';
     const channel = job.channelOf(stream, this.#engines);
@@ -132,14 +109,13 @@ export class LinearDma {
       const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
       if (piece === 0) break;
       const isFirst = stream.movedBytes === 0;
-      if (fills) this.#traffic.filled(piece, isFirst);
-      else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
-      if (fills) this.#fill(channel, this.#patternAt(words, index, stream.movedBytes % PATTERN_BYTES), piece);
-      else if (this.#sourceSpace !== DIRECT) {
-        channel.copyForeign(Opcode.COPY_FROM, this.#sourceSpace, this.#source, this.#destination, piece);
-      } else if (this.#destinationSpace !== DIRECT) {
-        channel.copyForeign(Opcode.COPY_TO, this.#destinationSpace, this.#source, this.#destination, piece);
-      } else channel.copy(this.#source, this.#destination, piece);
+      if (fills) {
+        this.#traffic.filled(piece, isFirst);
+        this.#fill(channel, this.#patternAt(words, index, stream.movedBytes % PATTERN_BYTES), piece);
+      } else {
+        this.#traffic.copied(this.#source, map.memory, piece, isFirst);
+        channel.copy(map.memory, map.offset, this.#source, this.#sourceOffset, piece);
+      }
       job.position = channel.position;
       stream.movedBytes += piece;
     }
@@ -162,22 +138,13 @@ export class LinearDma {
   #nextPiece(stream: TransferStream, words: Int32Array, index: number, done: number): number {
     const { map } = this.#access;
     let available = (words[index]! >>> 0) - done;
-    let fromHost = false;
     if (!linDmaMemset(words[index + 1]!)) {
       if (!this.#access.reach(stream, words[index + 3]!, words[index + 2]!, done)) return 0;
-      fromHost = map.memory.isHost;
-      this.#sourceMemory = map.memory;
-      this.#source = map.memory.address + map.offset;
-      this.#sourceSpace = map.memory.space;
+      this.#source = map.memory;
+      this.#sourceOffset = map.offset;
       available = Math.min(available, map.available);
     }
     if (!this.#access.reachToWrite(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
-    if (fromHost && map.memory.isHost) {
-      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!, true);
-      return 0;
-    }
-    this.#destination = map.memory.address + map.offset;
-    this.#destinationSpace = map.memory.space;
     return Math.min(available, map.available);
   }
 
@@ -196,9 +163,8 @@ export class LinearDma {
 
   /** Fills the piece with a pattern. */
   #fill(channel: DmaChannel, { low, high }: Pattern, byteLength: number): void {
-    const space = this.#destinationSpace;
-    if (space !== DIRECT) channel.aimAt(space);
-    channel.immediate(space === DIRECT ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
+    const { memory, offset } = this.#access.map;
+    channel.immediate(Opcode.FILL, low, high, memory.address + offset, byteLength, memory.space);
   }
 }
 

@@ -18,7 +18,7 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { atExit } from '../../../ucs/sys/process-events.ts';
 import type { Random } from '../../../ucs/sys/random.ts';
 import { highOf } from '../../../ucs/type/int64.ts';
-import { DIRECT } from '../memory/physical-memory.ts';
+import { DIRECT, type PhysicalMemory } from '../memory/physical-memory.ts';
 import {
   busyWord,
   CHANNELS,
@@ -32,11 +32,12 @@ import {
   consumerWord,
   DESCRIPTOR_DESTINATION_HIGH,
   DESCRIPTOR_DESTINATION_LOW,
+  DESCRIPTOR_DESTINATION_SPACE,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
-  DESCRIPTOR_SPACE,
+  DESCRIPTOR_SOURCE_SPACE,
   descriptorWord,
   EngineState,
   Opcode,
@@ -109,31 +110,44 @@ export class DmaChannel {
     return RING_SLOTS - ((this.#written - Atomics.load(this.#words, this.#consumerWord)) | 0);
   }
 
-  /** Writes a copy of `byteLength` bytes (below 2^32) between host virtual addresses. The caller has checked for a free slot. */
-  copy(source: number, destination: number, byteLength: number): void {
-    this.#write(Opcode.COPY, source | 0, highOf(source), destination, byteLength);
+  /** Writes a copy of `byteLength` bytes (below 2^32) between offsets of two memories. The caller has checked for a free slot. */
+  copy(
+    destination: PhysicalMemory,
+    destinationOffset: number,
+    source: PhysicalMemory,
+    sourceOffset: number,
+    byteLength: number,
+  ): void {
+    const from = source.address + sourceOffset;
+    const to = destination.address + destinationOffset;
+    this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_SOURCE_SPACE] = source.space;
+    this.immediate(Opcode.COPY, from | 0, highOf(from), to, byteLength, destination.space);
   }
 
-  /** Writes a descriptor with an immediate of 64 bits: a fill pattern or the value of a 32-bit write. */
-  immediate(opcode: number, low: number, high: number, destination: number, byteLength: number): void {
-    this.#write(opcode, low, high, destination, byteLength);
+  /** Writes a descriptor with 64 bits: a fill pattern, the value of a 32-bit write, or the source of a copy. Its destination is in an address space. */
+  immediate(
+    opcode: number,
+    low: number,
+    high: number,
+    destination: number,
+    byteLength: number,
+    space: number = DIRECT,
+  ): void {
+    const words = this.#words;
+    const at = descriptorWord(this.#index, this.#written);
+    words[at + DESCRIPTOR_OPCODE] = opcode;
+    words[at + DESCRIPTOR_LENGTH] = byteLength;
+    words[at + DESCRIPTOR_SOURCE_LOW] = low;
+    words[at + DESCRIPTOR_SOURCE_HIGH] = high;
+    words[at + DESCRIPTOR_DESTINATION_LOW] = destination;
+    words[at + DESCRIPTOR_DESTINATION_HIGH] = highOf(destination);
+    words[at + DESCRIPTOR_DESTINATION_SPACE] = space;
+    this.#written = (this.#written + 1) | 0;
   }
 
   /** Writes a write of 32 bits to an address of an address space, which may be DIRECT. */
   writeWord(space: number, value: number, destination: number): void {
-    if (space !== DIRECT) this.aimAt(space);
-    this.immediate(space === DIRECT ? Opcode.WRITE32 : Opcode.WRITE32_TO, value, 0, destination, 4);
-  }
-
-  /** Like {@link copy}, from or to an address of another address space: COPY_FROM or COPY_TO. */
-  copyForeign(opcode: number, space: number, source: number, destination: number, byteLength: number): void {
-    this.aimAt(space);
-    this.#write(opcode, source | 0, highOf(source), destination, byteLength);
-  }
-
-  /** Sets the address space of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
-  aimAt(space: number): void {
-    this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_SPACE] = space;
+    this.immediate(Opcode.WRITE32, value, 0, destination, 4, space);
   }
 
   /** Makes the descriptors written so far visible to the engine. */
@@ -143,18 +157,6 @@ export class DmaChannel {
     if (Atomics.load(words, CONTROL_SLEEPING) === 0) return;
     Atomics.add(words, CONTROL_DOORBELL, 1);
     Atomics.notify(words, CONTROL_DOORBELL);
-  }
-
-  #write(opcode: number, low: number, high: number, destination: number, byteLength: number): void {
-    const words = this.#words;
-    const at = descriptorWord(this.#index, this.#written);
-    words[at + DESCRIPTOR_OPCODE] = opcode;
-    words[at + DESCRIPTOR_LENGTH] = byteLength;
-    words[at + DESCRIPTOR_SOURCE_LOW] = low;
-    words[at + DESCRIPTOR_SOURCE_HIGH] = high;
-    words[at + DESCRIPTOR_DESTINATION_LOW] = destination;
-    words[at + DESCRIPTOR_DESTINATION_HIGH] = highOf(destination);
-    this.#written = (this.#written + 1) | 0;
   }
 }
 

@@ -46,7 +46,7 @@ export const REGION_BYTES: number = (CONTROL_WORDS + CHANNELS * CHANNEL_WORDS) *
 
 /**
  * Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination.
- * Opcodes with FROM have their source in the address space SPACE, those with TO their destination.
+ * Each address is in an address space, which may be DIRECT.
  */
 export const DESCRIPTOR_OPCODE = 0;
 export const DESCRIPTOR_LENGTH = 1;
@@ -54,7 +54,8 @@ export const DESCRIPTOR_SOURCE_LOW = 2;
 export const DESCRIPTOR_SOURCE_HIGH = 3;
 export const DESCRIPTOR_DESTINATION_LOW = 4;
 export const DESCRIPTOR_DESTINATION_HIGH = 5;
-export const DESCRIPTOR_SPACE = 6;
+export const DESCRIPTOR_SOURCE_SPACE = 6;
+export const DESCRIPTOR_DESTINATION_SPACE = 7;
 
 /** 0 is not an opcode: an engine that reads it fails. */
 export const Opcode = {
@@ -62,10 +63,6 @@ export const Opcode = {
   FILL: 2,
   WRITE32: 3,
   TIMESTAMP: 4,
-  COPY_FROM: 5,
-  COPY_TO: 6,
-  FILL_TO: 7,
-  WRITE32_TO: 8,
 } as const;
 
 /** Word index of the producer index of a channel. */

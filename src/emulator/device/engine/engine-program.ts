@@ -3,26 +3,22 @@
  * consumer index; its caller selects the time and the thread.
  */
 
-import {
-  allocateScratch,
-  Errno,
-  memcpy,
-  readAddressSpace,
-  SyscallError,
-  writeAddressSpace,
-} from '../../../sys/index.ts';
+import { allocateScratch, Errno, memcpy, SyscallError, writeAddressSpace } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
+import { copyBytes } from '../memory/memory-access.ts';
+import { DIRECT } from '../memory/physical-memory.ts';
 import {
   busyWord,
   consumerWord,
   DESCRIPTOR_DESTINATION_HIGH,
   DESCRIPTOR_DESTINATION_LOW,
+  DESCRIPTOR_DESTINATION_SPACE,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
-  DESCRIPTOR_SPACE,
+  DESCRIPTOR_SOURCE_SPACE,
   descriptorWord,
   Opcode,
   producerWord,
@@ -83,23 +79,13 @@ export class EngineProgram {
       case Opcode.COPY:
         return this.#copySlice(channel, at, destination);
       case Opcode.FILL:
-        return this.#fillSlice(channel, at, destination);
-      case Opcode.WRITE32:
-        memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 4);
-        return true;
-      case Opcode.COPY_FROM:
-      case Opcode.COPY_TO:
-        return this.#copyForeignSlice(channel, at, destination);
-      case Opcode.FILL_TO:
+        if (words[at + DESCRIPTOR_DESTINATION_SPACE] === DIRECT) return this.#fillSlice(channel, at, destination);
         return this.#fillForeignSlice(channel, at, destination);
-      case Opcode.WRITE32_TO:
-        writeAddressSpace(
-          words[at + DESCRIPTOR_SPACE]!,
-          destination,
-          this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4,
-          WORD_BYTES,
-        );
+      case Opcode.WRITE32: {
+        const value = this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4;
+        copyBytes(words[at + DESCRIPTOR_DESTINATION_SPACE]!, destination, DIRECT, value, WORD_BYTES);
         return true;
+      }
       case Opcode.TIMESTAMP:
         this.#stamp(at, destination);
         return true;
@@ -112,29 +98,16 @@ export class EngineProgram {
     }
   }
 
+  /** Copies a slice. If another process has ended or has unmapped its memory, the transfer ends there. */
   #copySlice(channel: number, at: number, destination: number): boolean {
     const words = this.#words;
     const source = addressAt(words, at + DESCRIPTOR_SOURCE_HIGH, at + DESCRIPTOR_SOURCE_LOW);
     const byteLength = words[at + DESCRIPTOR_LENGTH]! >>> 0;
     const done = this.#done[channel]!;
     const slice = Math.min(SLICE_BYTES, byteLength - done);
-    memcpy(destination + done, source + done, slice);
-    this.#done[channel] = done + slice;
-    return done + slice === byteLength;
-  }
-
-  /** Copies a slice from or to another process. If that has ended or has unmapped the memory, the transfer ends there. */
-  #copyForeignSlice(channel: number, at: number, destination: number): boolean {
-    const words = this.#words;
-    const space = words[at + DESCRIPTOR_SPACE]!;
-    const source = addressAt(words, at + DESCRIPTOR_SOURCE_HIGH, at + DESCRIPTOR_SOURCE_LOW);
-    const byteLength = words[at + DESCRIPTOR_LENGTH]! >>> 0;
-    const done = this.#done[channel]!;
-    const slice = Math.min(SLICE_BYTES, byteLength - done);
-    const moved =
-      words[at + DESCRIPTOR_OPCODE] === Opcode.COPY_FROM
-        ? readAddressSpace(space, source + done, destination + done, slice)
-        : writeAddressSpace(space, destination + done, source + done, slice);
+    const targetSpace = words[at + DESCRIPTOR_DESTINATION_SPACE]!;
+    const sourceSpace = words[at + DESCRIPTOR_SOURCE_SPACE]!;
+    const moved = copyBytes(targetSpace, destination + done, sourceSpace, source + done, slice);
     this.#done[channel] = done + slice;
     return moved !== slice || done + slice === byteLength;
   }
@@ -147,7 +120,8 @@ export class EngineProgram {
     const pattern = allocateScratch(PATTERN_COPY_BYTES);
     const { words } = pattern;
     for (let i = 0; i < words.length; i++) words[i] = this.#words[at + DESCRIPTOR_SOURCE_LOW + (i & 1)]!;
-    const moved = writeAddressSpace(this.#words[at + DESCRIPTOR_SPACE]!, destination + done, pattern.address, slice);
+    const space = this.#words[at + DESCRIPTOR_DESTINATION_SPACE]!;
+    const moved = writeAddressSpace(space, destination + done, pattern.address, slice);
     pattern.free();
     this.#done[channel] = done + slice;
     return moved !== slice || done + slice === byteLength;

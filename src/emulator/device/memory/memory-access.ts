@@ -9,7 +9,39 @@ import { DIRECT, type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physic
 /** Up to this size, a loop over bytes is faster than creating two subarrays, and makes no garbage. */
 const LOOP_BYTES_MAX = 64;
 
-/** Copies `byteLength` bytes; both ranges lie inside their memories. */
+/** Bytes of the buffer through which the kernel copies between two address spaces. */
+const BOUNCE_BYTES = 65_536;
+
+/**
+ * Copies between two addresses, each in an address space or DIRECT. Ends at the first byte that cannot be read or written, because its process has ended
+ * or has unmapped it.
+ * @returns bytes copied
+ */
+export function copyBytes(
+  targetSpace: number,
+  target: number,
+  sourceSpace: number,
+  source: number,
+  byteLength: number,
+): number {
+  if (sourceSpace === DIRECT && targetSpace === DIRECT) {
+    memcpy(target, source, byteLength);
+    return byteLength;
+  }
+  if (targetSpace === DIRECT) return readAddressSpace(sourceSpace, source, target, byteLength);
+  if (sourceSpace === DIRECT) return writeAddressSpace(targetSpace, target, source, byteLength);
+  using bounce = allocateScratch(BOUNCE_BYTES);
+  for (let done = 0; done < byteLength; ) {
+    const wanted = Math.min(BOUNCE_BYTES, byteLength - done);
+    const read = readAddressSpace(sourceSpace, source + done, bounce.address, wanted);
+    const written = writeAddressSpace(targetSpace, target + done, bounce.address, read);
+    done += written;
+    if (written < wanted) return done;
+  }
+  return byteLength;
+}
+
+/** Copies `byteLength` bytes; both ranges lie inside their memories. Bytes that cannot be read are left unchanged at the destination. */
 export function copyMemory(
   destination: PhysicalMemory,
   destinationOffset: number,
@@ -21,10 +53,8 @@ export function copyMemory(
   const from = windowIndex(sourceOffset);
   const windowed = destination.hasWindows && source.hasWindows;
   if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
-    // Host to host was rejected earlier: at most one of the two is in another process.
-    if (destination.space === DIRECT) {
-      fetchBytes(source, sourceOffset, destination.address + destinationOffset, byteLength);
-    } else storeBytes(destination, destinationOffset, source.address + sourceOffset, byteLength);
+    const target = destination.address + destinationOffset;
+    copyBytes(destination.space, target, source.space, source.address + sourceOffset, byteLength);
     return;
   }
   const toBytes = destination.window(destinationOffset).u8;
@@ -39,14 +69,12 @@ export function copyMemory(
  * them, are left unchanged at the target: the card continues without an error.
  */
 export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
-  if (memory.space === DIRECT) memcpy(target, memory.address + offset, byteLength);
-  else readAddressSpace(memory.space, memory.address + offset, target, byteLength);
+  copyBytes(DIRECT, target, memory.space, memory.address + offset, byteLength);
 }
 
 /** Copies bytes at an address of this process into a memory. Bytes that another process does not accept are lost. */
 export function storeBytes(memory: PhysicalMemory, offset: number, source: number, byteLength: number): void {
-  if (memory.space === DIRECT) memcpy(memory.address + offset, source, byteLength);
-  else writeAddressSpace(memory.space, memory.address + offset, source, byteLength);
+  copyBytes(memory.space, memory.address + offset, DIRECT, source, byteLength);
 }
 
 /** Reads and writes 32-bit words at any alignment. */

@@ -107,16 +107,18 @@ export class CardTraffic {
     return { bytes: this.#fillBytes, operations: this.#fillOperations };
   }
 
-  /** Counts a piece of a copy; `isFirst` marks the first piece of a transfer. */
+  /** Counts a piece of a copy, in both directions if it is from host to host; `isFirst` marks the first piece of a transfer. */
   copied(source: PhysicalMemory, target: PhysicalMemory, byteLength: number, isFirst: boolean): void {
     const operations = isFirst ? 1 : 0;
     if (source.isHost) {
       this.#toDeviceBytes += byteLength;
       this.#toDeviceOperations += operations;
-    } else if (target.isHost) {
+    }
+    if (target.isHost) {
       this.#toHostBytes += byteLength;
       this.#toHostOperations += operations;
-    } else {
+    }
+    if (!source.isHost && !target.isHost) {
       this.#withinBytes += byteLength;
       this.#withinOperations += operations;
     }

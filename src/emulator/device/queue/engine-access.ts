@@ -13,7 +13,7 @@ import type { Stream, TransferStream } from './stream.ts';
 export interface FaultListener {
   /** An engine accessed an address without translation. The packet moved nothing. */
   pageFault(stream: TransferStream, high: number, low: number, writes: boolean): void;
-  /** A packet requested an access that the hardware does not support: host to host, or data to registers. */
+  /** A packet moves data from or to registers. */
   razwi(stream: TransferStream, high: number, low: number, writes: boolean): void;
   /** A packet with an opcode that is unknown or not executed by this device model: the stream has stopped. */
   undefinedOpcode(stream: Stream, opcode: number): void;

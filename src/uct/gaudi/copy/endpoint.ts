@@ -97,7 +97,7 @@ export class CopyEndpoint extends DmaEndpoint<CopyKey> implements UctEndpoint {
       const entry = iov[i]!;
       const failure = this.transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
       if (failure !== Status.OK) return failure;
-      // A card cannot copy from host to host.
+      // A choice of this transport, which cards could serve: other transports copy without crossing PCIe twice.
       if (entry.memory instanceof RegisteredMemory && remote instanceof RegisteredMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }
