@@ -32,8 +32,8 @@ export const DRIVER_INFO: Area = {
     },
     {
       file: 'src/emulator/driver/ioctl/info.ts',
-      before: '(returnSize === 0 || returnPointer === 0)',
-      after: 'returnSize === 0',
+      before: 'returnPointer === 0 || (returnSize === 0 && !op.isWhole)',
+      after: 'returnSize === 0 && !op.isWhole',
       breaks: 'an answer needs a place',
     },
     {
@@ -234,6 +234,30 @@ export const DRIVER_INFO: Area = {
       before: 'engine_id: record.engineId, error_count: 1',
       after: 'engine_id: record.engineId, error_count: 0',
       breaks: 'an engine error is counted',
+    },
+    {
+      file: 'src/emulator/driver/ioctl/info.ts',
+      before: '(returnSize === 0 && !op.isWhole)',
+      after: 'returnSize === 0',
+      breaks: 'an op that copies its result as a whole accepts an empty buffer without a record',
+    },
+    {
+      file: 'src/emulator/driver/ioctl/info.ts',
+      before: 'returnSize > FIRMWARE_BYTES_MAX ?',
+      after: 'returnSize >= FIRMWARE_BYTES_MAX ?',
+      breaks: 'a firmware request has up to 1 MiB',
+    },
+    {
+      file: 'src/emulator/driver/ioctl/info-events.ts',
+      before: 'if (returnSize < HL_INFO_HW_ERR_EVENT.size) return Errno.ENOMEM;',
+      after: '',
+      breaks: 'a hardware error needs a buffer for the whole record',
+    },
+    {
+      file: 'src/emulator/driver/ioctl/info-events.ts',
+      before: 'const record = card.records.lastRazwi;\n  if (record === undefined) return 0;',
+      after: 'const record = card.records.lastRazwi ?? { timestampNs: 0, address: 0n, engineId: 0, flags: 0 };',
+      breaks: 'without a record of a RAZWI the buffer stays as it is',
     },
   ],
 };

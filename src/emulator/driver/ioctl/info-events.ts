@@ -13,10 +13,8 @@ import {
   HL_INFO_UNDEFINED_OPCODE_EVENT,
   HL_PAGE_FAULT_INFO,
   HL_USER_MAPPING,
-  type Struct,
-  type StructFields,
 } from '../../../uapi/index.ts';
-import { always, encode, type InfoOps, type InfoRequest, withoutData } from './info-op.ts';
+import { always, encode, type InfoOps, type InfoRequest, whole, withoutData } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;
 const EVENT_MASK_BYTES = 8;
@@ -34,19 +32,10 @@ function csTimeout({ card }: InfoRequest): Uint8Array {
   });
 }
 
-/** Without a record, the vendor's driver does not write to the buffer. */
-function withoutRecord<F extends StructFields>({ card }: InfoRequest, struct: Struct<F>): Uint8Array | number {
-  return card.profile.capabilities.vendorDriver ? 0 : encode(struct, {});
-}
-
-/** Whether the buffer is too small for a record that the vendor's driver copies only as a whole. */
-function isTooSmall({ card, returnSize }: InfoRequest, { size }: { readonly size: number }): boolean {
-  return card.profile.capabilities.vendorDriver && returnSize < size;
-}
-
-function razwi(request: InfoRequest): Uint8Array | number {
-  const record = request.card.records.lastRazwi;
-  if (record === undefined) return withoutRecord(request, HL_INFO_RAZWI_EVENT);
+/** Without a record, the driver does not write to the buffer (razwi_info, Linux 6.12); the same holds for page faults and errors. */
+function razwi({ card }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastRazwi;
+  if (record === undefined) return 0;
   return encode(HL_INFO_RAZWI_EVENT, {
     timestamp: BigInt(record.timestampNs),
     addr: record.address,
@@ -66,10 +55,10 @@ function undefinedOpcode({ card }: InfoRequest): Uint8Array {
   });
 }
 
-function pageFault(request: InfoRequest): Uint8Array | number {
-  const { records, profile } = request.card;
+function pageFault({ card }: InfoRequest): Uint8Array | number {
+  const { records, profile } = card;
   const record = records.lastPageFault;
-  if (record === undefined) return withoutRecord(request, HL_PAGE_FAULT_INFO);
+  if (record === undefined) return 0;
   // Gaudi2 does not report the engine.
   const engine_id = profile.capabilities.vendorDriver ? record.engineId : 0;
   return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address, engine_id });
@@ -77,7 +66,8 @@ function pageFault(request: InfoRequest): Uint8Array | number {
 
 /** The mappings at the time of the page fault; the arguments return the required buffer length. */
 function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | number {
-  const mappings = card.records.lastPageFault?.mappings ?? [];
+  const mappings = card.records.lastPageFault?.mappings;
+  if (mappings === undefined) return 0;
   const bytes = new Uint8Array(mappings.length * HL_USER_MAPPING.size);
   words[ARGS.array_size] = mappings.length;
   if (bytes.byteLength === 0) return 0;
@@ -89,25 +79,25 @@ function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | nu
   return bytes;
 }
 
-function engineError(request: InfoRequest): Uint8Array | number {
-  if (isTooSmall(request, HL_INFO_ENGINE_ERR_EVENT)) return Errno.ENOMEM;
-  const record = request.card.records.lastEngineError;
+function engineError({ card, returnSize }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastEngineError;
   if (record === undefined) return 0;
+  if (returnSize < HL_INFO_ENGINE_ERR_EVENT.size) return Errno.ENOMEM;
   const timestamp = BigInt(record.timestampNs);
   return encode(HL_INFO_ENGINE_ERR_EVENT, { timestamp, engine_id: record.engineId, error_count: 1 });
 }
 
-function hardwareError(request: InfoRequest): Uint8Array | number {
-  if (isTooSmall(request, HL_INFO_HW_ERR_EVENT)) return Errno.ENOMEM;
-  const record = request.card.records.lastHardwareError;
+function hardwareError({ card, returnSize }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastHardwareError;
   if (record === undefined) return 0;
+  if (returnSize < HL_INFO_HW_ERR_EVENT.size) return Errno.ENOMEM;
   return encode(HL_INFO_HW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), event_id: record.event });
 }
 
-function firmwareError(request: InfoRequest): Uint8Array | number {
-  if (isTooSmall(request, HL_INFO_FW_ERR_EVENT)) return Errno.ENOMEM;
-  const record = request.card.records.lastFirmwareError;
+function firmwareError({ card, returnSize }: InfoRequest): Uint8Array | number {
+  const record = card.records.lastFirmwareError;
   if (record === undefined) return 0;
+  if (returnSize < HL_INFO_FW_ERR_EVENT.size) return Errno.ENOMEM;
   return encode(HL_INFO_FW_ERR_EVENT, { timestamp: BigInt(record.timestampNs), err_type: record.type });
 }
 
@@ -132,12 +122,11 @@ export const EVENT_OPS: InfoOps = [
   [HL_INFO_OP.RAZWI_EVENT, always(razwi)],
   [HL_INFO_OP.UNDEFINED_OPCODE_EVENT, always(undefinedOpcode)],
   [HL_INFO_OP.PAGE_FAULT_EVENT, always(pageFault)],
-  [HL_INFO_OP.USER_MAPPINGS, always(userMappings)],
+  [HL_INFO_OP.USER_MAPPINGS, whole(userMappings)],
   [HL_INFO_OP.REGISTER_EVENTFD, withoutData(false, registerEventFd)],
   [HL_INFO_OP.UNREGISTER_EVENTFD, withoutData(true, unregisterEventFd)],
   [HL_INFO_OP.GET_EVENTS, always(getEvents)],
-  // Without a record nothing is written (habanalabs_ioctl.c, Linux 6.12).
-  [HL_INFO_OP.HW_ERR_EVENT, always(hardwareError)],
-  [HL_INFO_OP.FW_ERR_EVENT, always(firmwareError)],
-  [HL_INFO_OP.USER_ENGINE_ERR_EVENT, always(engineError)],
+  [HL_INFO_OP.HW_ERR_EVENT, whole(hardwareError)],
+  [HL_INFO_OP.FW_ERR_EVENT, whole(firmwareError)],
+  [HL_INFO_OP.USER_ENGINE_ERR_EVENT, whole(engineError)],
 ];

@@ -22,6 +22,8 @@ export interface InfoOp {
   readonly always: boolean;
   /** Whether it needs a buffer: without one it fails with EINVAL. */
   readonly returnsData: boolean;
+  /** Whether it accepts a buffer of 0 bytes: it copies its result as a whole, or fails with ENOMEM if there is one. */
+  readonly isWhole: boolean;
   /** Returns the bytes for the caller, which are cut to the size of its buffer; or a positive errno, or 0 if nothing is copied. */
   readonly run: (request: InfoRequest) => Uint8Array | number;
 }
@@ -31,17 +33,22 @@ export type InfoOps = readonly (readonly [number, InfoOp])[];
 
 /** An op that works in every status. */
 export function always(run: InfoOp['run']): InfoOp {
-  return { always: true, returnsData: true, run };
+  return { always: true, returnsData: true, isWhole: false, run };
+}
+
+/** An op that works in every status and needs a buffer for its whole result, if there is one. */
+export function whole(run: InfoOp['run']): InfoOp {
+  return { always: true, returnsData: true, isWhole: true, run };
 }
 
 /** An op that needs an operational card. */
 export function operational(run: InfoOp['run']): InfoOp {
-  return { always: false, returnsData: true, run };
+  return { always: false, returnsData: true, isWhole: false, run };
 }
 
 /** An op that returns an errno only. */
 export function withoutData(alwaysWorks: boolean, run: InfoOp['run']): InfoOp {
-  return { always: alwaysWorks, returnsData: false, run };
+  return { always: alwaysWorks, returnsData: false, isWhole: false, run };
 }
 
 /** The result buffer of each struct and its view, reused: a result is copied out before the next one is written. */

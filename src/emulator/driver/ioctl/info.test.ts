@@ -12,6 +12,8 @@ import {
   HL_INFO_DEVICE_UTILIZATION,
   HL_INFO_DRAM_USAGE,
   HL_INFO_ENGINE_ERR_EVENT,
+  HL_INFO_FW_ERR_EVENT,
+  HL_INFO_HW_ERR_EVENT,
   HL_INFO_HW_IDLE,
   HL_INFO_HW_IP_INFO,
   HL_INFO_LAST_ERR_OPEN_DEV_TIME,
@@ -51,6 +53,13 @@ const set = (state: CardState, name: string, value: unknown): void =>
   void Object.defineProperty(state, name, { value, configurable: true, writable: true });
 
 describe('an answer', () => {
+  it('is refused for a firmware request that is unknown or has more than 1 MiB', () => {
+    const { client } = open();
+    const request = (fw_sub_opcode: number, return_size: number) =>
+      client.infoRaw({ op: HL_INFO_OP.FW_GENERIC_REQ, fw_sub_opcode, return_size });
+    expect([request(0, 2 ** 20), request(0, 2 ** 20 + 1), request(1, 0)]).toEqual([-EOPNOTSUPP, -EINVAL, -EINVAL]);
+  });
+
   it('has no more bytes than its buffer, and needs one that can be written', () => {
     const { client } = open();
     const { answer } = client;
@@ -208,6 +217,46 @@ describe('the card', () => {
 });
 
 describe('faults', () => {
+  it.each(['gaudi', 'gaudi2', 'gaudi3'] as const)('of %s leave the buffer as it is until one is recorded', (asic) => {
+    const { client } = open({ asic });
+    const { RAZWI_EVENT, PAGE_FAULT_EVENT, USER_MAPPINGS, HW_ERR_EVENT, FW_ERR_EVENT, USER_ENGINE_ERR_EVENT } =
+      HL_INFO_OP;
+    for (const op of [
+      RAZWI_EVENT,
+      PAGE_FAULT_EVENT,
+      USER_MAPPINGS,
+      HW_ERR_EVENT,
+      FW_ERR_EVENT,
+      USER_ENGINE_ERR_EVENT,
+    ]) {
+      client.answer.u8.fill(0xee);
+      expect([op, client.infoRaw({ op, return_size: 280 }), client.answer.u8[0]]).toEqual([op, 0, 0xee]);
+      // The latter copy a result as a whole, or none.
+      const isWhole = op !== RAZWI_EVENT && op !== PAGE_FAULT_EVENT;
+      expect(client.infoRaw({ op, return_size: 0 })).toBe(isWhole ? 0 : -EINVAL);
+      expect(client.infoRaw({ op, return_size: 280, return_pointer: 0n })).toBe(-EINVAL);
+    }
+  });
+
+  it.each(['gaudi2', 'gaudi3'] as const)('of %s are copied as a whole if they are errors', (asic) => {
+    const { client, state } = open({ asic });
+    set(state, 'records', {
+      lastPageFault: { timestampNs: 1, address: 2n, engineId: 3, mappings: [{ address: 4n, byteLength: 5 }] },
+      lastHardwareError: { timestampNs: 6, event: 7 },
+      lastFirmwareError: { timestampNs: 8, type: 1 },
+      lastEngineError: { timestampNs: 9, engineId: 10 },
+    });
+    for (const [op, { size }] of [
+      [HL_INFO_OP.USER_MAPPINGS, HL_USER_MAPPING],
+      [HL_INFO_OP.HW_ERR_EVENT, HL_INFO_HW_ERR_EVENT],
+      [HL_INFO_OP.FW_ERR_EVENT, HL_INFO_FW_ERR_EVENT],
+      [HL_INFO_OP.USER_ENGINE_ERR_EVENT, HL_INFO_ENGINE_ERR_EVENT],
+    ] as const) {
+      const results = [0, size - 1, size].map((return_size) => client.infoRaw({ op, return_size }));
+      expect([op, ...results]).toEqual([op, -ENOMEM, -ENOMEM, 0]);
+    }
+  });
+
   it('have their engine, their stream, their address and their time', () => {
     const { client, state } = open();
     set(state, 'records', {

@@ -140,9 +140,9 @@ const PENDING_ROWS_BYTES = 4;
 
 /** The emulated firmware does not support any request that the driver passes to it. */
 function firmwareRequest({ card, words, returnSize }: InfoRequest): number {
-  const { firmwareRequests, vendorDriver } = card.profile.capabilities;
+  const { firmwareRequests } = card.profile.capabilities;
   if (words[ARGS.fw_sub_opcode]! >= firmwareRequests) return Errno.EINVAL;
-  return vendorDriver && returnSize > FIRMWARE_BYTES_MAX ? Errno.EINVAL : Errno.EOPNOTSUPP;
+  return returnSize > FIRMWARE_BYTES_MAX ? Errno.EINVAL : Errno.EOPNOTSUPP;
 }
 
 /** Ops that the driver passes to the firmware. The emulated firmware has no keys: its attestation is empty except for the nonce. */
@@ -184,7 +184,7 @@ export function infoIoctl({ card, userMemory, context, notifier }: InfoFile, blo
   if (op === undefined) return -Errno.EINVAL;
   const returnSize = words[ARGS.return_size]!;
   const returnPointer = readNumber(words, ARGS.return_pointer);
-  if (op.returnsData && (returnSize === 0 || returnPointer === 0)) return -Errno.EINVAL;
+  if (op.returnsData && (returnPointer === 0 || (returnSize === 0 && !op.isWhole))) return -Errno.EINVAL;
   const answer = op.run({ card, context, notifier, words, returnSize });
   if (typeof answer === 'number') return 0 - answer;
   const bytes = returnSize < answer.byteLength ? answer.subarray(0, returnSize) : answer;

@@ -11,15 +11,11 @@ import {
   HL_ENGINE_COMMAND,
   HL_INFO_DEV_MEMALLOC_PAGE_SIZES,
   HL_INFO_DRAM_USAGE,
-  HL_INFO_ENGINE_ERR_EVENT,
-  HL_INFO_FW_ERR_EVENT,
-  HL_INFO_HW_ERR_EVENT,
   HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
   HL_INFO_SYNC_MANAGER,
   HL_MEM,
   HL_MEM_OP,
-  HL_PAGE_FAULT_INFO,
   HL_PLL_FREQUENCY_INFO,
   HL_SERVER_TYPE,
   HL_WAIT_CS_ARGS,
@@ -112,23 +108,6 @@ describe('INFO', () => {
       -EOPNOTSUPP,
       -EINVAL,
     ]);
-  });
-
-  it('keeps the buffer without a record, and needs a buffer for a whole record of an error', () => {
-    const { client } = open();
-    const { answer } = client;
-    for (const op of [HL_INFO_OP.RAZWI_EVENT, HL_INFO_OP.PAGE_FAULT_EVENT]) {
-      answer.u8.fill(0xee);
-      expect([client.infoRaw({ op, return_size: 16 }), answer.u8[0]]).toEqual([0, 0xee]);
-    }
-    for (const [op, { size }] of [
-      [HL_INFO_OP.HW_ERR_EVENT, HL_INFO_HW_ERR_EVENT],
-      [HL_INFO_OP.FW_ERR_EVENT, HL_INFO_FW_ERR_EVENT],
-      [HL_INFO_OP.USER_ENGINE_ERR_EVENT, HL_INFO_ENGINE_ERR_EVENT],
-    ] as const) {
-      expect([size - 1, size].map((return_size) => client.infoRaw({ op, return_size }))).toEqual([-ENOMEM, 0]);
-    }
-    expect(client.info(HL_INFO_OP.PAGE_FAULT_EVENT, HL_PAGE_FAULT_INFO).result).toBe(0);
   });
 });
 
