@@ -57,7 +57,10 @@ describe('a description', () => {
   });
 
   it.each([
-    ['{"cards": 1, "card": 2}', /must not have the field "card", only asic, cards, hbm, links, dmaThreads, nics/],
+    [
+      '{"cards": 1, "card": 2}',
+      /must not have the field "card", only asic, cards, hbm, links, dmaThreads, nics, timeoutLocked/,
+    ],
     ['{"cards": [1]}', /must have a string or a number as cards/],
     ['{"hbm": null}', /must have a string or a number as hbm/],
     ['{"hbm": true}', /must have a string or a number as hbm/],
@@ -109,6 +112,17 @@ describe('a description', () => {
 
   it.each(['6G', '6GB', '6GiB', '6gib', '6g'])('takes the size %s as binary', (hbm) => {
     expect(nodeOf({ cards: '1', hbm }).hbmBytes).toBe(6 * 2 ** 30);
+  });
+
+  it('takes the smallest HBM, and the time-out of submissions', () => {
+    for (const [asic, gib] of [
+      ['gaudi', 0.5078125],
+      ['gaudi2', 3.75],
+    ] as const)
+      expect(nodeOf({ cards: '1', asic, hbm: 'min' }).hbmBytes).toBe(gib * 2 ** 30);
+    const server = startNodeServer(programOf({}), join(folder, 'node.sock'), { cards: '1', timeoutLocked: '7' });
+    expect(server.node.config.csTimeoutSeconds).toBe(7);
+    server.close();
   });
 
   it('names what it refuses by where it was given', () => {

@@ -31,13 +31,15 @@ export { diffTraces, endServer, identifyServer, RemoteNode, readFault } from '..
 export interface NodeDescription {
   readonly asic?: string;
   readonly cards?: string;
-  /** Size of the HBM of a card, such as `96GiB`. */
+  /** Size of the HBM of a card, such as `96GiB`, or `min` for the smallest. */
   readonly hbm?: string;
   /** `full`, or `^` and the pairs of cards without a link: `^0-1,2-5`. */
   readonly links?: string;
   readonly dmaThreads?: string;
   /** Number of RDMA devices in each client. */
   readonly nics?: string;
+  /** Seconds after which a submission times out, as the parameter timeout_locked of the driver. */
+  readonly timeoutLocked?: string;
 }
 
 /** Paths of a node server, except its socket. */
@@ -48,7 +50,16 @@ export interface ServerFiles {
   readonly trace?: string | undefined;
 }
 
-const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads', 'nics'];
+/** The fields of a description. */
+export const NODE_FIELDS: readonly (keyof NodeDescription)[] = [
+  'asic',
+  'cards',
+  'hbm',
+  'links',
+  'dmaThreads',
+  'nics',
+  'timeoutLocked',
+];
 
 /** The socket path of a program's node server: the one in UCX_GAUDI_DRIVER, else the default. */
 export function nodeSocketPath(program: Program): string {
@@ -71,11 +82,11 @@ export function readNodeDescription(file: string): NodeDescription {
     throw invalidParam('config', 'must be a file with a JSON object', file);
   const texts: Partial<Record<keyof NodeDescription, string>> = {};
   for (const [name, field] of Object.entries(value)) {
-    const known = FIELDS.find((candidate) => candidate === name);
+    const known = NODE_FIELDS.find((candidate) => candidate === name);
     const isScalar = typeof field === 'string' || typeof field === 'number';
     // The value in the message is the name of the file, so the rule contains the field.
     if (known === undefined) {
-      const rule = `must not have the field ${JSON.stringify(name)}, only ${FIELDS.join(', ')}`;
+      const rule = `must not have the field ${JSON.stringify(name)}, only ${NODE_FIELDS.join(', ')}`;
       throw invalidParam('config', rule, file);
     }
     if (!isScalar) throw invalidParam('config', `must have a string or a number as ${known}`, file);
@@ -94,17 +105,22 @@ export function startNodeServer(
   description: NodeDescription,
   { devices, trace }: ServerFiles = {},
 ): NodeServer {
-  const { asic, cards, hbm, links, dmaThreads, nics } = description;
+  const { asic, cards, hbm, links, dmaThreads, nics, timeoutLocked } = description;
   const node: EmulatedNodeOptions = {
     ...nodeOptions(program),
     ...(asic === undefined ? {} : { asic: asic as AsicName }),
     ...(cards === undefined ? {} : { cards: Number(cards) }),
-    ...(hbm === undefined ? {} : { hbmBytes: sizeOf(hbm) }),
+    ...(hbm === undefined ? {} : { hbmBytes: hbm === 'min' ? hbm : sizeOf(hbm) }),
     ...(links === undefined ? {} : { absentLinks: parseLinks(links) }),
     ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
     ...(nics === undefined ? {} : { nics: Number(nics) }),
+    ...(timeoutLocked === undefined ? {} : { csTimeoutSeconds: Number(timeoutLocked) }),
   };
-  const names = { hbmBytes: hbm === undefined ? HBM_VARIABLE : 'hbm', absentLinks: 'links' };
+  const names = {
+    hbmBytes: hbm === undefined ? HBM_VARIABLE : 'hbm',
+    absentLinks: 'links',
+    csTimeoutSeconds: 'timeoutLocked',
+  };
   const files = { ...(devices === undefined ? {} : { devices }), ...(trace === undefined ? {} : { trace }) };
   return withArgumentNames(names, () => new NodeServer({ node, socketPath, ...files }));
 }
@@ -125,6 +141,6 @@ export function connectNodeServer(socketPath: string): RemoteNode {
 /** Parses a size in bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are equal. */
 function sizeOf(text: string): number {
   const bytes = memorySizeType.parse(text.replace(/iB$/i, 'B'));
-  if (bytes === undefined) throw invalidParam('hbm', 'must be a size such as 96GiB', text);
+  if (bytes === undefined) throw invalidParam('hbm', 'must be a size such as 96GiB, or min', text);
   return bytes;
 }

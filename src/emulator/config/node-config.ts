@@ -31,9 +31,10 @@ export interface EmulatedNodeOptions {
   readonly cards?: number | undefined;
   /**
    * Physical HBM of a card in bytes: a multiple of the DRAM page, at least the reserved part and four pages.
-   * Default: the true size (gaudi 32 GiB, gaudi2 96 GiB, gaudi3 128 GiB). Sparse: untouched pages cost nothing.
+   * `min` is the smallest size, for tests that fill it. Default: the true size (gaudi 32 GiB, gaudi2 96 GiB, gaudi3 128 GiB). Sparse: untouched pages cost
+   * nothing.
    */
-  readonly hbmBytes?: number | undefined;
+  readonly hbmBytes?: number | 'min' | undefined;
   /** Number of RDMA devices, 0 to 8, named hca0, hca1 and so on. Default 0. */
   readonly nics?: number | undefined;
   /** Whether the RDMA devices register dma-bufs; otherwise they refuse them (EOPNOTSUPP), as rdma_rxe does. Default true. */
@@ -168,7 +169,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions, dmaThreads = 1)
   const config: NodeConfig = {
     profile,
     cards: options.cards ?? CARDS_MAX,
-    hbmBytes: options.hbmBytes ?? Number(profile.dram.size),
+    hbmBytes: options.hbmBytes === 'min' ? hbmBytesMin(profile) : (options.hbmBytes ?? Number(profile.dram.size)),
     nics: options.nics ?? 0,
     nicDmabufs: options.nicDmabufs ?? true,
     nicSockets: options.nicSockets ?? false,
@@ -244,9 +245,13 @@ function nearestSizes(bytes: number, min: number, page: number): string[] {
   return [...new Set(sizes)].map(sizeText);
 }
 
+function hbmBytesMin({ dram }: AsicProfile): number {
+  return Number(dram.reservedSize + dram.pageSize * BigInt(USER_PAGES_MIN));
+}
+
 function checkHbm({ profile, hbmBytes }: NodeConfig): void {
-  const { pageSize, reservedSize } = profile.dram;
-  const min = Number(reservedSize + pageSize * BigInt(USER_PAGES_MIN));
+  const { pageSize } = profile.dram;
+  const min = hbmBytesMin(profile);
   if (
     !Number.isSafeInteger(hbmBytes) ||
     hbmBytes < min ||

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import {
+  NODE_FIELDS,
   type NodeDescription,
   type NodeServer,
   RemoteNode,
@@ -124,23 +125,22 @@ export function addNodeOptions(command: Command): Command {
   return command
     .option('--cards <number>', 'cards, 1 to 8')
     .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
-    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
+    .option('--hbm <size>', 'HBM of a card, such as 96GiB; min is the smallest, for programs that fill it')
     .option(
       '--links <links>',
       'scale-up links: full, or ^ followed by the pairs of cards without a link, such as ^0-1,2-5',
     )
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--nics <number>', 'RDMA devices in each client of the node, 0 to 8')
-    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads, nics; options override it');
+    .option('--timeout-locked <seconds>', 'time-out of submissions, as the parameter of the driver: 1 to 86400')
+    .option('--config <file>', 'JSON file with these options by name, such as dmaThreads; options override it');
 }
 
 /**
  * The node that the options describe.
  * @throws UcxError ERR_INVALID_PARAM for an invalid file; the error of node:fs if it does not exist
  */
-export function describeNode({ asic, cards, hbm, links, dmaThreads, nics, config }: NodeOptions): NodeDescription {
-  const given = Object.entries({ asic, cards, hbm, links, dmaThreads, nics }).filter(
-    ([, value]) => value !== undefined,
-  );
+export function describeNode({ config, ...options }: NodeOptions): NodeDescription {
+  const given = NODE_FIELDS.map((name) => [name, options[name]] as const).filter(([, value]) => value !== undefined);
   return { ...(config === undefined ? {} : readNodeDescription(config)), ...Object.fromEntries(given) };
 }

@@ -7,6 +7,7 @@ import {
   connectNodeServer,
   endServer,
   identifyServer,
+  NODE_FIELDS,
   type NodeServer,
   type NodeStatus,
   nodeSocketPath,
@@ -222,15 +223,14 @@ async function startDetached(options: UpOptions, command: Command): Promise<void
   const socket = socketOf(options);
   const args = ['node', 'up', '--foreground', '--socket', socket];
   if (options.config !== undefined) args.push('--config', resolve(options.config));
-  for (const name of ['cards', 'asic', 'hbm', 'links', 'nics'] as const) {
+  for (const name of NODE_FIELDS) {
     const value = options[name];
-    if (value !== undefined) args.push(`--${name}`, value);
+    if (value !== undefined) args.push(`--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`, value);
   }
   const devices = devicesOf(options);
   if (devices !== undefined) args.push('--devices', devices);
   if (options.trace !== undefined) args.push('--trace', resolve(options.trace));
   if (options.web !== undefined) args.push('--web', String(portOf(options)));
-  if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
   prepareNodeFolder(socket);
   const logPath = `${socket}.log`;
   const isNew = !existsSync(logPath);

@@ -12,7 +12,14 @@ import { becomeProgram } from '../../assembly/device-run.ts';
 import { connectNodeServer, type RemoteNode } from '../../assembly/node-server.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/program/config.ts';
 import { readProgram } from '../../assembly/program/program.ts';
-import { Errno, SocketType, type UnixSocket, unixSocketPair } from '../../sys/index.ts';
+import {
+  Errno,
+  SocketType,
+  schedGetAffinity,
+  schedSetAffinity,
+  type UnixSocket,
+  unixSocketPair,
+} from '../../sys/index.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { programLine, reportFailure } from '../base/command-line.ts';
@@ -28,6 +35,7 @@ const EXIT_NOT_FOUND = 127;
 interface RunOptions extends NodeOptions {
   readonly socket?: string;
   readonly trace?: string;
+  readonly oneProcessor?: boolean;
 }
 
 /** The command. */
@@ -40,6 +48,7 @@ export function runCommand(): Command {
   return addNodeOptions(command)
     .option('--socket <path>', 'use the node server at this socket instead of a new node')
     .option('--trace <file>', 'record every ioctl in this file as JSON lines; not with a running node server')
+    .option('--one-processor', 'run the program, and a new node server, on one processor: short calls are faster')
     .action(run);
 }
 
@@ -48,6 +57,8 @@ async function run(file: string, args: readonly string[], options: RunOptions, c
   if (options.trace === '-') command.error('--trace must be a file: standard output belongs to the program');
   if (options.trace !== undefined && socket !== undefined)
     command.error('--trace works only with a new node; to trace a node server, start it by node up --trace');
+  // Inherited by the processes that this one starts, and by the program: a call then needs no wake-up of another processor.
+  if (options.oneProcessor === true) schedSetAffinity(0, schedGetAffinity(0).slice(-1));
   const supervisor = startSupervisor();
   const server = socket === undefined ? await startServer(options, command) : connectNodeServer(socket);
   try {

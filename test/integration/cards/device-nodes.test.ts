@@ -146,6 +146,13 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect([inside.status, inside.stderr]).toEqual([1, expect.stringMatching(refusal)]);
   });
 
+  it('run on one processor, with the smallest HBM, if that is asked for', () => {
+    const files = '/sys/kernel/debug/accel/0000:19:00.0/timeout_locked';
+    const shown = ['--', 'sh', '-c', `grep Cpus_allowed_list /proc/self/status | cut -f2; cat ${files}`];
+    const [code, text] = run(['--cards', '1', '--one-processor', '--hbm', 'min', '--timeout-locked', '7', ...shown]);
+    expect([code, text]).toEqual([0, expect.stringMatching(/^\d+\n7\n$/)]);
+  });
+
   it('are invisible outside of the program', () => {
     const before = readFileSync('/proc/self/mountinfo', 'utf8');
     const [, mounts] = onShared(['--', 'cat', '/proc/self/mountinfo']);

@@ -17,8 +17,9 @@ describe('a wrong value', () => {
       ['--asic', 'gaudi', '--hbm', '1k'],
       'argument --hbm must be a multiple of the DRAM page of 2M, from 520M to 1T, such as 520M, got "1k"',
     ],
-    [['--hbm', 'large'], 'argument --hbm must be a size such as 96GiB, got "large"'],
+    [['--hbm', 'large'], 'argument --hbm must be a size such as 96GiB, or min, got "large"'],
     [['--dma-threads', 'x'], 'argument --dma-threads must be an integer from 0 to 8, got "x"'],
+    [['--timeout-locked', '0'], 'argument --timeout-locked must be an integer from 1 to 86400, got 0'],
     [['--links', '^0-99'], 'argument --links must be pairs of two different cards from 0 to 1, got "^0-99"'],
   ])('of node up %j names the option', (args, message) => {
     const { code, err } = run(['node', 'up', ...args]);
