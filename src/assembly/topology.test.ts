@@ -28,8 +28,8 @@ function choices(machine: FakeMachine): unknown[] {
 
 const NETWORKS = {
   far: { path: 'pci0000:c0/0000:c0:01.0/0000:c1:00.0', numa: 1 },
-  beside: { path: 'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1b:00.0', numa: 0 },
-  root: { path: 'pci0000:31/0000:31:05.0/0000:3a:00.0', numa: 0 },
+  beside: { path: 'pci0000:16/0000:16:01.0/0000:17:00.0/0000:18:02.0/0000:1b:00.0', numa: 0 },
+  root: { path: 'pci0000:30/0000:30:05.0/0000:3a:00.0', numa: 0 },
 };
 
 describe('the network device of a card', () => {

@@ -216,9 +216,15 @@ export const UCS_BASE: Area = {
     },
     {
       file: 'src/ucs/sys/topology.ts',
-      before: 'one.length > 2 && parentOf(one)',
-      after: 'parentOf(one)',
+      before: 'one.length > 2 && above(one, 1)',
+      after: 'above(one, 1)',
       breaks: 'devices at the root are no siblings',
+    },
+    {
+      file: 'src/ucs/sys/topology.ts',
+      before: 'one.length > 3 && above(one, 2)',
+      after: 'false && above(one, 2)',
+      breaks: 'devices behind ports of one switch are siblings',
     },
     {
       file: 'src/ucs/sys/next-turn.ts',

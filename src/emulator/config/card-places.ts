@@ -3,7 +3,7 @@
  * options.
  */
 
-import { addressOfPath, parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
+import { parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 
 /** Location of a card in its machine. */
@@ -25,17 +25,17 @@ export interface CardIdentity {
   readonly numaNode?: number | undefined;
 }
 
-/** The eight cards by minor: two behind each of four switches. */
-const PCI_PATHS: readonly string[] = [
-  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
-  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
-  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0',
-  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:34:00.0',
-  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9b:00.0',
-  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9c:00.0',
-  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b3:00.0',
-  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
-];
+/**
+ * Bus of the root of each PCIe switch, in the order of the minors. Behind the root port is the upstream port of the switch, behind that its downstream ports, one
+ * for each device; the buses are numbered as firmware does it, depth first.
+ */
+const SWITCH_ROOTS: readonly number[] = [0x16, 0x30, 0x98, 0xb0];
+/** The downstream ports of a switch: those of two cards, then those of two RDMA devices. */
+const CARD_PORTS = 2;
+const PORTS = 4;
+/** Buses from the root to the first device behind a downstream port. */
+const BUSES_ABOVE = 3;
+const CARD_COUNT: number = SWITCH_ROOTS.length * CARD_PORTS;
 
 /** Module ids of the cards by minor. As in real servers, the order differs. */
 const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
@@ -49,32 +49,35 @@ const NUMA_NODE_MAX = 1023;
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, invalid identities, and duplicate bus ids or module ids
  */
 export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {
-  if (!Number.isInteger(count) || count < 0 || count > PCI_PATHS.length) {
-    throw invalidParam('count', `must be an integer from 0 to ${PCI_PATHS.length}`, count);
+  if (!Number.isInteger(count) || count < 0 || count > CARD_COUNT) {
+    throw invalidParam('count', `must be an integer from 0 to ${CARD_COUNT}`, count);
   }
   if (!Array.isArray(identities) || identities.length > count) {
     throw invalidParam('identities', `must have at most one entry for each of the ${count} cards`, identities);
   }
-  const own = PCI_PATHS.slice(0, count).map((path) => printPciAddress(addressOfPath(path)));
+  const own = Array.from({ length: count }, (_, minor) => busIdOfPort(minor, 0));
   const given = assigned(identities.map(checked), own);
   const modules = freeModules(count, given);
-  return own.map((ownBusId, minor) => {
+  const places = own.map((ownBusId, minor) => {
     const { busId = ownBusId, moduleId = modules.shift()!, numaNode } = given[minor] ?? {};
-    const pciPath = pathOf(busId);
-    return { minor, busId, pciPath, moduleId, numaNode: numaNode ?? numaNodeOf(pciPath, minor) };
+    return { minor, busId, pciPath: pathOf(busId), moduleId, numaNode: numaNode ?? numaNodeOf(busId, minor) };
   });
+  checkBuses(places);
+  return places;
 }
 
 /** Locations of RDMA devices: two behind each switch, next to the cards. */
 export function nicPlacesOf(count: number): readonly Pick<CardPlace, 'pciPath' | 'numaNode'>[] {
-  return PCI_PATHS.slice(0, count).map((path, index) => {
-    const card = addressOfPath(path);
-    const folder = path.slice(0, path.lastIndexOf('/'));
-    return {
-      pciPath: `${folder}/${printPciAddress({ ...card, bus: card.bus + 2 })}`,
-      numaNode: numaNodeOf(path, index),
-    };
+  return Array.from({ length: count }, (_, index) => {
+    const busId = busIdOfPort(index, CARD_PORTS);
+    return { pciPath: pathOf(busId), numaNode: numaNodeOf(busId, index) };
   });
+}
+
+/** Address of a device behind a port for cards or for RDMA devices of the default server. @param first the first of these ports of a switch */
+function busIdOfPort(index: number, first: number): string {
+  const root = SWITCH_ROOTS[Math.floor(index / CARD_PORTS)]!;
+  return printPciAddress({ domain: 0, bus: root + BUSES_ABOVE + first + (index % CARD_PORTS), device: 0, fn: 0 });
 }
 
 function checked(identity: CardIdentity): CardIdentity {
@@ -112,14 +115,43 @@ function freeModules(count: number, given: readonly (CardIdentity | undefined)[]
   return [...usual, ...others].filter((moduleId) => !taken.includes(moduleId));
 }
 
-/** The socket of the root bridge of a card; for a card with a separate root bridge, that of the minor in the default server. */
-function numaNodeOf(pciPath: string, minor: number): number {
-  const place = PCI_PATHS.indexOf(pciPath);
-  return (place < 0 ? minor : place) < PCI_PATHS.length / NUMA_NODES ? 0 : 1;
+/** Index of the switch that has a bus, also as one between its root port and its devices; -1 for a bus elsewhere. */
+function switchOf(busId: string): number {
+  const { domain, bus } = parsePciAddress(busId);
+  return domain > 0 ? -1 : SWITCH_ROOTS.findIndex((root) => bus >= root && bus < root + BUSES_ABOVE + PORTS);
 }
 
-/** PCI path of a device: that of the default server for a known address, otherwise below a separate root bridge. */
+/** The socket of the switch of a card; for a card elsewhere, that of the minor in the default server. */
+function numaNodeOf(busId: string, minor: number): number {
+  const found = switchOf(busId);
+  const index = found < 0 ? Math.floor(minor / CARD_PORTS) : found;
+  return index < SWITCH_ROOTS.length / NUMA_NODES ? 0 : 1;
+}
+
+/** PCI path of a device: behind the downstream port that has its bus, otherwise below a separate root bridge, as in a virtual machine. */
 function pathOf(busId: string): string {
-  const known = PCI_PATHS.find((path) => printPciAddress(addressOfPath(path)) === busId);
-  return known ?? `pci${busId.slice(0, busId.lastIndexOf(':'))}/${busId}`;
+  const { domain, bus } = parsePciAddress(busId);
+  const root = SWITCH_ROOTS[switchOf(busId)];
+  const port = root === undefined ? -1 : bus - root - BUSES_ABOVE;
+  if (root === undefined || port < 0) return `pci${busId.slice(0, busId.lastIndexOf(':'))}/${busId}`;
+  const bridges = [
+    { bus: root, device: 1 },
+    { bus: root + 1, device: 0 },
+    { bus: root + 2, device: port },
+  ].map((bridge) => printPciAddress({ domain, fn: 0, ...bridge }));
+  const [first] = bridges;
+  return [`pci${first!.slice(0, first!.lastIndexOf(':'))}`, ...bridges, busId].join('/');
+}
+
+/** A bus between a root port and the devices behind its switch has only the ports of that switch. */
+function checkBuses(places: readonly CardPlace[]): void {
+  const bridgesOf = ({ pciPath }: CardPlace): string[] => pciPath.split('/').slice(1, -1);
+  const switches = new Set(places.filter((place) => bridgesOf(place).length > 0).map(({ busId }) => switchOf(busId)));
+  const between = places.find((place) => bridgesOf(place).length === 0 && switches.has(switchOf(place.busId)));
+  if (between !== undefined)
+    throw invalidParam(
+      'identities.busId',
+      'must not be on a bus between the root port and the switch of another card',
+      between.busId,
+    );
 }

@@ -151,6 +151,16 @@ describe('siblings', () => {
     expect(distanceBetween(onRoot, function1).kind).toBe('PCI switch');
   });
 
+  it('have a downstream port of the switch each', () => {
+    const behind = (name: string, switchPath: string, port: number): SystemDevice =>
+      device(name, `${ROOT}/${switchPath}/0000:19:0${port}.0/0000:2${port}:00.0`);
+    const [one, other] = ['0000:17:01.0/0000:18:00.0', '0000:17:02.0/0000:18:00.0'];
+    const all = [behind('a', one, 0), behind('b', one, 1), behind('c', other, 2)];
+    expect(siblingsOf(all[0]!, all)).toEqual([all[1]]);
+    // Ports of the root are not those of a switch.
+    expect(siblingsOf(SAME_ROOT, [SAME_PORT])).toEqual([]);
+  });
+
   it('do not exist for a device without a place', () => {
     expect(siblingsOf(VIRTUAL, ALL)).toEqual([]);
   });

@@ -143,14 +143,18 @@ export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: 
   );
 }
 
-/** The siblings of a device: devices below the same switch or root port, and other functions of the same PCI device. They share its path into the machine. */
+/**
+ * The siblings of a device: devices behind the same switch, each of which has a downstream port, or below the same root port, and other functions of the same
+ * PCI device. They share its path into the machine.
+ */
 export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices: readonly T[]): T[] {
   const { pciPath } = device;
   if (pciPath === undefined) return [];
   return devices.filter((other) => {
     if (other.pciPath === undefined || other.pciPath === pciPath) return false;
     const [one, two] = [pciPath.split('/'), other.pciPath.split('/')];
-    return isOneCard(one, two) || (one.length > 2 && parentOf(one) === parentOf(two));
+    if (isOneCard(one, two) || (one.length > 2 && above(one, 1) === above(two, 1))) return true;
+    return one.length > 3 && above(one, 2) === above(two, 2);
   });
 }
 
@@ -173,6 +177,7 @@ function isOneCard(left: readonly string[], right: readonly string[]): boolean {
   return cut(left) === cut(right);
 }
 
-function parentOf(path: readonly string[]): string {
-  return path.slice(0, -1).join('/');
+/** The part of a path that is `levels` above its device. */
+function above(path: readonly string[], levels: number): string {
+  return path.slice(0, -levels).join('/');
 }

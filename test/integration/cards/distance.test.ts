@@ -22,9 +22,9 @@ import {
 import { type FakePair, type FakePairOptions, useFakePairs } from '../../fixtures/transports/fake-pair.ts';
 
 /** Cards 0 and 1 are below this switch. */
-const SWITCH = 'pci0000:17/0000:17:01.0/0000:18:00.0';
-const BESIDE = { path: `${SWITCH}/0000:1b:00.0`, numa: 0 };
-const SAME_ROOT = { path: 'pci0000:17/0000:17:05.0/0000:3a:00.0', numa: 0 };
+const SWITCH = 'pci0000:16/0000:16:01.0/0000:17:00.0';
+const BESIDE = { path: `${SWITCH}/0000:18:02.0/0000:1b:00.0`, numa: 0 };
+const SAME_ROOT = { path: 'pci0000:16/0000:16:05.0', numa: 0 };
 const OTHER_SOCKET = { path: 'pci0000:c0/0000:c0:01.0/0000:c1:00.0', numa: 1 };
 const BYTES: number = 2 ** 20;
 
