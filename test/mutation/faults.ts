@@ -12,6 +12,7 @@ import { DRIVER_SUBMISSION } from './driver-submission.ts';
 import { DRIVER_SUBMIT } from './driver-submit.ts';
 import { EMULATOR_CHANNELS } from './emulator-channels.ts';
 import { EMULATOR_PARTS } from './emulator-parts.ts';
+import { EMULATOR_SYSFS } from './emulator-sysfs.ts';
 import type { Area } from './fault.ts';
 import { GAUDI_BASE } from './gaudi-base.ts';
 import { GAUDI_COPY } from './gaudi-copy.ts';
@@ -104,6 +105,7 @@ export const AREAS: readonly Area[] = [
   TCP_CONNECT,
   TCP_BASE,
   EMULATOR_PARTS,
+  EMULATOR_SYSFS,
   SYS_EVENT,
   SYS_SOCKET,
   SYS_PROCESS,

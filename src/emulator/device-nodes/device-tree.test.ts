@@ -1,14 +1,27 @@
-/** The tree of device nodes, as the code for real cards finds it. */
+/** The tree of device nodes, as the code for real cards and libudev find it. */
 
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, expect, it } from 'vitest';
+import { basename, join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { KernelNode } from '../../driver/kernel/kernel-node.ts';
 import { createEmulatedNode } from '../emulated-node.ts';
 import { DeviceTree, type TreeNode } from './device-tree.ts';
 
-const root = mkdtempSync(join(tmpdir(), 'gaudi-ucx-tree-'));
+let root = '';
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'gaudi-ucx-tree-'));
+});
 afterEach(() => rmSync(root, { recursive: true }));
 
 /** Writes a file of the tree, and the paths of all links, for an ordinary file system. */
@@ -21,7 +34,7 @@ function copy(node: TreeNode, path: string, links: string[]): void {
     links.push(path);
   } else {
     const text = node.kind === 'attribute' ? node.read?.() : '';
-    writeFileSync(path, typeof text === 'string' ? text : '');
+    writeFileSync(path, typeof text === 'number' ? '' : (text ?? ''));
   }
 }
 
@@ -49,5 +62,38 @@ it('is found by the discovery of real cards, and its links lead somewhere', () =
   writeFileSync(join(root, 'sys/module/habanalabs/version'), '1.22.0\n');
   expect(kernel.emulated).toBe(false);
   kernel.close();
+  node.close();
+});
+
+it('has an uevent and a subsystem for each device, which leads back to the device', () => {
+  const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
+  const tree = new DeviceTree(node);
+  const links: string[] = [];
+  copy(tree.root, root, links);
+  const sys = realpathSync(join(root, 'sys'));
+  const listed = links.filter((link) => /\/sys\/(class\/[^/]+|bus\/pci\/devices)\/[^/]+$/.test(link));
+  // Two cards and four bridges; four nodes in each of two classes; two hwmon devices.
+  expect(listed).toHaveLength(6 + 8 + 2);
+  for (const link of listed) {
+    const device = realpathSync(link);
+    const subsystem = realpathSync(join(device, 'subsystem'));
+    expect(existsSync(join(device, 'uevent'))).toBe(true);
+    const back = subsystem === join(sys, 'bus/pci') ? join(subsystem, 'devices') : subsystem;
+    expect(realpathSync(join(back, basename(link)))).toBe(device);
+  }
+  const uevent = (path: string): string[] => readFileSync(join(sys, path, 'uevent'), 'utf8').split('\n');
+  const variables = ['MAJOR=261', 'MINOR=2', 'DEVNAME=accel/accel1'];
+  expect(uevent('class/accel/accel1')).toEqual([...variables, 'DEVTYPE=accel_minor', '']);
+  expect(uevent('class/habanalabs/hl_controlD1')).toEqual(['MAJOR=261', 'MINOR=3', 'DEVNAME=hl_controlD1', '']);
+  expect([uevent('class/hwmon/hwmon101'), uevent('devices/pci0000:16')]).toEqual([[''], ['']]);
+  expect(readdirSync(join(sys, 'bus/pci/drivers'))).toEqual(['habanalabs', 'pcieport']);
+  const config = join(sys, 'bus/pci/devices/0000:1a:00.0/config');
+  expect(readFileSync(config).readUInt32LE(0)).toBe(0x1020_1da3);
+  // A removed card stays on the bus, without a driver.
+  expect(uevent('bus/pci/devices/0000:1a:00.0')[0]).toBe('DRIVER=habanalabs');
+  node.inject(1, { kind: 'unplug' });
+  rmSync(root, { recursive: true });
+  copy(tree.root, root, []);
+  expect(uevent('bus/pci/devices/0000:1a:00.0')[0]).toBe('PCI_CLASS=120000');
   node.close();
 });

@@ -3,14 +3,15 @@
  * (see driver/kernel/discovery.ts). Reading a file of /sys reads the card.
  */
 
+import { basename, join } from 'node:path';
 import { EMULATED_DRIVER_VERSION } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
-import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import type { CardPlace } from '../config/card-places.ts';
 import { cardAttributes, readCardAttribute, writeCardAttribute } from '../driver/attributes.ts';
-import { PCI_REVISION } from '../driver/base/firmware.ts';
 import type { EmulatedNode } from '../emulated-node.ts';
 import type { SupervisedNode } from './supervisor-link.ts';
+import { type PciDevice, pciDevicesOf } from './sysfs/pci-devices.ts';
+import { pciFiles, ueventText } from './sysfs/pci-files.ts';
 
 /** Major of the device numbers: that of accel devices (ACCEL_MAJOR of drm/drm_accel.h, Linux 6.12). */
 const DEVICE_MAJOR = 261;
@@ -21,8 +22,9 @@ const FOLDER_INO_FIRST = 1;
 const HWMON_FIRST = 100;
 /** Name of the folder of debugfs. */
 const DEBUG_FOLDER = 'debug';
-/** Base class of processing accelerators. */
-const PCI_CLASS = '0x120000';
+/** Drivers of cards and of bridges. */
+const DRIVER = 'habanalabs';
+const BRIDGE_DRIVER = 'pcieport';
 
 export interface Folder {
   readonly kind: 'folder';
@@ -78,8 +80,12 @@ export class DeviceTree {
   constructor(node: EmulatedNode) {
     this.#node = node;
     this.root = this.#newFolder();
-    const { cards } = node;
-    for (const { minor } of cards.call(node)) this.#addCard(node.card(minor).place);
+    const places = node.cards().map(({ minor }) => node.card(minor).place);
+    for (const device of pciDevicesOf(node.config, places)) this.#addPciDevice(device);
+    // A root is a device without a subsystem.
+    for (const root of new Set(places.map(({ pciPath }) => pciPath.slice(0, pciPath.indexOf('/')))))
+      this.#file(`sys/devices/${root}/uevent`, () => ueventText([]));
+    for (const place of places) this.#addCard(place);
     this.#text('sys/module/habanalabs/version', () => EMULATED_DRIVER_VERSION);
   }
 
@@ -106,44 +112,59 @@ export class DeviceTree {
     return minor !== undefined && this.#node.card(minor).removed ? undefined : found;
   }
 
+  /** A card or a bridge, as programs that list PCI devices see it. */
+  #addPciDevice(device: PciDevice): void {
+    const { path, busId } = device;
+    const minor = device.kind === 'card' ? device.minor : undefined;
+    const driver = device.kind === 'card' ? DRIVER : BRIDGE_DRIVER;
+    const isBound = (): boolean => minor === undefined || !this.#node.card(minor).removed;
+    for (const { name, read } of pciFiles(device, () => (isBound() ? driver : undefined)))
+      this.#file(`sys/devices/${path}/${name}`, read);
+    this.#link(`sys/devices/${path}/driver`, `${upFrom(path)}bus/pci/drivers/${driver}`, minor);
+    this.#link(`sys/devices/${path}/subsystem`, `${upFrom(path)}bus/pci`);
+    this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${path}`);
+    this.#link(`sys/bus/pci/drivers/${driver}/${busId}`, `../../../../devices/${path}`, minor);
+  }
+
   #addCard(place: CardPlace): void {
-    const { minor, busId, pciPath, numaNode } = place;
+    const { minor, busId, pciPath } = place;
     const device = `sys/devices/${pciPath}`;
-    const up = '../'.repeat(pciPath.split('/').length + 1);
-    this.#text(`${device}/vendor`, () => `0x${PCI_VENDOR_HABANALABS.toString(16)}`);
-    this.#text(`${device}/device`, () => `0x${this.#node.config.profile.pciDeviceId.toString(16)}`);
-    this.#text(`${device}/revision`, () => `0x${PCI_REVISION.toString(16).padStart(2, '0')}`);
-    this.#text(`${device}/class`, () => PCI_CLASS);
-    this.#text(`${device}/numa_node`, () => String(numaNode));
     this.#attributes(device, minor);
-    this.#sensors(device, pciPath, place);
+    this.#sensors(place);
     // The debugfs files are in the first folder since Linux 6.7, before that in the second.
     this.#debugFiles(`sys/kernel/debug/accel/${busId}`, minor);
     this.#debugFiles(`sys/kernel/debug/habanalabs/hl${minor}`, minor);
-    this.#link(`${device}/driver`, `${up}bus/pci/drivers/habanalabs`, minor);
-    this.#link(`sys/bus/pci/devices/${busId}`, `../../../devices/${pciPath}`);
-    this.#link(`sys/bus/pci/drivers/habanalabs/${busId}`, `../../../../devices/${pciPath}`, minor);
     // The library derives the control node from the primary one: the latter has an even minor, the control node the next one.
     const primary = 2 * minor;
     const names = [
-      { cls: 'accel', folder: 'dev/accel', primaryName: `accel${minor}`, controlName: `accel_controlD${minor}` },
-      { cls: 'habanalabs', folder: 'dev', primaryName: `hl${minor}`, controlName: `hl_controlD${minor}` },
+      { cls: 'accel', folder: 'accel', primaryName: `accel${minor}`, controlName: `accel_controlD${minor}` },
+      { cls: 'habanalabs', folder: '', primaryName: `hl${minor}`, controlName: `hl_controlD${minor}` },
     ];
     for (const { cls, folder, primaryName, controlName } of names) {
       for (const [name, deviceMinor] of [
         [primaryName, primary],
         [controlName, primary + 1],
       ] as const) {
-        this.#addDevice(`${folder}/${name}`, { minor, control: deviceMinor !== primary, deviceMinor });
+        const deviceName = join(folder, name);
+        this.#addDevice(`dev/${deviceName}`, { minor, control: deviceMinor !== primary, deviceMinor });
         const inSysfs = `${pciPath}/${cls}/${name}`;
+        const isMinor = deviceName === `accel/${primaryName}`;
+        const variables = [`MAJOR=${DEVICE_MAJOR}`, `MINOR=${deviceMinor}`, `DEVNAME=${deviceName}`];
+        this.#addClassDevice(cls, inSysfs, [...variables, ...(isMinor ? ['DEVTYPE=accel_minor'] : [])]);
         this.#text(`sys/devices/${inSysfs}/dev`, () => `${DEVICE_MAJOR}:${deviceMinor}`);
-        this.#link(`sys/devices/${inSysfs}/device`, '../..');
         // Linux 6.2 to 6.6 has the attributes here, later kernels only in the folder of the PCI device.
         this.#attributes(`sys/devices/${inSysfs}`, minor);
-        this.#link(`sys/class/${cls}/${name}`, `../../devices/${inSysfs}`);
         if (cls === 'accel') this.#link(`sys/dev/char/${DEVICE_MAJOR}:${deviceMinor}`, `../../devices/${inSysfs}`);
       }
     }
+  }
+
+  /** A device of a class, below its PCI device. @param variables of its `uevent` */
+  #addClassDevice(cls: string, path: string, variables: readonly string[]): void {
+    this.#file(`sys/devices/${path}/uevent`, () => ueventText(variables));
+    this.#link(`sys/devices/${path}/device`, '../..');
+    this.#link(`sys/devices/${path}/subsystem`, `${upFrom(path)}class/${cls}`);
+    this.#link(`sys/class/${cls}/${basename(path)}`, `../../devices/${path}`);
   }
 
   #addDevice(
@@ -190,15 +211,20 @@ export class DeviceTree {
     }
   }
 
-  #sensors(device: string, pciPath: string, { minor }: CardPlace): void {
-    const folder = `${device}/hwmon/hwmon${HWMON_FIRST + minor}`;
+  #sensors({ minor, pciPath }: CardPlace): void {
+    const path = `${pciPath}/hwmon/hwmon${HWMON_FIRST + minor}`;
+    this.#addClassDevice('hwmon', path, []);
     for (const { name, read, write } of this.#node.card(minor).sensors)
-      this.#text(`${folder}/${name}`, read && (() => (this.#node.card(minor).removed ? undefined : read())), write);
-    this.#link(`${folder}/device`, '../..');
-    this.#link(
-      `sys/class/hwmon/hwmon${HWMON_FIRST + minor}`,
-      `../../devices/${pciPath}/hwmon/hwmon${HWMON_FIRST + minor}`,
-    );
+      this.#text(
+        `sys/devices/${path}/${name}`,
+        read && (() => (this.#node.card(minor).removed ? undefined : read())),
+        write,
+      );
+  }
+
+  /** A file that can only be read. @param read returns the contents */
+  #file(path: string, read: () => string | Uint8Array): void {
+    this.#put(path, { kind: 'attribute', ino: this.#nextIno++, mode: 0o444, read, write: undefined });
   }
 
   /** @param minor the card that must be present */
@@ -237,6 +263,11 @@ function* devicesBelow({ children }: Folder): Generator<SupervisedNode> {
     else if (node.kind === 'device')
       yield { name, ino: node.ino, control: node.control, major: node.major, minor: node.deviceMinor };
   }
+}
+
+/** The way from a folder below `devices`, such as that of a PCI device, to /sys. */
+function upFrom(path: string): string {
+  return '../'.repeat(path.split('/').length + 1);
 }
 
 function lineOf(text: string | undefined): string | number {
