@@ -47,7 +47,9 @@ const config: ViteUserConfig = defineConfig({
         isolate: false,
       }),
       project('quick, alone', { include: [ALONE], isolate: true }),
-      project('ci', { include: ['test/*/**/*.test.ts'], exclude: ['test/{quick,run}/**'], isolate: true }),
+      project('ci', { include: ['test/*/**/*.test.ts'], exclude: ['test/{quick,run,foreign}/**'], isolate: true }),
+      // Programs of other projects, where they are installed: `npm run test:foreign`.
+      project('foreign', { include: ['test/foreign/**/*.test.ts'], isolate: true }),
     ],
   },
 });
