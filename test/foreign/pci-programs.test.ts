@@ -1,6 +1,8 @@
 /** lspci, lshw, lstopo and udevadm print the PCI devices that the description of a node has. */
 
 import { describe, expect, it } from 'vitest';
+import { resolveNodeOptions } from '../../src/emulator/config/node-config.ts';
+import { pciDevicesOf } from '../../src/emulator/device-nodes/sysfs/pci-devices.ts';
 import { placesOf } from '../../src/emulator/index.ts';
 import { ASIC_PROFILES } from '../../src/uapi/index.ts';
 import { distanceBetween } from '../../src/ucs/sys/topology.ts';
@@ -120,6 +122,17 @@ describe.each(GENERATIONS)('lshw on %s', (asic) => {
       expect(device).toMatchObject({ claimed: true, version: '01', configuration: { driver: 'habanalabs' } });
       expect(device.description).toBe('Processing accelerators');
       expect(above).toEqual(bridgesOf(pciPath));
+    }
+  });
+
+  it.skipIf(reason !== undefined)('prints the BARs (needs root and lshw)', () => {
+    const text = outputOf(nodeOf(asic), ['lshw', '-quiet']);
+    for (const device of pciDevicesOf(resolveNodeOptions({ asic }), PLACES)) {
+      if (device.kind !== 'card') continue;
+      const block = text.slice(text.indexOf(`bus info: pci@${device.busId}`));
+      const [, resources] = /resources: (.*)/.exec(block)!;
+      const bars = device.bars.map(({ start, end }) => `memory:${start.toString(16)}-${(end - 1n).toString(16)}`);
+      expect(resources!.split(' ').filter((each) => each.startsWith('memory:'))).toEqual(bars);
     }
   });
 });
