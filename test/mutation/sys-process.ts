@@ -111,9 +111,15 @@ export const SYS_PROCESS: Area = {
     },
     {
       file: 'src/sys/process/process.ts',
-      before: 'for (const fd of STANDARD_FDS) setCloexec(fd, false);',
+      before: 'setCloexec(fd, false);',
       after: '',
       breaks: 'a program has the standard descriptors',
+    },
+    {
+      file: 'src/sys/process/process.ts',
+      before: 'setBlocking(fd);',
+      after: '',
+      breaks: 'the pipes of a program are blocking',
     },
     {
       file: 'src/sys/process/process.ts',

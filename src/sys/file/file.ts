@@ -10,6 +10,8 @@ import { closeDescriptor, noteDescriptor } from '../base/thread-resources.ts';
 
 const F_GETFD = 1;
 const F_SETFD = 2;
+const F_GETFL = 3;
+const F_SETFL = 4;
 const F_DUPFD_CLOEXEC = 1030;
 const FD_CLOEXEC = 1;
 const LOCK_EX = 2;
@@ -109,6 +111,11 @@ export function isCloexec(fd: number): boolean {
 /** Sets whether the descriptor is closed on exec. Throws SyscallError EBADF. */
 export function setCloexec(fd: number, cloexec: boolean): void {
   fcntl(fd, F_SETFD, cloexec ? FD_CLOEXEC : 0);
+}
+
+/** Makes reads and writes of an open file wait, for all its descriptors. Throws SyscallError EBADF. */
+export function setBlocking(fd: number): void {
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) & ~OpenFlag.NONBLOCK);
 }
 
 /** The target of a symbolic link. Throws SyscallError as readlink(2). */

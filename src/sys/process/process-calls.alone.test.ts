@@ -132,7 +132,10 @@ it('a program gets the standard descriptors, and SIGPIPE with its usual meaning'
     (name: string) =>
     (...args: unknown[]): number =>
       seen.push([name, ...args]) * 0;
-  script('fcntlCall', note('fcntl'), note('fcntl'), note('fcntl'));
+  // The flags are O_RDWR and O_NONBLOCK.
+  const flags = (...args: unknown[]): number => seen.push(['fcntl', ...args]) * 0 + 0o4002;
+  const each = [note('fcntl'), flags, note('fcntl')];
+  script('fcntlCall', ...each, ...each, ...each);
   script('signalCall', note('signal'));
   script('execvp', (_file, address) => {
     const table = [...new BigUint64Array(viewAt(address!, 32))].map(Number);
@@ -145,9 +148,11 @@ it('a program gets the standard descriptors, and SIGPIPE with its usual meaning'
   });
   expect(() => execute('prog', ['one', 'two'])).toThrow(failure(Errno.ENOENT));
   expect(seen).toEqual([
-    ['fcntl', 0, 2, 0],
-    ['fcntl', 1, 2, 0],
-    ['fcntl', 2, 2, 0],
+    ...[0, 1, 2].flatMap((fd) => [
+      ['fcntl', fd, 2, 0],
+      ['fcntl', fd, 3, 0],
+      ['fcntl', fd, 4, 0o2],
+    ]),
     ['signal', 13, 0],
     ['prog', 'one', 'two', 0],
   ]);

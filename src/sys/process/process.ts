@@ -31,7 +31,7 @@ import {
 import { allocateScratch, type ScratchBlock } from '../base/scratch.ts';
 import { isSyscallError, SyscallError } from '../base/syscall-error.ts';
 import { noteDescriptor } from '../base/thread-resources.ts';
-import { close, errnoOf, lockFile, OpenFlag, open, setCloexec } from '../file/file.ts';
+import { close, errnoOf, lockFile, OpenFlag, open, setBlocking, setCloexec } from '../file/file.ts';
 
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
@@ -284,8 +284,11 @@ export function execute(file: string, args: readonly string[]): never {
     block.u8.set(text, at);
     at += text.byteLength;
   }
-  // Node.js marks the standard descriptors close-on-exec and ignores SIGPIPE, which the program would inherit.
-  for (const fd of STANDARD_FDS) setCloexec(fd, false);
+  // Node.js marks the standard descriptors close-on-exec, makes pipes non-blocking, so that a program which writes much would lose output, and ignores SIGPIPE.
+  for (const fd of STANDARD_FDS) {
+    setCloexec(fd, false);
+    setBlocking(fd);
+  }
   signalCall(SIGPIPE, SIG_DFL);
   execvp(file, block.address);
   throw new SyscallError('execve', errno(), file);
