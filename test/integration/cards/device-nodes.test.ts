@@ -146,7 +146,7 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect([inside.status, inside.stderr]).toEqual([1, expect.stringMatching(refusal)]);
   });
 
-  it('run on one processor, with the smallest HBM, if that is asked for', () => {
+  it('run on one processor, with the smallest HBM and a time-out, by options', () => {
     const files = '/sys/kernel/debug/accel/0000:19:00.0/timeout_locked';
     const shown = ['--', 'sh', '-c', `grep Cpus_allowed_list /proc/self/status | cut -f2; cat ${files}`];
     const [code, text] = run(['--cards', '1', '--one-processor', '--hbm', 'min', '--timeout-locked', '7', ...shown]);
