@@ -35,6 +35,7 @@ import {
   INTERRUPT_IN,
   IOCTL_IN,
   IOCTL_OUT,
+  OPEN_IN,
   OPEN_OUT,
   OpenedFlag,
   RELEASE_IN,
@@ -44,6 +45,9 @@ import {
 /** Words of an argument block: at most what a request number can encode, and at least what the largest struct of the driver needs. */
 const BLOCK_WORDS_MAX = 4096;
 const BLOCK_WORDS_MIN = 32;
+const O_LARGEFILE = 0o100000;
+const NO_BACKING = 0;
+
 /** Services for the open device nodes of a mount. */
 export interface DeviceFilesInit {
   readonly node: EmulatedNode;
@@ -129,7 +133,7 @@ export class DeviceFiles {
       this.#open.set(handle, opened);
       channel.answerWords[OPEN_OUT.HANDLE / 4] = handle;
       // Reads and writes arrive here and are rejected; only mappings use the backing file.
-      const kind = device.control ? OpenedFlag.NONSEEKABLE : OpenedFlag.PASSTHROUGH;
+      const kind = opened.backing === NO_BACKING ? OpenedFlag.NONSEEKABLE : OpenedFlag.PASSTHROUGH;
       channel.answerWords[OPEN_OUT.FLAGS / 4] = OpenedFlag.DIRECT_IO | OpenedFlag.NOFLUSH | kind;
       channel.answerWords[OPEN_OUT.BACKING / 4] = opened.backing;
       channel.send(OPEN_OUT.END);
@@ -142,7 +146,7 @@ export class DeviceFiles {
   #openControl(device: DeviceNode): OpenDevice {
     const pid = this.#callingProcess();
     const file = this.#init.node.openFor(device.minor, pid, true);
-    return { device, file, pid, mmapFile: undefined, backing: 0 };
+    return { device, file, pid, mmapFile: undefined, backing: NO_BACKING };
   }
 
   #openPrimary(device: DeviceNode): OpenDevice {
@@ -152,7 +156,10 @@ export class DeviceFiles {
     let file: EmulatedFile | undefined;
     try {
       file = node.openMapped(device.minor, pid, mmapFile);
-      return { device, file, pid, mmapFile, backing: openBacking(channel.fd, mmapFile.fd) };
+      // A 32-bit program without O_LARGEFILE cannot open the file behind its mappings, which is too long, and could not map at handles, which are offsets
+      // of 64 bits.
+      const isLarge = (channel.view.getUint32(OPEN_IN.FLAGS, true) & O_LARGEFILE) !== 0;
+      return { device, file, pid, mmapFile, backing: isLarge ? openBacking(channel.fd, mmapFile.fd) : NO_BACKING };
     } catch (error) {
       if (file !== undefined)
         log.warn(`programs cannot map this device node, so its open fails: ${asError(error).message}`);
@@ -168,7 +175,7 @@ export class DeviceFiles {
     this.#open.delete(handle);
     opened.file.close();
     if (opened.mmapFile === undefined) return;
-    closeBacking(this.#init.channel.fd, opened.backing);
+    if (opened.backing !== NO_BACKING) closeBacking(this.#init.channel.fd, opened.backing);
     opened.mmapFile.close();
   }
 

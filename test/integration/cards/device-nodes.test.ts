@@ -95,6 +95,12 @@ describe.skipIf(reason !== undefined)('device nodes (needs root, /dev/fuse, pyth
     expect(run(['--cards', '1', '--asic', asic, '--', program])).toEqual([0, 'linear equal, strided equal\n', '']);
   });
 
+  it('run a 32-bit program', () => {
+    const flags = ['-m32', '-static', '-nostdlib', '-fno-stack-protector', '-fno-pie', '-no-pie'];
+    const program = folder.program('compat', readFileSync(join(FIXTURES, 'compat.c'), 'utf8'), flags);
+    for (const asic of GENERATIONS) expect(run(['--cards', '1', '--asic', asic, '--', program])).toEqual([0, '', '']);
+  });
+
   it('pass on exit code, standard input and signals, and end with the program', async () => {
     expect(onShared(['--', 'sh', '-c', 'cat; exit 7'], {}, 'text')).toEqual([7, 'text', '']);
     const killed = ['run', '--socket', shared.socketPath, '--', 'sh', '-c', 'kill -TERM $$'];
