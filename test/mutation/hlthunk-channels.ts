@@ -14,9 +14,22 @@ export const HLTHUNK_CHANNELS: Area = {
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',
-      before: 'if (inFlight === 0 && this.#submitted >= this.#restartBytes) this.#startRing();',
-      after: 'if (inFlight === 0 && this.#submitted >= 2 ** 32) this.#startRing();',
+      before: 'this.#submitted >= this.#restartBytes && this.#isConsumed',
+      after: 'this.#submitted >= 2 ** 32 && this.#isConsumed',
       breaks: 'the producer index does not come near to 2^32',
+    },
+    {
+      file: 'src/hlthunk/dma/channel-route.ts',
+      before: ' && this.#isConsumed) this.#startRing();',
+      after: ') this.#startRing();',
+      breaks: 'the ring starts anew only after the channel has written its consumer index',
+    },
+    {
+      file: 'src/hlthunk/dma/channel-route.ts',
+      before: '    registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, RING_IN_MEMORY);\n',
+      after:
+        '    registers.write(PdmaChannelA.MSQ_CI, 0);\n    registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, RING_IN_MEMORY);\n',
+      breaks: 'a ring that starts anew does not submit its old packets again',
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',

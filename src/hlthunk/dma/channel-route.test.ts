@@ -116,6 +116,7 @@ function open(options: Partial<ChannelRouteOptions> = {}) {
   /** The card executes everything up to a batch. */
   const complete = (batch = batches.submitted): void => {
     state.memory[0] = batch;
+    registers.words[PdmaChannelA.MSQ_CI / 4] = registers.words[PdmaChannelA.MSQ_PI / 4]!;
     while (batches.retired !== batch) batches.retire();
   };
   return { route, registers, clock, state, waits, watched, batches, submit, complete };
@@ -142,13 +143,12 @@ describe('the registers of a route', () => {
       'ECMPLTN_Q_LBW_ADDR_H',
       'ECMPLTN_Q_LBW_PAYLD',
       'ECMPLTN_Q_CH_CFG',
-      'MSQ_CI',
       'DESC_SUBMIT_FIFO_CFG',
       'MSQ_BASE_H',
       'MSQ_BASE_L',
       'MSQ_SIZE',
     ]);
-    expect(registers.writes.map(([, value]) => value).slice(0, 10)).toEqual([
+    expect(registers.writes.map(([, value]) => value).slice(0, 9)).toEqual([
       0,
       LOW,
       HIGH,
@@ -157,7 +157,6 @@ describe('the registers of a route', () => {
       0x0300007f,
       326,
       7,
-      0,
       1,
     ]);
     expect(registers.read(PdmaChannelA.MSQ_SIZE)).toBe(4095);
@@ -241,7 +240,20 @@ describe('the producer index', () => {
     registers.writes.length = 0;
     opened.submit();
     const names = registers.writes.map(([name]) => name);
-    expect(names).toEqual(['MSQ_CI', 'DESC_SUBMIT_FIFO_CFG', 'MSQ_BASE_H', 'MSQ_BASE_L', 'MSQ_SIZE', 'MSQ_PI']);
+    // A write of MSQ_CI before the mode would submit the old packets again.
+    expect(names).toEqual(['DESC_SUBMIT_FIFO_CFG', 'MSQ_BASE_H', 'MSQ_BASE_L', 'MSQ_SIZE', 'MSQ_PI']);
+    expect(registers.read(PdmaChannelA.MSQ_PI)).toBe(24);
+  });
+
+  it('does not start anew before the channel has written its consumer index', () => {
+    const { submit, complete, registers } = open({ restart: { empty: 24, always: 2 ** 31 } });
+    submit();
+    complete();
+    registers.words[PdmaChannelA.MSQ_CI / 4] = 0;
+    submit();
+    expect(registers.read(PdmaChannelA.MSQ_PI)).toBe(48);
+    complete();
+    submit();
     expect(registers.read(PdmaChannelA.MSQ_PI)).toBe(24);
   });
 

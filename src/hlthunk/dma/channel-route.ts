@@ -175,7 +175,7 @@ export class ChannelRoute implements DmaRoute {
   }
 
   begin({ nextSlot, inFlight }: Batches): number {
-    if (inFlight === 0 && this.#submitted >= this.#restartBytes) this.#startRing();
+    if (inFlight === 0 && this.#submitted >= this.#restartBytes && this.#isConsumed) this.#startRing();
     if (this.#submitted >= this.#restartBytesMax) return 0;
     this.#written = this.#submitted;
     this.#starts[nextSlot] = this.#submitted;
@@ -302,10 +302,17 @@ export class ChannelRoute implements DmaRoute {
     registers.write(PdmaChannelA.ECMPLTN_Q_CH_CFG, configuration);
   }
 
-  /** Starts the ring at its first byte; it is empty. The write of the mode clears the indices, which are read back because that is inferred. */
+  /** Whether the channel has consumed everything that was submitted. It may write the counter before its consumer index. */
+  get #isConsumed(): boolean {
+    return this.#registers.read(PdmaChannelA.MSQ_CI) >>> 0 === this.#submitted;
+  }
+
+  /**
+   * Starts the empty ring at its first byte. The write of the mode clears both indices; that is inferred, so the consumer index is read back. It is not
+   * cleared by a separate write before: until the mode is written, the old producer index would submit the old packets again.
+   */
   #startRing(): void {
     const registers = this.#registers;
-    registers.write(PdmaChannelA.MSQ_CI, 0);
     registers.write(PdmaChannelA.DESC_SUBMIT_FIFO_CFG, RING_IN_MEMORY);
     registers.write(PdmaChannelA.MSQ_BASE_H, this.dataHigh(this.#ringOffset));
     registers.write(PdmaChannelA.MSQ_BASE_L, this.dataLow(this.#ringOffset));
