@@ -80,6 +80,18 @@ export const EMULATOR_CHANNELS: Area = {
     },
     {
       file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: 'channel.bulkRegister = holds ? ownRegister(control) : NO_REGISTER;',
+      after: 'channel.bulkRegister = ownRegister(control);',
+      breaks: 'a bulk whose predicate does not hold writes nothing',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: 'channel.bulkLeft = value & 0xffff;',
+      after: 'channel.bulkLeft = holds ? value & 0xffff : 0;',
+      breaks: 'the values of a bulk whose predicate does not hold are not packets',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
       before: "if (channel.stopped) return 'failed';",
       after: '',
       breaks: 'a fault stops the channel',

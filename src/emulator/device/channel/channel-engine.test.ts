@@ -299,6 +299,18 @@ describe('the ring', () => {
   });
 });
 
+describe('a bulk of register writes', () => {
+  it.each([true, false])('includes its values, whether its predicate holds (%s) or not', (holds) => {
+    open();
+    bench.write(PdmaChannelA.CP_PRED, holds ? 0b11 : 0b01);
+    // As packets, its values would write another register.
+    const values = other(7);
+    bench.submit([2, 0x15000001 | (PdmaChannelA.SRC_BASE_LO << 6)], values, other(3));
+    expect([bench.written, bench.faults, bench.consumed]).toEqual([[[OTHER_REGISTER, 3]], [], 40]);
+    expect(bench.read(PdmaChannelA.SRC_BASE_LO)).toBe(holds ? 7 : 0);
+  });
+});
+
 describe('an error', () => {
   it('is reported when the channel moves no more data', () => {
     open();

@@ -47,6 +47,9 @@ const SHORT_DOUBLE = 1 << 19;
 const WAIT_INCREMENT_SHIFT = 24;
 const WAIT_FENCE_SHIFT = 28;
 
+/** Register of the values of a bulk whose predicate does not hold. */
+const NO_REGISTER = -1;
+
 /** Bytes of block A: higher registers of a bulk are in block B. */
 const BLOCK_BYTES = 0x1000;
 
@@ -85,7 +88,14 @@ export class PqmExecutor {
     const opcode = pqmOpcode(control);
     if (opcode === PqmOpcode.LIN_PDMA) return this.#linPdma(channel, words, index);
     if (opcode === PqmOpcode.MSG_SHORT) return this.#messageShort(channel, value, control);
-    if (!channel.holds(packetPredicate(control))) return 'next';
+    const holds = channel.holds(packetPredicate(control));
+    if (opcode === PqmOpcode.CH_WREG_BULK) {
+      // Its values follow in any case.
+      channel.bulkLeft = value & 0xffff;
+      channel.bulkRegister = holds ? ownRegister(control) : NO_REGISTER;
+      return 'next';
+    }
+    if (!holds) return 'next';
     switch (opcode) {
       case PqmOpcode.MSG_LONG:
         return this.#message(channel, words[index + 3]!, words[index + 2]!, this.#valueOf(value, control));
@@ -98,19 +108,19 @@ export class PqmExecutor {
         return this.#wait(channel, value);
       case PqmOpcode.CH_WREG_32:
         return this.#writeOwn(channel, ownRegister(control), value);
-      case PqmOpcode.CH_WREG_BULK:
-        channel.bulkLeft = value & 0xffff;
-        channel.bulkRegister = ownRegister(control);
-        return 'next';
       default:
         // STOP reports an error. The layouts of the other WREG packets are unknown: refused.
         return 'failed';
     }
   }
 
-  /** Writes the next 64-bit value of a CH_WREG_BULK to two registers. */
+  /** Writes the next 64-bit value of a CH_WREG_BULK to two registers, or skips it. */
   writeBulk(channel: PdmaChannel, words: Int32Array, index: number): PqmOutcome {
     const register = channel.bulkRegister;
+    if (register === NO_REGISTER) {
+      channel.bulkLeft -= 1;
+      return 'next';
+    }
     if (!channel.drained) return 'blocked';
     if (this.#writeOwn(channel, register, words[index]!) !== 'next') return 'failed';
     channel.bulkLeft -= 1;
