@@ -92,6 +92,12 @@ export const EMULATOR_CHANNELS: Area = {
     },
     {
       file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: 'if (channel.drained) channel.isCounterLoaded = false;',
+      after: '',
+      breaks: 'a program may change the counter of an idle channel',
+    },
+    {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
       before: "if (channel.stopped) return 'failed';",
       after: '',
       breaks: 'a fault stops the channel',

@@ -214,6 +214,16 @@ describe('a transfer', () => {
     expect([bench.counter, bench.host.words[COUNTER_AT / 4 + 1]]).toEqual([1, 1]);
   });
 
+  it('adds to the counter that memory has, if nothing is on its way there', () => {
+    open();
+    bench.submit(COPY);
+    bench.run();
+    bench.host.words[COUNTER_AT / 4] = 7;
+    bench.submit(COPY, COPY);
+    bench.run();
+    expect(bench.counter).toBe(9);
+  });
+
   it('that is not committed, or to an address without translation, stops the channel and counts nothing', () => {
     for (const [packet, faults] of [
       [copyPacket(8, TO_DEVICE & ~0x800, HOST + BigInt(DATA_AT), HBM), [['error', 120]]],

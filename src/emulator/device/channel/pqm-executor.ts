@@ -142,6 +142,8 @@ export class PqmExecutor {
       channel.step = TransferStep.DATA;
     }
     if (channel.step === TransferStep.DATA) {
+      // No count is on its way to memory, where the program may have changed the counter.
+      if (channel.drained) channel.isCounterLoaded = false;
       if (this.#move(channel, words, index) === 'blocked') return 'blocked';
       if (channel.stopped) return 'failed';
       channel.step = TransferStep.WRITE_COMPLETION;
