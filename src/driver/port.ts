@@ -30,8 +30,8 @@ export interface DriverMapping {
 }
 
 /**
- * A block of registers that the caller has mapped. Each access is one load or store of 32 bits, in the order of the calls, and after earlier stores to memory.
- * A register may act on the store, so the value that a read returns may differ from the one that was written.
+ * A block of registers that the caller has mapped. Each access is one load or store of 32 bits. The card sees the accesses in the order of the calls, and
+ * before a write all earlier stores to memory. A register may act on a write, so a read may return another value than the one that was written.
  */
 export interface RegisterMapping {
   /** Length in bytes. */

@@ -83,7 +83,7 @@ export const HLTHUNK_CHANNELS: Area = {
       file: 'src/hlthunk/dma/channel-route.ts',
       before: '    if (lost === 0 && result < 0) this.#lookLater();\n    else this.#onWatched(lost);',
       after: '    this.#onWatched(lost);',
-      breaks: 'a driver that refuses waits is not asked in a loop',
+      breaks: 'a driver that rejects waits is not called in a loop',
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',
@@ -131,7 +131,7 @@ export const HLTHUNK_CHANNELS: Area = {
       file: 'src/hlthunk/dma/faults.ts',
       before: '&& fault.signals <= records.length',
       after: '',
-      breaks: 'records of fewer faults than there were name not all suspects',
+      breaks: 'if there are fewer records than faults, all transfers in flight are suspects',
     },
     {
       file: 'src/hlthunk/dma/channel-route.ts',

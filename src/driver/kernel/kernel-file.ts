@@ -173,8 +173,8 @@ export class KernelFile implements DriverFile {
 const fence: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
 /**
- * Registers of a card in the memory of this process. A plain access to an Int32Array is one load or store of 32 bits. An atomic one would lock the bus, which
- * device memory does not support on all platforms.
+ * Registers of a card, mapped into this process. A plain access to an Int32Array is one load or store of 32 bits. An atomic access would lock the bus, which
+ * not all platforms support for device memory.
  */
 class MappedRegisters implements RegisterMapping {
   readonly byteLength: number;
@@ -194,7 +194,7 @@ class MappedRegisters implements RegisterMapping {
 
   write(offset: number, value: number): void {
     if (this.#closed) return;
-    // Earlier stores to memory are visible to the card before it sees this one (wmb).
+    // Makes earlier stores to memory visible to the card before this one (wmb).
     Atomics.add(fence, 0, 0);
     this.#words[offset >>> 2] = value;
   }

@@ -51,7 +51,7 @@ class Registers implements RegisterMapping {
   }
 }
 
-/** The routes of a test, which are closed behind it. */
+/** The routes of a test, which are closed after it. */
 const routes: ChannelRoute[] = [];
 afterEach(() => {
   for (const route of routes.splice(0)) route.close();
@@ -99,7 +99,7 @@ function open(options: Partial<ChannelRouteOptions> = {}) {
   const watched: number[] = [];
   route.listen((result) => watched.push(result));
   const batches = new Batches(route.slots, options.batchesBefore);
-  /** Submits a batch of transfers, or returns false if the ring has no room for it. */
+  /** Submits a batch of transfers, or returns false if the ring lacks space for it. */
   const submit = (transfers = 1, byteLength = 64): boolean => {
     if (route.begin(batches) < transfers) return false;
     for (let n = 0; n < transfers; n++) {
@@ -162,7 +162,7 @@ describe('the registers of a route', () => {
     expect(registers.read(PdmaChannelA.MSQ_SIZE)).toBe(4095);
   });
 
-  it('send no message without interrupts for users', () => {
+  it('send no message without user interrupts', () => {
     const { registers } = open({ interrupt: undefined });
     expect(registers.writes.map(([name]) => name)).not.toContain('ECMPLTN_Q_LBW_PAYLD');
     expect(registers.read(PdmaChannelA.ECMPLTN_Q_CH_CFG)).toBe(3);
@@ -283,7 +283,7 @@ describe('the producer index', () => {
 });
 
 describe('the end of a batch', () => {
-  it('is a read of the counter, whose numbers go on beyond 2^32', () => {
+  it('is a read of the counter, whose values continue beyond 2^32', () => {
     const { route, submit, complete, state, batches } = open({ batchesBefore: -1 });
     expect(route.completed).toBe(-1);
     submit();
@@ -325,7 +325,7 @@ describe('the end of a batch', () => {
   it.each([
     ['without interrupts', undefined],
     ['while the driver accepts no waits', { id: 326, doorbell: DOORBELL }],
-  ])('%s is looked for every millisecond', async (_what, interrupt) => {
+  ])('%s is checked every millisecond', async (_what, interrupt) => {
     const { route, submit, waits, watched, clock, batches } = open({ interrupt });
     submit();
     route.watch(batches.oldestSlot, 1e9);
@@ -377,7 +377,7 @@ describe('the end of a batch', () => {
     expect(registers.writes).toEqual([['DESC_SUBMIT_FIFO_CFG', 0]]);
   });
 
-  it('comes a second later at most on a card that the driver will reset', () => {
+  it('comes at most a second later on a card that the driver will reset', () => {
     const { route, submit, clock, registers } = open({ timeoutNs: 30e9 });
     submit();
     expect(route.poll()).toBe(0);

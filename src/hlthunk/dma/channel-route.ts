@@ -2,7 +2,7 @@
  * The route of a card with PDMA channels that a process maps (gaudi3): packets in a ring in host memory, a store to the producer index for each batch, and a
  * counter in host memory that the channel advances after the last transfer of a batch. A sleeping thread waits for the interrupt of the completion.
  *
- * Follows the direct mode of the vendor's software (scal and synapse of Intel_Gaudi3_Software). Not tried on a card.
+ * Follows the direct mode of the vendor's software (scal and synapse of Intel_Gaudi3_Software). Not tested on a card.
  */
 
 import type { DriverFile, RegisterMapping } from '../../driver/port.ts';
@@ -32,25 +32,26 @@ import { type Batches, CompletionWait, type WaitWriter } from './submission.ts';
 
 /** The counter has a separate page. */
 const HEADER_BYTES = 4096;
-/** Bytes of the ring for each slot: 85 transfers. A batch may use the share of others. */
+/** Bytes of the ring for each slot: 85 transfers. A batch may use more while other batches use less. */
 const SLOT_RING_BYTES = 2048;
 const RING_BYTES_MIN = 4096;
 const LIN_PDMA_WORDS: number = LIN_PDMA_BYTES / 4;
-/** Bytes that filling the end of the ring can take before a packet. */
+/** Maximum number of bytes of NOPs before a packet that does not fit into the end of the ring. */
 const FILL_BYTES_MAX: number = LIN_PDMA_BYTES - PQM_SHORT_BYTES;
 
 /**
- * Bytes of the producer index at which the ring starts anew: when it is empty from the first limit on, and only then from the second. The hardware misreads an
- * index that has wrapped at 2^32 (SW-172941).
+ * Producer index from which the ring starts anew as soon as it is empty, and producer index from which batches wait until it is empty. The hardware misreads
+ * an index that has wrapped at 2^32 (SW-172941).
  */
 const RESTART_BYTES = 2 ** 30;
 const RESTART_BYTES_MAX = 2 ** 31;
 
-/** Interval of looks at the counter while the driver accepts no wait, or has no interrupts for users. */
+/** Interval between reads of the counter if the driver rejects waits or has no user interrupts. */
 const LOOK_NS = 1e6;
 
 /**
- * Time without progress after which batches end on a card that the driver will reset: at the close of the card or after 30 s, and a channel may hang until then.
+ * Time without progress after which batches fail on a card that the driver will reset. The reset follows at the close of the card, or after 30 s; a channel may
+ * hang until then.
  */
 const LOST_NS = 1e9;
 
@@ -67,7 +68,7 @@ export interface ChannelRouteOptions {
   readonly registers: RegisterMapping;
   /** Whether transfers go from host memory to device memory. */
   readonly toDevice: boolean;
-  /** The interrupt of completions, and the address of the register that raises it; undefined without interrupts for users. */
+  /** The interrupt of completions, and the address of the register that raises it; undefined if the driver has no user interrupts. */
   readonly interrupt: { readonly id: number; readonly doorbell: bigint } | undefined;
   /** Maximum number of batches in flight, a power of two. */
   readonly slots: number;
@@ -102,15 +103,15 @@ export class ChannelRoute implements DmaRoute {
   readonly #clock: ChannelRouteDevice['clock'];
   readonly #device: Pick<ChannelRouteDevice, 'checkFaults'>;
   #onWatched: (result: number) => void = () => {};
-  /** Bytes submitted since the ring started, and with the batch in preparation. */
+  /** Bytes submitted since the ring started, without and with the batch in preparation. */
   #submitted = 0;
   #written = 0;
-  /** Word of the control word of the last transfer in the batch. */
+  /** Index of the control word of the last transfer in the batch. */
   #lastControl = 0;
   /** Value of the counter after the last submitted batch, and after the batch in each slot. */
   #count: number;
   readonly #counts: Float64Array;
-  /** Bytes of the ring before the batch in each slot. */
+  /** Producer index before the batch in each slot. */
   readonly #starts: Float64Array;
   /** Counter and time of the last progress, for time-outs; the time is negative without a batch in flight. */
   #seenCount = 0;
@@ -198,7 +199,7 @@ export class ChannelRoute implements DmaRoute {
   }
 
   submit(slot: number): number {
-    // Transfers of a channel complete in order, so that the last one stands for all.
+    // Transfers of a channel complete in order: the last one counts for all.
     this.#words[this.#lastControl] = this.#control | LinPdmaCtl.ADVANCE_COUNTER;
     this.#submitted = this.#written;
     // The first batch after a pause: the time before it does not count for its time-out.
@@ -214,8 +215,8 @@ export class ChannelRoute implements DmaRoute {
   }
 
   /**
-   * Reads the events of the card, one of which may end the batches ({@link isStoppedBy}), and its status. A batch also fails if the channel makes no
-   * progress for the time-out; it fetches nothing more then.
+   * Reads the events of the card, one of which may end the batches ({@link isStoppedBy}), and its status. Batches also fail after a time-out without
+   * progress, when the channel is stopped.
    */
   poll(): number {
     this.#device.checkFaults();
@@ -251,7 +252,7 @@ export class ChannelRoute implements DmaRoute {
     this.#isLost = true;
   }
 
-  /** Stops the channel and unmaps its registers: a card that is closed with a mapped block is reset as a whole. */
+  /** Stops the channel and unmaps its registers: the driver makes a hard reset of a card that is closed with a mapped block. */
   disconnect(): void {
     if (!this.#isConnected) return;
     this.#isConnected = false;
@@ -270,7 +271,7 @@ export class ChannelRoute implements DmaRoute {
     this.#memory.close();
   }
 
-  /** Word of the next packet. A packet does not cross the end of the ring (unknown whether the hardware permits it): NOPs fill the rest. */
+  /** Index of the first word of the next packet. A packet does not cross the end of the ring (unknown whether the hardware permits it): NOPs fill the rest. */
   #nextPacket(): number {
     const words = this.#words;
     const first = this.#ringOffset >>> 2;
@@ -320,7 +321,7 @@ export class ChannelRoute implements DmaRoute {
     this.#submitted = registers.read(PdmaChannelA.MSQ_CI) >>> 0;
   }
 
-  /** The errno of a card that is removed or in reset, which stops all channels; 0 for one that works, or waits for the program to close it. */
+  /** The errno of a card that is removed or in reset, which stops all channels; 0 if the card works, or waits for the program to close it. */
   #lostErrno(): number {
     const { words } = this.#status;
     const args = HL_INFO_ARGS.words;

@@ -25,7 +25,7 @@ export class DmaChannels {
   readonly #card: CardFile;
   readonly #profile: AsicProfile;
   readonly #channels: PdmaChannels;
-  /** The channels of users by their bits, as the driver reports them; older drivers keep another one. */
+  /** Bit n is set if users have channel n. The driver keeps one channel; which one depends on its version. */
   readonly #mask: number;
   /** User interrupts: the first, and their number. */
   readonly #firstInterrupt: number;
@@ -46,13 +46,13 @@ export class DmaChannels {
     this.#interrupts = info.firstAvailableInterruptId === NO_USER_RESOURCE ? 0 : info.numberOfUserInterrupts;
   }
 
-  /** The reason why there are no transfers; undefined if there can be. */
+  /** The reason why the card cannot execute transfers; undefined if it can. */
   get limitation(): string | undefined {
     return this.#mask === 0 ? `the driver of ${this.#profile.name} reports no DMA channel for users` : undefined;
   }
 
   /**
-   * Opens a free channel. A channel that is configured is in use, by other code of this process: the driver gives a card to one process only, and resets the
+   * Opens a free channel. A configured channel is in use by other code of this process: the driver gives a card to one process only, and resets the
    * channels when it closes the card.
    * @throws UcxError ERR_GAUDI_CHANNEL_FAILED if none is free; ERR_GAUDI_* of mapping
    */
@@ -67,7 +67,7 @@ export class DmaChannels {
       this.#taken.add(channel);
       return this.#route(device, direction, { channel, registers, slots });
     }
-    const why = this.limitation ?? 'other code of this process uses all that the driver gives to users';
+    const why = this.limitation ?? 'other code of this process uses all user channels';
     throw gaudiError(GaudiErrorCode.CHANNEL_FAILED, `${this.#card.name} has no free DMA channel: ${why}`);
   }
 
@@ -91,7 +91,7 @@ export class DmaChannels {
     }
   }
 
-  /** The last user interrupts, from the end: programs begin with the first. */
+  /** A user interrupt for the next route, from the last one down: programs use the first ones. */
   #interruptFor(): { readonly id: number; readonly doorbell: bigint } | undefined {
     const { msixDoorbell } = this.#profile.interrupts;
     if (msixDoorbell === undefined || this.#interrupts < this.#taken.size) return undefined;

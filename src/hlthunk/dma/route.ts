@@ -1,6 +1,6 @@
 /**
- * The route of a DMA queue to the engines of a card: how batches of transfers are written and handed over, how their completion is seen, and how a thread sleeps
- * until then. A card has command submissions, or channels that a process maps; requests, batching, completion and sleeping are the same for both.
+ * The route of a DMA queue to the engines of a card: writes and submits batches of transfers, reads their completion, and waits for it. A route uses command
+ * submissions, or a channel that the process maps; the queue, with its requests and batches, is the same for both.
  */
 
 import type { DmaRequest } from './request.ts';
@@ -25,7 +25,7 @@ export interface DmaRoute {
    * Begins the next batch.
    * @param batches before it
    * @param waiting number of transfers that could be in it
-   * @returns the most transfers it can have; 0 if it must wait until a batch in flight is complete
+   * @returns the maximum number of its transfers; 0 if it must wait until a batch in flight is complete
    */
   begin(
     batches: { readonly nextSlot: number; readonly inFlight: number; readonly retired: number },
@@ -34,14 +34,14 @@ export interface DmaRoute {
   /** Adds `bytes` bytes of a transfer, from byte `from` of it on. */
   add(request: DmaRequest, from: number, bytes: number): void;
   /**
-   * Hands the batch to the card.
+   * Submits the batch.
    * @param batch its number
    * @returns 0 or a negative errno
    */
   submit(slot: number, batch: number): number;
   /** The driver's number of the last batch in a slot, or the count of batches where the driver has none. */
   seqOf(slot: number): number;
-  /** Looks for the failure of the batch in a slot, which is in flight, without waiting: 0 or a negative errno. */
+  /** Checks, without waiting, whether the batch in a slot, which is in flight, has failed: 0 or a negative errno. */
   poll(slot: number): number;
   /** Calls the listener once the batch in a slot is complete, at the latest after `timeoutNs`. Has no effect during an earlier watch. */
   watch(slot: number, timeoutNs: number): void;

@@ -2,7 +2,7 @@
  * The constants of gaudi3 (HL-325). Its queues belong to the driver: users move data by the PDMA channels, whose registers they map.
  *
  * No upstream kernel driver supports gaudi3. Source: gaudi3.c and gaudi3P.h of the vendor's driver (HabanaAI/drivers.accel.habanalabs.kernel), and
- * habanalabs_accel.h and specs_h9/gaudi3 of Intel_Gaudi3_Software. Nothing of it was tried on a card here. NIC ports: docs.habana.ai, Network
+ * habanalabs_accel.h and specs_h9/gaudi3 of Intel_Gaudi3_Software. None of it has been tested on a card. NIC ports: docs.habana.ai, Network
  * Configuration (HLS-3).
  */
 
@@ -27,7 +27,7 @@ const FIRST_USER_OBJECT = 19;
 /** The ranges in pages of 4 KiB and 2 MiB differ in bit 55. A kernel with pages of 64 KiB uses pages of 64 KiB and 16 MiB. */
 const HOST_VA: AddressRange = { start: 0xff70000000000000n, end: 0xff70800000000000n };
 const HOST_HUGE_VA: AddressRange = { start: 0xfff0000000000000n, end: 0xfff0800000000000n };
-/** The last bytes of each, for ARCs. */
+/** Bytes at the end of each range, reserved for ARCs. */
 const HOST_ARC_BYTES = 0x80000000000n;
 
 function reservedEnd({ end }: AddressRange): AddressRange {

@@ -2,14 +2,14 @@
  * The PDMA channels of gaudi3, which user code programs through mapped register blocks: where their blocks are, and the registers in them.
  *
  * No upstream driver supports gaudi3. Source: gaudi3.c and gaudi3_blocks_linux_driver.h of the vendor's driver (HabanaAI/drivers.accel.habanalabs.kernel), and
- * specs_h9/gaudi3/asic_reg_structs of Intel_Gaudi3_Software. Nothing of it was tried on a card here.
+ * specs_h9/gaudi3/asic_reg_structs of Intel_Gaudi3_Software. None of it has been tested on a card.
  */
 
 /** Register blocks of a group of channels, as offsets from the configuration base. The blocks of a group's channels follow each other. */
 export interface PdmaGroup {
   /** Block A of the first channel, which MAP_BLOCK maps: the ring, the completion counter, the fences. */
   readonly blockA: number;
-  /** Block B of the first channel: errors and protection; for packets only. */
+  /** Block B of the first channel: errors and protection. Only packets reach it. */
   readonly blockB: number;
   /** The common block of the group: the bases of MSG_SHORT. */
   readonly common: number;
@@ -19,7 +19,7 @@ export interface PdmaGroup {
 export interface PdmaChannels {
   readonly groups: readonly PdmaGroup[];
   readonly perGroup: number;
-  /** The channels of users, as INFO reports them in `pdma_user_owned_ch_mask`. */
+  /** Bit n is set if users have channel n (`pdma_user_owned_ch_mask` of INFO). */
   readonly userMask: number;
   /** Engine id of channel 0 in idle masks and fault records. */
   readonly firstEngineId: number;
@@ -80,7 +80,7 @@ export const PdmaChannelA = {
   WR_COMP0_DATA: 0x314,
   /** Reset 0x0300007f: the high word of all registers. */
   WR_COMP0_ADDR_HI: 0x318,
-  /** One transfer by registers. */
+  /** Control of a single transfer that registers describe; COMMIT starts it. */
   CTRL_MAIN: 0x33c,
   DST_TSIZE_0: 0x344,
   IDX: 0x39c,

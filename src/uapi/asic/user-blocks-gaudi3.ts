@@ -25,13 +25,13 @@ export const GAUDI3_HD0_SYNC_MNGR_GLBL = 0xe3a0000;
 const BLOCK_BYTES = 0x1000;
 const SCHEDULER_DCCM_BYTES = 0x10000;
 const ARC_FARM_BYTES = 0x2000;
-/** Up to the registers of the secured and privileged, which follow in the same 64 KiB. */
+/** Without the registers for secured and privileged code, which follow in the same 64 KiB. */
 const SM_OBJS_BYTES = 0xf000;
 const ARCS_PER_HDCORE = 2;
 const ARC_STRIDE = 0x20000;
 const HD0_ARC_FARM_ARC0_DCCM0 = 0xe310000;
 const HD0_ARC_FARM_ARC0_ACP_ENG = 0xe30d000;
-/** Inferred: those of die 1 are 0x800000 higher. */
+/** Inferred from the blocks of die 1, which are 0x800000 higher. */
 const D0_CBC_USER = 0xc445000;
 const D0_TIMESTAMP = 0xc489000;
 const PDMA_CHANNELS = 24;
@@ -39,7 +39,7 @@ const PDMA_CHANNELS = 24;
 const block = userBlocksAt(GAUDI3_CFG_BASE);
 const hdcores: readonly number[] = Array.from({ length: GAUDI3_HDCORES }, (_, hdcore) => hdcore);
 
-/** Data, or registers without collected names. */
+/** Data, or registers whose names were not collected. */
 const unnamed = (): BlockRegister[] => [];
 
 /** Names and offsets of pdma_ch_a, pqm_ch_a and pdma_ctx_a. */
@@ -133,7 +133,7 @@ function syncManagers(): UserBlock[] {
   });
 }
 
-/** All of them, in the order of the driver's ids. @param userMask the channels of users */
+/** All blocks, in the order of the driver's ids. @param userMask the channels of users */
 export function gaudi3UserBlocks(userMask: number): readonly UserBlock[] {
   return [
     ...ofArcs('DCCM', HD0_ARC_FARM_ARC0_DCCM0, SCHEDULER_DCCM_BYTES),

@@ -2,7 +2,7 @@
  * Packets of the PDMA channels of gaudi3: opcodes, control bits, sizes, and the encoders of those that hlthunk writes.
  *
  * Source: gaudi3_pqm_packets.h (specs_h9) and pqm_packets.cpp (synapse) of Intel_Gaudi3_Software. The control word is the second one, with the opcode in bits
- * 24 to 28 and the predicate in bits 0 to 4. Nothing of it was tried on a card here.
+ * 24 to 28 and the predicate in bits 0 to 4. None of it has been tested on a card.
  */
 
 /** Opcodes. */
@@ -84,7 +84,7 @@ export function pqmOpcode(ctl: number): number {
 }
 
 /**
- * Bytes of a packet by its two first words; 0 for an unknown opcode. WREG_BULK and CH_WREG_BULK include their values of 64 bits (inferred).
+ * Bytes of a packet by its first two words; 0 for an unknown opcode. WREG_BULK and CH_WREG_BULK include their values of 64 bits (inferred).
  */
 export function pqmPacketBytes(value: number, ctl: number): number {
   switch (pqmOpcode(ctl)) {

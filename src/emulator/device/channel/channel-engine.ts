@@ -1,5 +1,5 @@
 /**
- * The PDMA channels of one card: routes register accesses to them, fetches packets from their rings, and runs what can run.
+ * The PDMA channels of one card: routes register accesses to them, fetches packets from their rings, and executes them.
  *
  * A channel that waits for a fence, for the DMA engines or for the rest of a packet is retried by {@link ChannelEngine.pump}. An idle channel costs nothing.
  */
@@ -32,7 +32,7 @@ import type { TransferStream } from '../queue/stream.ts';
 import { PdmaChannel, type SubmissionHold } from './pdma-channel.ts';
 import { PqmExecutor, type PqmOutcome } from './pqm-executor.ts';
 
-/** Bytes of the longest packet but for bulks, whose values are executed one by one. */
+/** Bytes of the longest packet except bulks, whose values are executed one by one. */
 const PACKET_BYTES_MAX: number = LIN_PDMA_COMPLETION_BYTES;
 
 /** Connections of the channels of a card. */
@@ -73,7 +73,7 @@ export class ChannelEngine {
   readonly #swappedDma: SwappedDma;
   readonly #budget: WorkBudget = new WorkBudget();
   readonly #fetch: PacketFetch = new PacketFetch(PACKET_BYTES_MAX);
-  /** Channels to run, in this pass; and channels that wait. */
+  /** Channels to run in this pass, and channels that wait. */
   readonly #ready: ChannelList;
   readonly #waiting: ChannelList;
   readonly #shared: Set<PdmaChannel> = new Set();
@@ -166,7 +166,7 @@ export class ChannelEngine {
     return true;
   }
 
-  /** Whether a user shares the block of a channel, so that somebody must look for its stores. */
+  /** Whether a user shares the block of a channel. Only {@link pump} sees the stores, so it must be called regularly. */
   get hasShared(): boolean {
     return this.#shared.size > 0;
   }
@@ -181,7 +181,7 @@ export class ChannelEngine {
     this.#runReady();
   }
 
-  /** Stops all channels until a reset, which the driver does first. */
+  /** Stops all channels until a reset, which must follow. */
   halt(): void {
     for (const channel of this.#channels) channel.halt();
     this.#ready.clear();
@@ -256,7 +256,7 @@ export class ChannelEngine {
     return outcome;
   }
 
-  /** Fetches up to `wanted` bytes at the head of the ring, which may continue at its start; returns how many there are before an address without translation. */
+  /** Fetches up to `wanted` bytes at the head of the ring, which may continue at its start; returns the number before an address without translation. */
   #fetchPacket(channel: PdmaChannel, wanted: number): number {
     const { map } = this.#access;
     const at = channel.consumer & (channel.ringBytes - 1);
@@ -285,7 +285,7 @@ export class ChannelEngine {
     return 'failed';
   }
 
-  /** Stops a channel after an error. The driver learns of it when the channel moves no more data; until then it waits, which is returned. */
+  /** Stops a channel after an error, and reports it once the channel moves no more data. Returns whether the report is still due. */
   #fail(channel: PdmaChannel): boolean {
     channel.stopped = true;
     if (!channel.drained) {

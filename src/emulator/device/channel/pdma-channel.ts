@@ -51,10 +51,10 @@ export class PdmaChannel extends TransferStream {
   /** Whether the driver has yet to learn of an error. */
   isErrorDue = false;
   step: TransferStep = TransferStep.FENCE;
-  /** Remaining 64-bit values of a CH_WREG_BULK, and the register of the next one in block A, or in block B if above it. */
+  /** Remaining 64-bit values of a CH_WREG_BULK, and the offset of the next register: in block A, or in block B, which follows it. */
   bulkLeft = 0;
   bulkRegister = 0;
-  /** The completion counter, while counts are on their way to memory; else memory has it. */
+  /** The completion counter while counts are on their way to memory; otherwise memory has it. */
   counterLow = 0;
   counterHigh = 0;
   isCounterLoaded = false;
@@ -108,7 +108,7 @@ export class PdmaChannel extends TransferStream {
     return (this.producer - this.consumer) >>> 0;
   }
 
-  /** True if nothing is submitted that was not executed. */
+  /** True if the channel has nothing to execute, and its transfers have ended. */
   get idle(): boolean {
     return (this.stopped || !this.hasRing || this.pendingBytes === 0) && this.drained;
   }
@@ -118,7 +118,7 @@ export class PdmaChannel extends TransferStream {
     return (((this.#words[PREDICATES]! | 1) >>> predicate) & 1) !== 0;
   }
 
-  /** Whether completions count in memory. */
+  /** Whether completions advance the counter in memory. */
   get counts(): boolean {
     const both = EcmpltnCfg.ENABLE | EcmpltnCfg.COUNTER;
     return (this.#words[COMPLETION_CFG]! & both) === both;
@@ -154,7 +154,7 @@ export class PdmaChannel extends TransferStream {
     return this.#words[COMPLETION_HIGH]!;
   }
 
-  /** Adds a message that is due when the DMA engines have passed `position`. There are never more than descriptors. */
+  /** Adds a message that is due when the DMA engines have passed `position`. If the list overflows, the oldest message takes the position of the newest. */
   addMessage(position: number): void {
     this.#messages[this.#messagesAdded & MESSAGES_MASK] = position;
     this.#messagesAdded = (this.#messagesAdded + 1) | 0;

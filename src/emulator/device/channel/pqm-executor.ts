@@ -109,7 +109,7 @@ export class PqmExecutor {
       case PqmOpcode.CH_WREG_32:
         return this.#writeOwn(channel, ownRegister(control), value);
       default:
-        // STOP reports an error. The layouts of the other WREG packets are unknown: refused.
+        // STOP reports an error. The other WREG packets are refused: their layouts or their registers are unknown.
         return 'failed';
     }
   }

@@ -52,7 +52,7 @@ export class PacketFetch {
     this.copy(0, memory, offset, Math.min(byteLength, this.#bytesMax));
   }
 
-  /** Makes zeros current, into which {@link copy} copies the pieces of a packet. */
+  /** Makes a copy current, at first zeros, that {@link copy} fills with the pieces of a packet. */
   beginCopy(): void {
     this.words = this.#scratchWords;
     this.index = 0;

@@ -89,7 +89,7 @@ export interface PendingBuffer {
   isStarted: boolean;
 }
 
-/** What moves data in order: a stream of a queue, or a PDMA channel. It has a channel to the DMA engines, and the transfer at its head. */
+/** A stream of a queue, or a PDMA channel: executes transfers in order, by a channel to the DMA engines. Has the progress of the transfer at its head. */
 export class TransferStream {
   /** Id of its engine in masks and fault records. */
   readonly engineId: number;
@@ -111,7 +111,7 @@ export class TransferStream {
     return this.#channel;
   }
 
-  /** True if every descriptor of it has been executed. */
+  /** True if all its descriptors have been executed. */
   get drained(): boolean {
     return this.#channel === undefined || this.#channel.idle;
   }
