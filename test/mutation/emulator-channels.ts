@@ -104,6 +104,12 @@ export const EMULATOR_CHANNELS: Area = {
     },
     {
       file: 'src/emulator/device/channel/channel-engine.ts',
+      before: 'Math.min(contiguous, channel.pendingBytes)',
+      after: 'contiguous',
+      breaks: 'packets are not read before they are submitted',
+    },
+    {
+      file: 'src/emulator/device/channel/channel-engine.ts',
       before: '|| channel.producer < channel.consumer',
       after: '',
       breaks: 'an index that goes backwards is an error',

@@ -12,7 +12,7 @@ import {
   registerAt,
   TO_DEVICE,
 } from '../../../../test/contract/driver/channel-fixture.ts';
-import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
+import { type MappedMemory, mapAnonymous, OWN_ADDRESS_SPACE } from '../../../sys/index.ts';
 import {
   channelBlockA,
   EcmpltnCfg,
@@ -55,14 +55,18 @@ class Bench {
   readonly faults: [string, number][] = [];
   /** Passes that were requested. */
   passes = 0;
+  /** Called after a write to a register outside the channels. */
+  onWrite: (value: number) => void = () => {};
   readonly #block: number;
   #submitted = 0;
 
-  constructor(isStrict: boolean, channel = 0) {
+  /** @param isForeign whether system calls read and write the host memory, like that of another process */
+  constructor(isStrict: boolean, isForeign = false) {
     const clock = new ManualClock();
     const log = createLog('test', LogLevel.FATAL, () => {});
     const words = new WordAccess();
     this.engines = new DmaEngines({ threads: 0, spinNs: 0, clock, log, random: createRandom(1) });
+    const hostRange = { address: this.host.address, byteLength: BYTES, space: OWN_ADDRESS_SPACE };
     const memory = (name: string, { address, u8 }: MappedMemory): PhysicalMemory =>
       new PhysicalMemory(name, { address, byteLength: BYTES }, (offset, length) =>
         u8.subarray(offset, offset + length),
@@ -75,7 +79,9 @@ class Bench {
     this.channels = new ChannelEngine({
       channels: CHANNELS,
       addressMap: new AddressMap([
-        new AddressRegion(HOST_MEMORY, HOST, BYTES, { memory: memory(HOST_MEMORY, this.host) }),
+        new AddressRegion(HOST_MEMORY, HOST, BYTES, {
+          memory: isForeign ? new PhysicalMemory(HOST_MEMORY, hostRange) : memory(HOST_MEMORY, this.host),
+        }),
         new AddressRegion('hbm', HBM, BYTES, { memory: memory('hbm', this.hbm) }),
         new AddressRegion('registers', GAUDI3_PROFILE.cfg.start, 0x1000_0000, {}),
       ]),
@@ -94,6 +100,7 @@ class Bench {
       writeRegister: (offset, value) => {
         if (this.channels.write(offset, value)) return true;
         this.written.push([offset, value]);
+        this.onWrite(value);
         return offset === OTHER_REGISTER || offset === DOORBELL;
       },
       onSubmission: () => {},
@@ -101,7 +108,7 @@ class Bench {
         this.passes += 1;
       },
     });
-    this.#block = channelBlockA(CHANNELS, channel);
+    this.#block = channelBlockA(CHANNELS, 0);
     const [counterLow, counterHigh] = halves(HOST + BigInt(COUNTER_AT));
     const [ringLow, ringHigh] = halves(HOST);
     const [doorbellLow, doorbellHigh] = halves(registerAt(DOORBELL));
@@ -288,6 +295,26 @@ describe('the ring', () => {
     bench.submit(COPY.slice(4));
     bench.run();
     expect([bench.counter, bench.consumed, bench.faults]).toEqual([1, 24, []]);
+  });
+
+  it('may get packets while it runs, from another process that shares the registers', () => {
+    bench = new Bench(false, true);
+    const registers = new Int32Array(1024);
+    bench.channels.moveBlock(channelBlockA(CHANNELS, 0), registers, true);
+    bench.onWrite = (value) => {
+      if (value !== 1) return;
+      bench.host.words.set(other(2), 4);
+      registers[PdmaChannelA.MSQ_PI / 4] = 32;
+    };
+    bench.submit(other(1));
+    expect([bench.faults, bench.written, bench.consumed]).toEqual([
+      [],
+      [
+        [OTHER_REGISTER, 1],
+        [OTHER_REGISTER, 2],
+      ],
+      32,
+    ]);
   });
 
   it('whose producer index goes backwards is an error', () => {

@@ -264,7 +264,8 @@ export class ChannelEngine {
     if (!this.#access.reach(channel, ringHigh, ringLow, at)) return 0;
     const contiguous = Math.min(ringBytes - at, map.available);
     if (contiguous >= wanted) {
-      this.#fetch.show(map.memory, map.offset, contiguous);
+      // A program that shares the block submits while this pass runs: bytes behind its producer index must not be read ahead.
+      this.#fetch.show(map.memory, map.offset, Math.min(contiguous, channel.pendingBytes));
       return wanted;
     }
     this.#fetch.beginCopy();
