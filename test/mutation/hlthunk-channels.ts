@@ -7,6 +7,14 @@ export const HLTHUNK_CHANNELS: Area = {
   suites: ['test/contract/driver', 'gaudi-ipc'],
   faults: [
     {
+      file: 'src/hlthunk/dma/dma.ts',
+      before:
+        'for (const queue of this.#queues) queue.disconnect();\n    for (const queue of this.#queues) queue.abort(status);',
+      after:
+        'for (const queue of this.#queues) queue.abort(status);\n    for (const queue of this.#queues) queue.disconnect();',
+      breaks: 'channels are stopped before callbacks may unmap memory',
+    },
+    {
       file: 'src/hlthunk/dma/channel-route.ts',
       before: 'if ((this.#count | 0) === this.completed) this.#seenNs = -1;',
       after: '',

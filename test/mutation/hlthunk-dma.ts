@@ -107,8 +107,8 @@ export const HLTHUNK_DMA: Area = {
     },
     {
       file: 'src/hlthunk/dma/dma.ts',
-      before: '      queue.disconnect();\n    }\n    this.#sleep.wake();',
-      after: '      queue.disconnect();\n    }',
+      before: 'queue.abort(status);\n    this.#sleep.wake();',
+      after: 'queue.abort(status);',
       breaks: 'closing wakes those that sleep',
     },
     {

@@ -339,10 +339,9 @@ export class DeviceDma implements DmaQueueDevice {
   /** Ends every request with `status`, before the file is closed. */
   abort(status: Status): void {
     this.#closed = true;
-    for (const queue of this.#queues) {
-      queue.abort(status);
-      queue.disconnect();
-    }
+    // Before the first callback, which may unmap memory: no channel may access it any more.
+    for (const queue of this.#queues) queue.disconnect();
+    for (const queue of this.#queues) queue.abort(status);
     this.#sleep.wake();
   }
 

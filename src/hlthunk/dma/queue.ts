@@ -216,7 +216,7 @@ export class DmaQueue {
     this.#endAll(this.#waiting, status);
   }
 
-  /** Releases what the driver counts as use of the card, before its file is closed. Requests must have been aborted. */
+  /** Releases what the driver counts as use of the card, before its file is closed. No further batches; requests in flight must then be aborted. */
   disconnect(): void {
     this.#route.disconnect();
   }

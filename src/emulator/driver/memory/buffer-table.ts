@@ -194,7 +194,12 @@ export class BufferTable {
     this.#dropUnmapped();
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) this.#blocks.checkMmap(byteLength, Number(id));
-    else if (this.#isMapped(this.#forUser(byteLength, offset))) throw mmapError('the buffer is already mapped');
+    else {
+      const buffer = this.#forUser(byteLength, offset);
+      // A buffer that was never mapped need not be looked up.
+      if (buffer.mapped && this.#isMapped(buffer)) throw mmapError('the buffer is already mapped');
+      buffer.mapped = true;
+    }
   }
 
   /** Releases all handles. Existing mappings of the user stay valid. */
