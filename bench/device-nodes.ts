@@ -130,7 +130,7 @@ const CALLS_SOURCE = `
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
-enum { ROUNDS = 5000, MAPPINGS = 32000, LIVES = 40, USERPTR = 4, MAP = 2, UNMAP = 3 };
+enum { ROUNDS = 5000, MAPPINGS = 32000, LIVES = 400, USERPTR = 4, MAP = 2, UNMAP = 3 };
 struct memory { uint64_t a, b, c; uint32_t op, flags, context, elements; };
 struct wait { uint64_t seq, timeout_us; uint32_t context, flags; uint64_t more[4]; };
 struct cb { uint64_t handle; uint32_t op, size, context, flags; };
