@@ -28,6 +28,7 @@ const PACKAGE: Bundle = {
     'card-program': 'src/tools/demo/card-program.ts',
     'device-server-program': 'src/tools/node/device-server-program.ts',
     'supervisor-program': 'src/tools/node/supervisor-program.ts',
+    'mount-guard-thread': 'src/emulator/device-nodes/mount-guard-thread.ts',
     ...ENGINE_THREAD,
   },
 };

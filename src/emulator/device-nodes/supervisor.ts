@@ -3,7 +3,8 @@
  * process beside the program, executes them: the status of a device node is that of a character device, and the file systems of the merged trees are
  * those of the machine. Calls on other files continue unchanged. Calls that need the driver are forwarded to the node server.
  *
- * When the node server ends, the supervisor takes its place: calls on device nodes and files of cards then fail with ENODEV, and all other files stay usable.
+ * When the node server ends, a thread of the supervisor takes its place: calls on device nodes and files of cards then fail with ENODEV, and all other files
+ * stay usable. The supervisor itself may wait for a file of a card, whose path it looks up.
  *
  * A program may change its memory after the supervisor has read it and before the call continues. That is harmless: a mapping can only use the file of the
  * open device, and if an export reaches the FUSE file in spite of this, device-file.ts rejects it.
@@ -16,7 +17,9 @@ import {
   copyToProcess,
   type DescriptorFile,
   descriptorFile,
+  dup,
   Errno,
+  EventFd,
   EventSet,
   PAGE_SIZE,
   POLL_TIMEOUT_MS_MAX,
@@ -28,11 +31,12 @@ import {
   SeccompListener,
   SocketType,
   STATX,
+  startWorker,
   UnixSocket,
 } from '../../sys/index.ts';
 import { HL_MEM_ARGS, HL_MEM_OP, ioctlSize } from '../../uapi/index.ts';
 import { asError } from '../../ucs/type/error.ts';
-import { OrphanedMount } from './orphaned-mount.ts';
+import type { MountGuard } from './orphaned-mount.ts';
 import { SystemCall } from './seccomp-filter.ts';
 import {
   FIRST_MESSAGE,
@@ -56,6 +60,7 @@ const STATX_BASIC_STATS = 0x7ff;
 const STATFS = { TYPE: 0, BLOCK_SIZE: 8, NAME_MAX: 64, FRAGMENT_SIZE: 72, BYTES: 120 } as const;
 const NAME_MAX = 255;
 const PATH_MAX = 4096;
+const GUARD_THREAD = './mount-guard-thread';
 /** Magic numbers of include/uapi/linux/magic.h. */
 const SYSFS_MAGIC = 0x6265_6572;
 const TMPFS_MAGIC = 0x0102_1994;
@@ -73,12 +78,10 @@ interface SupervisorLinks {
   readonly starter: UnixSocket;
   /** To the node server, which answers the calls that need the driver. */
   readonly server: UnixSocket;
-  /** /dev/fuse of the mounted tree. */
-  readonly fuse: number;
 }
 
 /** Tokens of the polled descriptors. */
-const Source = { STARTER: 0, SERVER: 1, CALLS: 2, FUSE: 3 } as const;
+const Source = { STARTER: 0, SERVER: 1, CALLS: 2 } as const;
 
 /** The supervisor of the filter of one program. */
 export class Supervisor {
@@ -89,7 +92,6 @@ export class Supervisor {
   readonly #events: EventSet = new EventSet();
   readonly #scratch: ScratchBlock = allocateScratch(STATX.BYTES);
   readonly #path: ScratchBlock = allocateScratch(PATH_MAX);
-  readonly #orphan: OrphanedMount;
   /** Types of disguised file systems by device number. */
   #types: ReadonlyMap<string, number> = new Map();
   #listener: SeccompListener | undefined;
@@ -103,7 +105,6 @@ export class Supervisor {
     this.#device = device;
     this.#nodes = new Map(nodes.map((node) => [node.ino, node]));
     this.#names = new Set(nodes.map(({ name }) => name));
-    this.#orphan = new OrphanedMount(links.fuse);
     this.#events.add(links.starter.fd, ReadyFor.READ, Source.STARTER);
     this.#events.add(links.server.fd, 0, Source.SERVER);
   }
@@ -121,8 +122,7 @@ export class Supervisor {
         this.#call(this.#listener!);
       } else if (token === Source.STARTER) {
         if (!this.#begin()) return false;
-      } else if (token === Source.SERVER) this.#replaceServer();
-      else if (!this.#orphan.serve()) this.#events.remove(this.#links.fuse);
+      } else this.#endForwarding();
     }
     return true;
   }
@@ -142,8 +142,8 @@ export class Supervisor {
     return true;
   }
 
-  /** The node server has ended: answers the calls that were forwarded to it, and the requests of the file system. */
-  #replaceServer(): void {
+  /** The node server has ended: answers the calls that were forwarded to it. */
+  #endForwarding(): void {
     this.#hasServer = false;
     this.#events.remove(this.#links.server.fd);
     this.#links.server.close();
@@ -152,8 +152,6 @@ export class Supervisor {
       this.#listener!.answer(-1, Errno.ENODEV);
     }
     this.#forwarded.clear();
-    this.#orphan.adopt();
-    this.#events.add(this.#links.fuse, ReadyFor.READ, Source.FUSE);
   }
 
   #call(listener: SeccompListener): void {
@@ -369,7 +367,6 @@ export class Supervisor {
       closeFd(this.#listener.fd);
       this.#listener.free();
     }
-    this.#orphan.close();
     this.#events.close();
     this.#scratch.free();
     this.#path.free();
@@ -385,9 +382,13 @@ export function superviseProgram(descriptor: number): void {
   const work = receiveTree(starter);
   if (work === undefined) return;
   const { tree, server, fuse } = work;
-  const supervisor = new Supervisor({ starter, server: new UnixSocket(server, SocketType.SEQPACKET), fuse }, tree);
+  const stop = new EventFd();
+  const workerData: MountGuard = { server: dup(server), fuse, stop: stop.fd };
+  startWorker(import.meta.url, GUARD_THREAD, { workerData, name: 'gaudi-mount-guard' });
+  const supervisor = new Supervisor({ starter, server: new UnixSocket(server, SocketType.SEQPACKET) }, tree);
   while (supervisor.serve());
   supervisor.close();
+  stop.signal();
 }
 
 function numbersOf(device: string): readonly [number, number] {
