@@ -7,6 +7,12 @@ export const EMULATOR_CHANNELS: Area = {
   suites: ['test/contract/driver/driver-file', 'src/emulator/device'],
   faults: [
     {
+      file: 'src/emulator/device/channel/pqm-executor.ts',
+      before: "if ((control & LinPdmaCtl.UNKNOWN_MASK) !== 0) return 'failed';",
+      after: '',
+      breaks: 'a transfer with bits that are not public is refused',
+    },
+    {
       file: 'src/emulator/device/command/linear-dma.ts',
       before: '    const target = map.memory;\n',
       after: "    const target = map.memory;\n    if (source.isHost && target.isHost) return 'next';\n",

@@ -36,6 +36,8 @@ export const LinPdmaCtl = {
   FENCE: 0x20,
   /** The high word of the completion address is in a register, and not in the packet. */
   WRCOMP_HIGH_IN_REGISTER: 0x40,
+  /** Bits 7, 9 and 10: further completions, and addresses of which a part is in registers. How they work is not public. */
+  UNKNOWN_MASK: 0x680,
   /** Must be set. */
   COMMIT: 0x800,
   /** The transfer advances the completion counter. */

@@ -45,6 +45,11 @@ export const DEVICE_REFUSALS: readonly Refusing[] = [
       'no commit bit, or two write completions',
       choice('no public source says what they do; the vendor never sends them'),
     ],
+    [
+      'failed',
+      'bits for further completions, and for addresses in registers',
+      choice('no public source says how they work; ignoring them would move other bytes'),
+    ],
     ['failed', 'a fault of the transfer', SEI],
     ['failed', 'a write completion to a register that users may not write', SECURITY],
   ]),

@@ -231,9 +231,13 @@ describe('a transfer', () => {
     expect(bench.counter).toBe(9);
   });
 
-  it('that is not committed, or to an address without translation, stops the channel and counts nothing', () => {
+  it('that cannot be executed stops the channel and counts nothing', () => {
+    // Without the commit bit, with bits that are not public, and to an address without translation.
     for (const [packet, faults] of [
       [copyPacket(8, TO_DEVICE & ~0x800, HOST + BigInt(DATA_AT), HBM), [['error', 120]]],
+      [copyPacket(8, TO_DEVICE | 0x80, HOST + BigInt(DATA_AT), HBM), [['error', 120]]],
+      [copyPacket(8, TO_DEVICE | 0x200, HOST + BigInt(DATA_AT), HBM), [['error', 120]]],
+      [copyPacket(8, TO_DEVICE | 0x400, HOST + BigInt(DATA_AT), HBM), [['error', 120]]],
       [
         copyPacket(8, FROM_DEVICE, HBM, 0x10n),
         [

@@ -133,6 +133,7 @@ export class PqmExecutor {
     const control = words[index + CONTROL]!;
     // Without the commit bit nothing would move (unknown what hardware does): refused.
     if ((control & LinPdmaCtl.COMMIT) === 0 || (control & LinPdmaCtl.WRCOMP_MASK) > 1) return 'failed';
+    if ((control & LinPdmaCtl.UNKNOWN_MASK) !== 0) return 'failed';
     const completes = (control & LinPdmaCtl.WRCOMP_MASK) !== 0;
     if (channel.step === TransferStep.FENCE) {
       if ((control & LinPdmaCtl.FENCE) !== 0) {
