@@ -19,7 +19,7 @@ describe('a wrong value', () => {
     ],
     [['--hbm', 'large'], 'argument --hbm must be a size such as 96GiB, or min, got "large"'],
     [['--dma-threads', 'x'], 'argument --dma-threads must be an integer from 0 to 8, got "x"'],
-    [['--timeout-locked', '0'], 'argument --timeout-locked must be an integer from 1 to 86400, got 0'],
+    [['--timeout-locked', '0'], 'argument --timeout-locked must be an integer from 1 to 86400, got "0"'],
     [['--links', '^0-99'], 'argument --links must be pairs of two different cards from 0 to 1, got "^0-99"'],
   ])('of node up %j names the option', (args, message) => {
     const { code, err } = run(['node', 'up', ...args]);
