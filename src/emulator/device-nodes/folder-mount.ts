@@ -99,6 +99,7 @@ function isConnected(folder: string): boolean {
   }
 }
 
-function topmost(folder: string): MountEntry | undefined {
+/** The mount that a path of this thread shows; undefined if nothing is mounted there. */
+export function topmost(folder: string): MountEntry | undefined {
   return readMounts().findLast(({ target }) => target === folder);
 }

@@ -1,6 +1,6 @@
 /**
- * The mount of a device tree whose server has ended. While somebody holds its descriptor of /dev/fuse, requests wait for a reply: this class replies in place
- * of the server, with ENODEV, as a driver does after its device was removed.
+ * The mount of a device tree whose server has ended. The kernel keeps the connection of the file system while a process has its descriptor of /dev/fuse open,
+ * and requests wait for a reply. This class replies instead of the server: with ENODEV, as a driver does after its device was removed.
  */
 
 import { close as closeFd, Errno, EventSet, isSyscallError, ReadyFor } from '../../sys/index.ts';

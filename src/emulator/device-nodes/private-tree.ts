@@ -29,7 +29,7 @@ import {
   readMounts,
   unshareMounts,
 } from '../../sys/index.ts';
-import { mountDeviceTree, type ServeMount } from './folder-mount.ts';
+import { mountDeviceTree, type ServeMount, topmost } from './folder-mount.ts';
 import type { DisguisedFileSystem } from './supervisor-link.ts';
 
 /** Source of the mounts. */
@@ -89,7 +89,7 @@ export function enterPrivateTree(serve: ServeMount): readonly DisguisedFileSyste
     });
     for (const each of overlays) overlay(each);
     for (const { target, source } of files) mount(target, { source, flags: MountFlag.BIND });
-    return overlays.map(({ target, type }) => ({ device: deviceOf(target), type }));
+    return overlays.map(({ target, type }) => ({ device: topmost(target)!.device, type }));
   } finally {
     for (const fd of opened) closeFd(fd);
   }
@@ -105,7 +105,7 @@ interface MergedFolder {
 
 /** Adds the names of a folder of the device tree. Appends the bind mounts that they need to `files`. */
 function addNames({ target, machine, tree, added }: MergedFolder, files: HeldMount[], hold: Hold): void {
-  // Whoever may not read a folder of the tree, such as debugfs, may not read the merged one.
+  // A user who cannot read a folder of the device tree, such as debugfs, cannot read the merged folder either.
   chmodSync(added, statSync(machine).mode & statSync(tree).mode & PERMISSIONS);
   for (const entry of readdirSync(tree, { withFileTypes: true })) {
     const { name } = entry;
@@ -162,9 +162,4 @@ function overlay({
 }): void {
   mount(target, { source: SOURCE, type: 'overlay', flags: MountFlag.RDONLY, data: `lowerdir=${added}:${machine}` });
   for (const each of below) mount(each.target, { source: each.source, flags: MountFlag.BIND | MountFlag.REC });
-}
-
-/** The device number of the mount on a folder. */
-function deviceOf(folder: string): string {
-  return readMounts().findLast(({ target }) => target === folder)!.device;
 }

@@ -102,12 +102,12 @@ export class ProcessMaps {
 
   /** The first mapping that ends above an address; undefined if there is none. */
   #find(address: number, flags: number): ProcessMapping | undefined | 'unsupported' {
-    let result = this.#fd < 0 ? Errno.ESRCH : this.#ask(address, flags);
+    let result = this.#ask(this.#fd, address, flags);
     // The process has executed a program since the list was opened.
     if (result === Errno.ESRCH) {
       this.#closeList();
       this.#fd = this.#openList();
-      result = this.#fd < 0 ? Errno.ESRCH : this.#ask(address, flags);
+      result = this.#ask(this.#fd, address, flags);
     }
     if (result === Errno.ENOTTY) return 'unsupported';
     if (result === Errno.ENOENT || result === Errno.ESRCH) return undefined;
@@ -122,14 +122,15 @@ export class ProcessMaps {
     };
   }
 
-  /** Returns 0, or the errno. */
-  #ask(address: number, flags: number): number {
+  /** Asks an open list. Returns 0, or the errno; ESRCH without a list. */
+  #ask(fd: number, address: number, flags: number): number {
+    if (fd < 0) return Errno.ESRCH;
     const { view, u8 } = this.#query;
     u8.fill(0);
     view.setBigUint64(QUERY.SIZE, BigInt(QUERY.BYTES), true);
     view.setBigUint64(QUERY.FLAGS, BigInt(COVERING_OR_NEXT | flags), true);
     view.setBigUint64(QUERY.ADDRESS, BigInt(address), true);
-    return ioctlCall(this.#fd, PROCMAP_QUERY, this.#query.address) === 0 ? 0 : errno();
+    return ioctlCall(fd, PROCMAP_QUERY, this.#query.address) === 0 ? 0 : errno();
   }
 
   /** Opens the list of a thread that has an address space: the first thread may have ended before the others. Returns -1 after the end of all. */
@@ -137,8 +138,7 @@ export class ProcessMaps {
     for (const tid of [this.#pid, ...threadsOf(this.#pid)]) {
       try {
         const fd = open(`/proc/${tid}/maps`, OpenFlag.RDONLY);
-        this.#fd = fd;
-        if (this.#ask(0, 0) !== Errno.ESRCH) return fd;
+        if (this.#ask(fd, 0, 0) !== Errno.ESRCH) return fd;
         close(fd);
       } catch (error) {
         if (!isSyscallError(error) || error.errno === Errno.EMFILE || error.errno === Errno.ENFILE) throw error;
